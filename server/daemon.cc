@@ -175,7 +175,7 @@ Status Daemon::Open(DaemonOptions& options) {
   }
   core.spent = *spent;
   core_ = std::make_unique<Core>(std::move(core));
-  spent_ = std::make_unique<SpentKeeper>(spent_file, *std::move(spent), [this] { return core_->Spent(); });
+  spent_ = std::make_unique<SpentKeeper>(spent_file, *std::move(spent), [this] { return core_->tenants().Spent(); });
   core_->OnRoom(!room_->is_full());  // Before jobs are taken up, which would start.
   HPVMD_RETURN_IF_ERROR(While(core_->Restore(), "reading the jobs of \"" + folder_->path() + "\""));
   timer_ = std::make_unique<TimerThread>(*core_, options.alive_every,
@@ -215,7 +215,7 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
 }
 
 ProbeThread::ProbeThread(Core& core, ExecutorSpawner& spawner) : core_(core), spawner_(spawner) {
-  core_.SetProbeWake([this] { Wake(); });
+  core_.devices().SetProbeWake([this] { Wake(); });
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -243,17 +243,17 @@ void ProbeThread::Rediscover() {
 void ProbeThread::Discover() {
   const StatusOr<std::vector<std::string>> families = FamiliesOf(core_.config()->devices_backends);
   for (const std::string& family : families.value_or(std::vector<std::string>{"cpu"})) {
-    core_.SetFound(family, spawner_.Probe(family));
+    core_.devices().SetFound(family, spawner_.Probe(family));
   }
   LookForDefects();
-  core_.LookAtSandbox();  // Before anything runs: a machine that cannot keep executor.sandbox_min is never shown as
-                          // ready.
-  core_.DevicesKnown();
+  core_.devices().LookAtSandbox();  // Before anything runs: a machine that cannot keep executor.sandbox_min is never
+                                    // shown as ready.
+  core_.devices().DevicesKnown();
 }
 
 // What a driver computes wrongly does not change while it stays the same, so each is asked once.
 void ProbeThread::LookForDefects() {
-  for (const auto& [id, identity] : core_.DriverDevices()) {
+  for (const auto& [id, identity] : core_.devices().DriverDevices()) {
     auto known = defects_.find(identity);
     if (known == defects_.end()) {
       StatusOr<std::vector<DriverDefect>> found = spawner_.ProbeDefects(id);
@@ -263,7 +263,7 @@ void ProbeThread::LookForDefects() {
       }
       known = defects_.emplace(identity, *std::move(found)).first;
     }
-    core_.SetDefects(id, known->second);
+    core_.devices().SetDefects(id, known->second);
   }
 }
 
@@ -274,7 +274,7 @@ void ProbeThread::TryOut(const std::string& id) {
   if (found.ok() && found->devices.empty()) {
     outcome = Unavailable(found->broken.empty() ? "It is no longer there." : found->broken[0].detail);
   }
-  core_.OnProbed(id, outcome);
+  core_.devices().OnProbed(id, outcome);
 }
 
 void ProbeThread::Loop() {
@@ -287,7 +287,7 @@ void ProbeThread::Loop() {
       Discover();
     }
     Time next = kNever;
-    while (const std::optional<std::string> due = core_.DueProbe(&next)) {
+    while (const std::optional<std::string> due = core_.devices().DueProbe(&next)) {
       TryOut(*due);
     }
     lock.lock();

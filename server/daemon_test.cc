@@ -38,7 +38,7 @@ class DaemonTest : public ::testing::Test {
   }
   static v1::ServerInfoResponse InfoOf(Daemon& daemon) {
     v1::ServerInfoResponse info;
-    const StatusOr<TenantRef> tenant = daemon.core().FindTenant("ann");
+    const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant("ann");
     EXPECT_TRUE(tenant.ok()) << tenant.status();
     daemon.core().ServerInfo(**tenant, &info);
     return info;
@@ -102,19 +102,20 @@ TEST_F(DaemonTest, ReloadTakesEffect) {
   EXPECT_EQ(limits.job_array_max(), 3u);
   EXPECT_EQ(limits.buffers_max(), 5u);
   EXPECT_EQ(limits.module_bytes_max(), 12'345u);
-  EXPECT_EQ(daemon->core().FindTenant("bob").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(daemon->core().tenants().FindTenant("bob").status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(daemon->core().config()->server_drain_ms, 77u);
   EXPECT_EQ(daemon->core().config()->executor_cpu_threads, config_.executor_cpu_threads);
   EXPECT_EQ(daemon->core().config()->server_state_dir, config_.server_state_dir);
   // A tenant's buffers: at the new limit, not at the one of the tenant's first day.
-  const StatusOr<TenantRef> ann = daemon->core().FindTenant("ann");
+  const StatusOr<TenantRef> ann = daemon->core().tenants().FindTenant("ann");
   v1::CreateBufferRequest request;
   request.set_type(v1::ELEMENT_TYPE_I32);
   request.add_shape(4);
   for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(daemon->core().CreateBuffer(**ann, request).ok());
+    EXPECT_TRUE(daemon->core().buffers().CreateBuffer(**ann, request).ok());
   }
-  EXPECT_EQ(daemon->core().CreateBuffer(**ann, request).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(daemon->core().buffers().CreateBuffer(**ann, request).status().code(),
+            absl::StatusCode::kResourceExhausted);
   End(daemon);
 }
 

@@ -38,17 +38,17 @@ class CostsTest : public ::testing::Test {
     core_.reset();
   }
 
-  TenantRef Tenant(const std::string& name) { return *core_->FindTenant(name); }
+  TenantRef Tenant(const std::string& name) { return *core_->tenants().FindTenant(name); }
 
   // The handle of a document of the tenant's.
   std::string Prepare(const TenantRef& tenant, const std::string& document) {
     auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(document)), document.size(), 1000, 0, "");
     EXPECT_TRUE(upload->Add(document).ok());
-    EXPECT_TRUE(core_->InsertBlob(*tenant, Core::BlobKind::kGraph, *upload->Finish()).ok());
+    EXPECT_TRUE(core_->graphs().InsertBlob(*tenant, Graphs::BlobKind::kGraph, *upload->Finish()).ok());
     v1::PrepareGraphRequest request;
     request.set_graph_sha256(ToHex(HashOf(document)));
     v1::PrepareGraphResponse response;
-    core_->PrepareGraph(tenant, request, &response, [](const Outcome& done) { EXPECT_TRUE(done.ok()); });
+    core_->graphs().PrepareGraph(tenant, request, &response, [](const Outcome& done) { EXPECT_TRUE(done.ok()); });
     AnswerPrepare();
     return response.handle();
   }
@@ -65,7 +65,7 @@ class CostsTest : public ::testing::Test {
     response_.Clear();
     outcome_.reset();
     request_.set_handle(handle);
-    core_->ListCosts(tenant, request_, &response_, [this](const Outcome& outcome) { outcome_ = outcome; });
+    core_->graphs().ListCosts(tenant, request_, &response_, [this](const Outcome& outcome) { outcome_ = outcome; });
   }
 
   void Answer(StatusOr<ExecutorCosts> costs) {

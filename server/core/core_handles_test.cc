@@ -22,7 +22,8 @@ class HandlesTest : public testing::JobFixture {
     v1::PrepareGraphRequest request;
     request.set_graph_sha256(graph_);
     v1::PrepareGraphResponse response;
-    core_->PrepareGraph(tenant_, request, &response, [&](const Outcome& outcome) { refusal_ = outcome.status; });
+    core_->graphs().PrepareGraph(tenant_, request, &response,
+                                 [&](const Outcome& outcome) { refusal_ = outcome.status; });
     Prepare();
     return response.handle();
   }
@@ -35,7 +36,7 @@ class HandlesTest : public testing::JobFixture {
     input.mutable_tensor()->add_shape(2);
     input.mutable_tensor()->set_data("abcdefgh");
     run_ = Unavailable("It runs.");
-    core_->Run(tenant_, request, [this](RunOutcome outcome) { run_ = outcome.outcome.status; });
+    core_->runs().Run(tenant_, request, [this](RunOutcome outcome) { run_ = outcome.outcome.status; });
     return run_;
   }
   std::vector<std::string> Graphs(uint32_t page_size = 0) {
@@ -44,7 +45,7 @@ class HandlesTest : public testing::JobFixture {
     request.set_page_size(page_size);
     do {
       v1::ListGraphsResponse response;
-      EXPECT_TRUE(core_->ListGraphs(*tenant_, request, &response).ok());
+      EXPECT_TRUE(core_->graphs().ListGraphs(*tenant_, request, &response).ok());
       for (const v1::PreparedGraph& graph : response.graphs()) {
         handles.push_back(graph.handle());
       }
@@ -55,7 +56,7 @@ class HandlesTest : public testing::JobFixture {
   StatusOr<v1::Buffer> Buffer(uint64_t bytes = 64) {
     v1::CreateBufferRequest request;
     request.set_size_bytes(bytes);
-    return core_->CreateBuffer(*tenant_, request);
+    return core_->buffers().CreateBuffer(*tenant_, request);
   }
   std::vector<std::string> Buffers(uint32_t page_size = 0) {
     std::vector<std::string> ids;
@@ -63,7 +64,7 @@ class HandlesTest : public testing::JobFixture {
     request.set_page_size(page_size);
     do {
       v1::ListBuffersResponse response;
-      EXPECT_TRUE(core_->ListBuffers(*tenant_, request, &response).ok());
+      EXPECT_TRUE(core_->buffers().ListBuffers(*tenant_, request, &response).ok());
       for (const v1::Buffer& buffer : response.buffers()) {
         ids.push_back(buffer.id());
       }
@@ -88,20 +89,20 @@ TEST_F(HandlesTest, ListsWhatWasLost) {
   }
   v1::ListGraphsResponse response;
   Advance(minutes(3));
-  ASSERT_TRUE(core_->ListGraphs(*tenant_, {}, &response).ok());
+  ASSERT_TRUE(core_->graphs().ListGraphs(*tenant_, {}, &response).ok());
   EXPECT_EQ(response.graphs(0).name(), "double");
   EXPECT_EQ(response.graphs(0).graph_sha256(), graph_);
   EXPECT_EQ(response.graphs(0).idle_ns(), 180'000'000'000u);
   v1::ListGraphsResponse none;
-  ASSERT_TRUE(core_->ListGraphs(**core_->FindTenant("bob"), {}, &none).ok());
+  ASSERT_TRUE(core_->graphs().ListGraphs(**core_->tenants().FindTenant("bob"), {}, &none).ok());
   EXPECT_EQ(none.graphs_size(), 0);
   v1::ListGraphsRequest large;
   large.set_page_size(1'001);
-  EXPECT_EQ(core_->ListGraphs(*tenant_, large, &none).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(core_->graphs().ListGraphs(*tenant_, large, &none).code(), StatusCode::kInvalidArgument);
   for (const char* token : {"1", "graph-1", "buf-00000000000000000000000000000000"}) {
     v1::ListGraphsRequest odd;
     odd.set_page_token(token);
-    EXPECT_EQ(core_->ListGraphs(*tenant_, odd, &none).code(), StatusCode::kInvalidArgument) << token;
+    EXPECT_EQ(core_->graphs().ListGraphs(*tenant_, odd, &none).code(), StatusCode::kInvalidArgument) << token;
   }
 }
 
@@ -113,14 +114,14 @@ TEST_F(HandlesTest, UnusedOnesGo) {
   for (int hour = 0; hour < 25; ++hour) {
     Advance(hours(1));
     if (hour == 12) {
-      ASSERT_TRUE(core_->OpenBuffer(*tenant_, read).ok());
-      ASSERT_TRUE(core_->FindHandle(*tenant_, used).ok());
+      ASSERT_TRUE(core_->buffers().OpenBuffer(*tenant_, read).ok());
+      ASSERT_TRUE(core_->graphs().FindHandle(*tenant_, used).ok());
     }
   }
   EXPECT_EQ(Graphs(), (used < running ? std::vector{used, running} : std::vector{running, used}));
   EXPECT_EQ(Buffers(), std::vector{read});
-  EXPECT_EQ(core_->FindHandle(*tenant_, unused).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(core_->OpenBuffer(*tenant_, buffer).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(core_->graphs().FindHandle(*tenant_, unused).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(core_->buffers().OpenBuffer(*tenant_, buffer).status().code(), StatusCode::kNotFound);
   Advance(hours(25));
   EXPECT_TRUE(Buffers().empty());
   EXPECT_EQ(core_->CheckAccounts(/*at_rest=*/false), absl::OkStatus());
@@ -145,8 +146,8 @@ TEST_F(HandlesTest, AtTheLimitTheLongestUnusedGivesWay) {
   ASSERT_EQ(Run(first).code(), StatusCode::kUnavailable);  // Which uses it.
   const std::string fourth = Handle();
   EXPECT_FALSE(fourth.empty()) << refusal_;
-  EXPECT_EQ(core_->FindHandle(*tenant_, second).status().code(), StatusCode::kNotFound);
-  EXPECT_TRUE(core_->FindHandle(*tenant_, first).ok());
+  EXPECT_EQ(core_->graphs().FindHandle(*tenant_, second).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(core_->graphs().FindHandle(*tenant_, first).ok());
   EXPECT_EQ(Graphs().size(), 3u);
 }
 
@@ -163,13 +164,13 @@ TEST_F(HandlesTest, BuffersGiveWayToo) {
   Advance(minutes(11));
   EXPECT_EQ(Buffer(1'001).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(Buffers().size(), 2u) << "What can never be takes nothing away.";
-  const StatusOr<Core::BufferAccess> held = core_->OpenBuffer(*tenant_, first);
+  const StatusOr<Buffers::BufferAccess> held = core_->buffers().OpenBuffer(*tenant_, first);
   Advance(minutes(11));
   ASSERT_TRUE(held.ok());  // Somebody reads it.
   const StatusOr<v1::Buffer> third = Buffer(400);
   ASSERT_TRUE(third.ok()) << third.status();
-  EXPECT_TRUE(core_->OpenBuffer(*tenant_, first).ok());
-  EXPECT_EQ(core_->OpenBuffer(*tenant_, second).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(core_->buffers().OpenBuffer(*tenant_, first).ok());
+  EXPECT_EQ(core_->buffers().OpenBuffer(*tenant_, second).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(core_->CheckAccounts(/*at_rest=*/false), absl::OkStatus());
 }
 
@@ -180,12 +181,12 @@ TEST_F(HandlesTest, WatchersAreBoundedByTenant) {
   config.jobs_watchers_per_tenant_max = 2;
   StartFresh(config);
   const std::string id = SubmitJob(Request());
-  const auto watch = [&] { return core_->WatchJob(*tenant_, id, [] {}); };
+  const auto watch = [&] { return core_->job_reader().WatchJob(*tenant_, id, [] {}); };
   const StatusOr<uint64_t> first = watch();
   ASSERT_TRUE(first.ok() && watch().ok());
   EXPECT_EQ(watch().status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(watch().status()), HasSubstr("The tenant watches as many jobs as it may (2)"));
-  core_->Unwatch(*tenant_, id, *first);
+  core_->job_reader().Unwatch(*tenant_, id, *first);
   EXPECT_TRUE(watch().ok());
 }
 

@@ -35,12 +35,12 @@ class PrepareTest : public ::testing::Test {
     options.jobs = store_.get();
     core_ = std::make_unique<Core>(std::move(options));
     EXPECT_TRUE(core_->Restore().ok());
-    tenant_ = *core_->FindTenant("ann");
+    tenant_ = *core_->tenants().FindTenant("ann");
     const std::string document = "{\"hpvm\": 1}";
     request_.set_graph_sha256(ToHex(HashOf(document)));
     auto upload = *BlobUpload::Start("graph document", request_.graph_sha256(), document.size(), 1000, 0, "");
     EXPECT_TRUE(upload->Add(document).ok());
-    EXPECT_TRUE(core_->InsertBlob(*tenant_, Core::BlobKind::kGraph, *upload->Finish()).ok());
+    EXPECT_TRUE(core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kGraph, *upload->Finish()).ok());
   }
   ~PrepareTest() override {
     core_->Stop();
@@ -56,8 +56,8 @@ class PrepareTest : public ::testing::Test {
   };
   Call& Prepare() {
     Call& call = calls_.emplace_back();
-    call.id = core_->PrepareGraph(tenant_, request_, &call.response,
-                                  [&call](const Outcome& outcome) { call.outcome = outcome; });
+    call.id = core_->graphs().PrepareGraph(tenant_, request_, &call.response,
+                                           [&call](const Outcome& outcome) { call.outcome = outcome; });
     return call;
   }
 
@@ -89,12 +89,12 @@ TEST_F(PrepareTest, EndsWithTheLastWait) {
   Call& first = Prepare();
   Call& second = Prepare();
   ASSERT_EQ(executor().prepares.size(), 1u);
-  core_->CancelPrepare(first.id);
+  core_->graphs().CancelPrepare(first.id);
   EXPECT_EQ(first.code(), StatusCode::kCancelled);
   EXPECT_FALSE(second.outcome.has_value());
   EXPECT_THAT(executor().cancels, IsEmpty());
-  core_->CancelPrepare(first.id);
-  core_->CancelPrepare(second.id);
+  core_->graphs().CancelPrepare(first.id);
+  core_->graphs().CancelPrepare(second.id);
   EXPECT_EQ(second.code(), StatusCode::kCancelled);
   EXPECT_THAT(executor().cancels, ElementsAre(1));
   executor().AnswerPrepare(Failed(Cancelled("The prepare was cancelled.")));
@@ -109,7 +109,7 @@ TEST_F(PrepareTest, EndsWithTheLastWait) {
 // Who comes between the cancellation and its answer gets what it asked for, and so it does when the answer came too
 // late to be a cancelled one.
 TEST_F(PrepareTest, LateComersArePreparedFor) {
-  core_->CancelPrepare(Prepare().id);
+  core_->graphs().CancelPrepare(Prepare().id);
   Call& late = Prepare();
   ASSERT_EQ(executor().prepares.size(), 1u);
   executor().AnswerPrepare(Failed(Cancelled("The prepare was cancelled.")));
@@ -130,7 +130,7 @@ TEST_F(PrepareTest, DeadlinesOfRunsEndIt) {
   request.set_handle(call.response.handle());
   request.mutable_options()->set_deadline_ns(1'000'000'000);
   std::optional<RunOutcome> outcome;
-  core_->Run(tenant_, request, [&](RunOutcome ended) { outcome = std::move(ended); });
+  core_->runs().Run(tenant_, request, [&](RunOutcome ended) { outcome = std::move(ended); });
   ASSERT_EQ(spawner_.executors().size(), 2u);
   ASSERT_EQ(executor().prepares.size(), 1u);
   clock_.Advance(std::chrono::milliseconds(1001));

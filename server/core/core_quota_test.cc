@@ -26,12 +26,12 @@ class QuotaTest : public JobFixture {
     Pump();
   }
   scheduler::Ledger::Balance Balance(Resource resource) {
-    return core_->ledger().BalanceOf(tenant_->key, resource, clock_.Now());
+    return core_->quotas().ledger().BalanceOf(tenant_->key, resource, clock_.Now());
   }
   StatusOr<v1::Buffer> MakeBuffer(uint64_t bytes) {
     v1::CreateBufferRequest request;
     request.set_size_bytes(bytes);
-    return core_->CreateBuffer(*tenant_, request);
+    return core_->buffers().CreateBuffer(*tenant_, request);
   }
   // What a run was answered; empty while it is not.
   std::shared_ptr<std::optional<RunOutcome>> Run(const std::string& handle) {
@@ -39,7 +39,7 @@ class QuotaTest : public JobFixture {
     v1::RunRequest& request = runs_.emplace_back();
     request.set_handle(handle);
     *request.mutable_inputs() = Request().inputs();
-    core_->Run(tenant_, request, [answer](RunOutcome outcome) { *answer = std::move(outcome); });
+    core_->runs().Run(tenant_, request, [answer](RunOutcome outcome) { *answer = std::move(outcome); });
     Pump();
     return answer;
   }
@@ -47,8 +47,8 @@ class QuotaTest : public JobFixture {
     v1::PrepareGraphRequest request;
     request.set_graph_sha256(graph_);
     auto response = std::make_shared<v1::PrepareGraphResponse>();
-    core_->PrepareGraph(tenant_, request, response.get(),
-                        [response](const Outcome& outcome) { EXPECT_EQ(outcome.status, absl::OkStatus()); });
+    core_->graphs().PrepareGraph(tenant_, request, response.get(),
+                                 [response](const Outcome& outcome) { EXPECT_EQ(outcome.status, absl::OkStatus()); });
     Prepare();
     return response->handle();
   }
@@ -71,7 +71,7 @@ TEST_F(QuotaTest, HostBytes) {
   ASSERT_EQ(third.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(third.status()), HasSubstr("The tenant's quota of host-bytes"));
   EXPECT_EQ(Balance(Resource::kHostBytes).refused, 1u);
-  ASSERT_TRUE(core_->DeleteBuffer(*tenant_, first->id()).ok());
+  ASSERT_TRUE(core_->buffers().DeleteBuffer(*tenant_, first->id()).ok());
   EXPECT_TRUE(MakeBuffer(4096).ok());
 }
 
@@ -90,7 +90,7 @@ TEST_F(QuotaTest, PreparedGraphsGiveWay) {
   const std::string handle = PrepareHandle();
   Limit(Resource::kHostBytes, 4096);
   EXPECT_EQ(MakeBuffer(4096).status().code(), absl::StatusCode::kResourceExhausted);
-  ASSERT_TRUE(core_->ReleaseGraph(*tenant_, handle).ok());
+  ASSERT_TRUE(core_->graphs().ReleaseGraph(*tenant_, handle).ok());
   EXPECT_EQ(tenant_->preparations.size(), 1u);  // For the next one who prepares it.
   EXPECT_TRUE(MakeBuffer(4096).ok());
   EXPECT_EQ(tenant_->preparations.size(), 0u);
@@ -104,12 +104,12 @@ TEST_F(QuotaTest, PreparedGraphsGiveWayToDocuments) {
   const auto put = [&] {
     const std::string text = "{\"hpvm\": 1, \"n\": 2}";
     auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(text)), text.size(), 1000, 0, "");
-    upload->PayWith(*core_->HoldHostBytes(*tenant_, text.size()));
+    upload->PayWith(*core_->graphs().HoldHostBytes(*tenant_, text.size()));
     EXPECT_TRUE(upload->Add(text).ok());
-    return core_->InsertBlob(*tenant_, Core::BlobKind::kGraph, *upload->Finish());
+    return core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kGraph, *upload->Finish());
   };
   EXPECT_EQ(put().code(), absl::StatusCode::kResourceExhausted);
-  ASSERT_TRUE(core_->ReleaseGraph(*tenant_, handle).ok());
+  ASSERT_TRUE(core_->graphs().ReleaseGraph(*tenant_, handle).ok());
   EXPECT_EQ(put(), absl::OkStatus());
 }
 
@@ -118,10 +118,10 @@ TEST_F(QuotaTest, Modules) {
   Limit(Resource::kModules, 1);
   const auto put = [&](std::string_view text) -> StatusOr<BlobRef> {
     auto upload = *BlobUpload::Start("module", ToHex(HashOf(text)), text.size(), 1000, 1, "");
-    upload->PayWith(*core_->HoldHostBytes(*tenant_, text.size()));
+    upload->PayWith(*core_->graphs().HoldHostBytes(*tenant_, text.size()));
     EXPECT_TRUE(upload->Add(text).ok());
     HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
-    HPVMD_RETURN_IF_ERROR(core_->InsertBlob(*tenant_, Core::BlobKind::kModule, blob));
+    HPVMD_RETURN_IF_ERROR(core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kModule, blob));
     return blob;
   };
   StatusOr<BlobRef> used = put("one");
@@ -178,7 +178,7 @@ TEST_F(QuotaTest, DiskBytesOfAll) {
   const uint64_t one = Balance(Resource::kDiskBytes).used;
   config_.jobs_disk_bytes_max = one + 1;
   Restart();
-  EXPECT_EQ(core_->ledger().TotalOf(Resource::kDiskBytes), one);
+  EXPECT_EQ(core_->quotas().ledger().TotalOf(Resource::kDiskBytes), one);
   const AnsweredRef refused = Submit(Request());
   Prepare();
   EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);
@@ -245,7 +245,7 @@ TEST_F(QuotaTest, CompileTime) {
   v1::PrepareGraphResponse response;
   std::vector<Outcome> outcomes;
   const auto done = [&](const Outcome& outcome) { outcomes.push_back(outcome); };
-  core_->PrepareGraph(tenant_, request, &response, done);
+  core_->graphs().PrepareGraph(tenant_, request, &response, done);
   Pump();
   clock_.Advance(std::chrono::seconds(3));
   PrepareReply reply = Accepted();
@@ -255,10 +255,10 @@ TEST_F(QuotaTest, CompileTime) {
   EXPECT_TRUE(outcomes[0].ok());
   EXPECT_EQ(Balance(Resource::kCompileTime).used, 3'000'000'000u);
   // What is prepared costs nothing.
-  core_->PrepareGraph(tenant_, request, &response, done);
+  core_->graphs().PrepareGraph(tenant_, request, &response, done);
   EXPECT_TRUE(outcomes.at(1).ok());
   request.set_graph_sha256(PutGraph("{\"hpvm\": 1, \"other\": 2}"));
-  core_->PrepareGraph(tenant_, request, &response, done);
+  core_->graphs().PrepareGraph(tenant_, request, &response, done);
   ASSERT_EQ(outcomes.size(), 3u);
   EXPECT_THAT(Message(outcomes[2].status), HasSubstr("The tenant's quota of compile-seconds (1 an hour) is spent"));
   EXPECT_TRUE(outcomes[2].detail->retryable());
@@ -267,17 +267,17 @@ TEST_F(QuotaTest, CompileTime) {
 // Requests and their bytes, without the core's mutex.
 TEST_F(QuotaTest, Requests) {
   Limit(Resource::kRequests, 1);
-  EXPECT_TRUE(core_->meter().Begin(*tenant_, 100).ok());
-  EXPECT_TRUE(core_->meter().Begin(*tenant_, 100).ok());
-  const Outcome refused = core_->meter().Begin(*tenant_, 100);
+  EXPECT_TRUE(core_->quotas().meter().Begin(*tenant_, 100).ok());
+  EXPECT_TRUE(core_->quotas().meter().Begin(*tenant_, 100).ok());
+  const Outcome refused = core_->quotas().meter().Begin(*tenant_, 100);
   EXPECT_EQ(Message(refused.status), "The tenant's quota of requests (1 a second) is spent: more is earned in 1 s.");
   EXPECT_EQ(refused.detail->retry_after_ns(), 1'000'000'000u);
   EXPECT_EQ(Balance(Resource::kRequestBytes).used, 200u);
   Limit(Resource::kRequestBytes, 1000);
-  EXPECT_TRUE(core_->meter().More(*tenant_, 5000).ok()) << "It is here already.";
-  EXPECT_EQ(core_->meter().More(*tenant_, 1).status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(core_->quotas().meter().More(*tenant_, 5000).ok()) << "It is here already.";
+  EXPECT_EQ(core_->quotas().meter().More(*tenant_, 1).status.code(), absl::StatusCode::kResourceExhausted);
   clock_.Advance(std::chrono::seconds(3));
-  EXPECT_TRUE(core_->meter().More(*tenant_, 1).ok());
+  EXPECT_TRUE(core_->quotas().meter().More(*tenant_, 1).ok());
 }
 
 // A disabled tenant: calls refused, runs failed, attempts not counted, jobs waiting; and all of it back.
@@ -293,8 +293,8 @@ TEST_F(QuotaTest, Disabled) {
   ASSERT_TRUE(run->has_value());
   EXPECT_EQ((*run)->outcome.status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(Message((*run)->outcome.status), "The tenant \"ann\" is disabled: the bill is open.");
-  EXPECT_EQ(core_->FindTenant("ann").status().code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_TRUE(core_->FindTenant("ann", /*also_disabled=*/true).ok());
+  EXPECT_EQ(core_->tenants().FindTenant("ann").status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(core_->tenants().FindTenant("ann", /*also_disabled=*/true).ok());
   EXPECT_EQ(State(job), "ACCEPTED");
   EXPECT_EQ(Row(job).attempts_spent(), 0u);
   EXPECT_EQ(Job(job).waits_for(), "Waits until the tenant is enabled again: the bill is open.");
@@ -303,7 +303,7 @@ TEST_F(QuotaTest, Disabled) {
   EXPECT_TRUE(OpenRuns().empty());
   ExpectExactQuotas();
   SetDisabled(false);
-  EXPECT_TRUE(core_->FindTenant("ann").ok());
+  EXPECT_TRUE(core_->tenants().FindTenant("ann").ok());
   for (int i = 0; i < 2; ++i) {
     AnswerRun(Result("abcdefgh"));
   }
@@ -319,8 +319,8 @@ TEST_F(QuotaTest, UnknownTenants) {
   const std::string job = SubmitJob(Request());
   policies_.gone = {"ann", "bob"};
   core_->OnPolicyChanged("ann");
-  EXPECT_EQ(core_->FindTenant("ann").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(Message(core_->FindTenant("bob").status()), "There is no tenant \"bob\".");
+  EXPECT_EQ(core_->tenants().FindTenant("ann").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Message(core_->tenants().FindTenant("bob").status()), "There is no tenant \"bob\".");
   v1::GetUsageResponse usage;
   EXPECT_EQ(core_->Usage("bob", &usage).code(), absl::StatusCode::kNotFound);
   spawner_.last().Die(Unavailable("The executor process ended (signal 9)."));

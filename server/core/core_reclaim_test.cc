@@ -37,9 +37,9 @@ class ReclaimTest : public ::testing::Test {
     options.awaits_devices = true;
     core_ = std::make_unique<Core>(std::move(options));
     EXPECT_TRUE(core_->Restore().ok());
-    core_->SetFound("cpu", Found("cpu", 0));
-    core_->SetFound("opencl", Found("opencl", kMemory));
-    core_->DevicesKnown();
+    core_->devices().SetFound("cpu", Found("cpu", 0));
+    core_->devices().SetFound("opencl", Found("opencl", kMemory));
+    core_->devices().DevicesKnown();
   }
   ~ReclaimTest() override {
     core_->Stop();
@@ -67,14 +67,15 @@ class ReclaimTest : public ::testing::Test {
   // The fixture's, since an answer may come as late as its end.
   Client* NewClient(const std::string& name) {
     Client* const client = clients_.emplace_back(std::make_unique<Client>()).get();
-    client->tenant = *core_->FindTenant(name);
+    client->tenant = *core_->tenants().FindTenant(name);
     auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(kDocument)), sizeof(kDocument) - 1, 1000, 0, "");
     EXPECT_TRUE(upload->Add(kDocument).ok());
-    EXPECT_TRUE(core_->InsertBlob(*client->tenant, Core::BlobKind::kGraph, *upload->Finish()).ok());
+    EXPECT_TRUE(core_->graphs().InsertBlob(*client->tenant, Graphs::BlobKind::kGraph, *upload->Finish()).ok());
     v1::PrepareGraphRequest request;
     request.set_graph_sha256(ToHex(HashOf(kDocument)));
     v1::PrepareGraphResponse response;
-    core_->PrepareGraph(client->tenant, request, &response, [](const Outcome& done) { EXPECT_TRUE(done.ok()); });
+    core_->graphs().PrepareGraph(client->tenant, request, &response,
+                                 [](const Outcome& done) { EXPECT_TRUE(done.ok()); });
     client->executor = spawner_.executors().back();
     PrepareReply reply;
     reply.summary.emplace();
@@ -88,7 +89,7 @@ class ReclaimTest : public ::testing::Test {
     client.outcome.reset();
     v1::RunRequest& request = requests_.emplace_back();
     request.set_handle(client.handle);
-    core_->Run(client.tenant, request, [&client](RunOutcome outcome) { client.outcome = std::move(outcome); });
+    core_->runs().Run(client.tenant, request, [&client](RunOutcome outcome) { client.outcome = std::move(outcome); });
   }
 
   static RunReply Short(uint64_t bytes, uint32_t entry = 1) {
@@ -181,10 +182,10 @@ TEST_F(ReclaimTest, CancelledWhileItWaits) {
   const auto ann = NewClient("ann"), eve = NewClient("eve");
   ann->executor->on_usage({{0, 300}, {0, 300}});
   requests_.emplace_back().set_handle(eve->handle);
-  const uint64_t id =
-      core_->Run(eve->tenant, requests_.back(), [eve](RunOutcome outcome) { eve->outcome = std::move(outcome); });
+  const uint64_t id = core_->runs().Run(eve->tenant, requests_.back(),
+                                        [eve](RunOutcome outcome) { eve->outcome = std::move(outcome); });
   eve->executor->AnswerRun(Short(100));
-  core_->CancelRun(id);
+  core_->runs().CancelRun(id);
   ann->executor->reclaims[0].done(ExecutorUsage{{0, 200}, {0, 200}});
   ASSERT_TRUE(eve->outcome.has_value());
   EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kCancelled);

@@ -61,7 +61,7 @@ class CoreTest : public ::testing::Test {
     options.awaits_devices = awaits_devices;
     core_ = std::make_unique<Core>(std::move(options));
     ASSERT_TRUE(core_->Restore().ok());
-    tenant_ = *core_->FindTenant("ann");
+    tenant_ = *core_->tenants().FindTenant("ann");
     graph_ = Put(tenant_, kDocument);
   }
 
@@ -69,7 +69,7 @@ class CoreTest : public ::testing::Test {
     const std::string hash = ToHex(HashOf(text));
     auto upload = *BlobUpload::Start("graph document", hash, text.size(), 1000, 0, "");
     EXPECT_TRUE(upload->Add(text).ok());
-    EXPECT_TRUE(core_->InsertBlob(*tenant, Core::BlobKind::kGraph, *upload->Finish()).ok());
+    EXPECT_TRUE(core_->graphs().InsertBlob(*tenant, Graphs::BlobKind::kGraph, *upload->Finish()).ok());
     return hash;
   }
 
@@ -119,8 +119,8 @@ class CoreTest : public ::testing::Test {
     v1::PrepareGraphRequest request;
     request.set_graph_sha256(graph_);
     prepare_response_.Clear();
-    core_->PrepareGraph(tenant_, request, &prepare_response_,
-                        [this](const Outcome& outcome) { prepare_outcome_ = outcome; });
+    core_->graphs().PrepareGraph(tenant_, request, &prepare_response_,
+                                 [this](const Outcome& outcome) { prepare_outcome_ = outcome; });
   }
 
   std::string Prepare() {
@@ -145,7 +145,8 @@ class CoreTest : public ::testing::Test {
     run_outcome_.reset();
     // As gRPC does, keeps the request for as long as its tensors may be borrowed.
     requests_.push_back(request);
-    return core_->Run(tenant_, requests_.back(), [this](RunOutcome outcome) { run_outcome_ = std::move(outcome); });
+    return core_->runs().Run(tenant_, requests_.back(),
+                             [this](RunOutcome outcome) { run_outcome_ = std::move(outcome); });
   }
 
   v1::SubmitRequest SubmitRequestOf(const std::string& key = "") {
@@ -163,8 +164,8 @@ class CoreTest : public ::testing::Test {
   std::shared_ptr<SubmitResult> Submit(const v1::SubmitRequest& request) {
     auto result = std::make_shared<SubmitResult>();
     submits_.push_back(request);  // Borrowed until the answer.
-    core_->Submit(tenant_, submits_.back(), &result->response,
-                  [result](const Outcome& outcome) { result->outcome = outcome; });
+    core_->job_submitter().Submit(tenant_, submits_.back(), &result->response,
+                                  [result](const Outcome& outcome) { result->outcome = outcome; });
     store_->Pump();
     return result;
   }
@@ -183,7 +184,7 @@ class CoreTest : public ::testing::Test {
   Status Cancel(const TenantRef& tenant, const std::string& id, v1::Job* job) {
     v1::CancelJobResponse response;
     std::optional<Outcome> answer;
-    core_->CancelJob(tenant, id, &response, [&](const Outcome& outcome) { answer = outcome; });
+    core_->job_canceller().CancelJob(tenant, id, &response, [&](const Outcome& outcome) { answer = outcome; });
     store_->Pump();
     *job = response.job();
     return answer.has_value() ? answer->status : Internal("No answer.");
@@ -192,7 +193,7 @@ class CoreTest : public ::testing::Test {
   v1::Job Job(const std::string& id) {
     store_->Pump();
     v1::Job job;
-    EXPECT_TRUE(core_->GetJob(*tenant_, id, &job).ok());
+    EXPECT_TRUE(core_->job_reader().GetJob(*tenant_, id, &job).ok());
     return job;
   }
 
@@ -200,15 +201,15 @@ class CoreTest : public ::testing::Test {
     v1::CreateBufferRequest request;
     request.set_type(v1::ELEMENT_TYPE_F32);
     request.add_shape(bytes.size() / 4);
-    v1::Buffer buffer = *core_->CreateBuffer(*tenant_, request);
-    const Core::BufferAccess access = *core_->OpenBuffer(*tenant_, buffer.id());
+    v1::Buffer buffer = *core_->buffers().CreateBuffer(*tenant_, request);
+    const Buffers::BufferAccess access = *core_->buffers().OpenBuffer(*tenant_, buffer.id());
     EXPECT_TRUE(
         WriteAt(access.segment->fd.get(), 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
-    return *core_->FinishWrite(*tenant_, buffer.id(), access.segment);
+    return *core_->buffers().FinishWrite(*tenant_, buffer.id(), access.segment);
   }
 
   std::string Contents(const std::string& id, size_t bytes) {
-    const StatusOr<Core::BufferAccess> access = core_->OpenBuffer(*tenant_, id);
+    const StatusOr<Buffers::BufferAccess> access = core_->buffers().OpenBuffer(*tenant_, id);
     std::string text(bytes, '?');
     if (!access.ok() || !ReadAt(access->segment->fd.get(), 0, {reinterpret_cast<uint8_t*>(text.data()), bytes}).ok()) {
       return "unreadable";
@@ -239,10 +240,10 @@ ProbedDevices Found(const std::string& id) {
 
 // A device that a run lost costs that executor; the next one waits until the device has been tried out, and has it.
 TEST_F(CoreTest, LostDevicesAreTriedOut) {
-  core_->SetFound("cpu", Found("cpu:0"));
-  core_->SetFound("opencl", Found("opencl:0"));
+  core_->devices().SetFound("cpu", Found("cpu:0"));
+  core_->devices().SetFound("opencl", Found("opencl:0"));
   int wakes = 0;
-  core_->SetProbeWake([&] { ++wakes; });
+  core_->devices().SetProbeWake([&] { ++wakes; });
   const std::string handle = Prepare();
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
   Run(RunRequestOf(handle));
@@ -258,9 +259,9 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
   Run(RunRequestOf(handle));
   EXPECT_EQ(spawner_.executors().size(), 1u);
   Time next = kNever;
-  ASSERT_EQ(core_->DueProbe(&next), "opencl:0");
-  EXPECT_EQ(core_->DueProbe(&next), std::nullopt);
-  core_->OnProbed("opencl:0", absl::OkStatus());
+  ASSERT_EQ(core_->devices().DueProbe(&next), "opencl:0");
+  EXPECT_EQ(core_->devices().DueProbe(&next), std::nullopt);
+  core_->devices().OnProbed("opencl:0", absl::OkStatus());
   ASSERT_EQ(spawner_.executors().size(), 2u);
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
   spawner_.last().AnswerPrepare(Accepted());
@@ -270,14 +271,14 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
 
 // No tenant is shown what another's executor says of a device that it lost.
 TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
-  core_->SetFound("opencl", Found("opencl:0"));
+  core_->devices().SetFound("opencl", Found("opencl:0"));
   Run(RunRequestOf(Prepare()));
   RunReply lost;
   lost.status = Unavailable("The device is lost. While running node \"secret\" on device opencl:0.");
   lost.lost_devices = {"opencl:0"};
   spawner_.last().AnswerRun(lost);
   v1::ListDevicesResponse response;
-  core_->ListDevices(**core_->FindTenant("bob"), &response);
+  core_->devices().ListDevices(**core_->tenants().FindTenant("bob"), &response);
   ASSERT_EQ(response.devices_size(), 1);
   EXPECT_EQ(response.devices(0).state(), v1::Device::STATE_PROBING);
   EXPECT_EQ(response.devices(0).detail(), "A run lost it.");
@@ -285,7 +286,7 @@ TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
 
 // Nobody tries the device out when the server has stopped: what waits for it is answered all the same.
 TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
-  core_->SetFound("opencl", Found("opencl:0"));
+  core_->devices().SetFound("opencl", Found("opencl:0"));
   const std::string handle = Prepare();
   Run(RunRequestOf(handle));
   RunReply lost;
@@ -296,7 +297,7 @@ TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
   request.set_handle(handle);
   v1::ListCostsResponse response;
   std::optional<Outcome> outcome;
-  core_->ListCosts(tenant_, request, &response, [&](const Outcome& answer) { outcome = answer; });
+  core_->graphs().ListCosts(tenant_, request, &response, [&](const Outcome& answer) { outcome = answer; });
   EXPECT_FALSE(outcome.has_value());
   core_->Stop();
   ASSERT_TRUE(outcome.has_value());
@@ -306,7 +307,7 @@ TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
 // A device that does not answer is left out, and nobody waits for it; when it comes back, an executor with nothing in
 // hand is replaced by one that has it, at the next graph.
 TEST_F(CoreTest, SilentDevicesAreLeftOut) {
-  core_->SetFound("opencl", Found("opencl:0"));
+  core_->devices().SetFound("opencl", Found("opencl:0"));
   const std::string handle = Prepare();
   Run(RunRequestOf(handle));
   RunReply lost;
@@ -315,14 +316,14 @@ TEST_F(CoreTest, SilentDevicesAreLeftOut) {
   spawner_.last().AnswerRun(lost);
   Run(RunRequestOf(handle));
   Time next = kNever;
-  ASSERT_TRUE(core_->DueProbe(&next).has_value());
-  core_->OnProbed("opencl:0", Unavailable("It is silent."));
+  ASSERT_TRUE(core_->devices().DueProbe(&next).has_value());
+  core_->devices().OnProbed("opencl:0", Unavailable("It is silent."));
   ASSERT_EQ(spawner_.executors().size(), 2u);
   EXPECT_EQ(spawner_.last().backends, std::vector<std::string>{"cpu"});
   spawner_.last().AnswerPrepare(Accepted());
   clock_.Advance(std::chrono::seconds(1));
-  ASSERT_TRUE(core_->DueProbe(&next).has_value());
-  core_->OnProbed("opencl:0", absl::OkStatus());
+  ASSERT_TRUE(core_->devices().DueProbe(&next).has_value());
+  core_->devices().OnProbed("opencl:0", absl::OkStatus());
   // A run is in progress: its executor stays.
   graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
   Prepare();
@@ -337,7 +338,7 @@ TEST_F(CoreTest, SilentDevicesAreLeftOut) {
 
 // An executor that dies with a run on a device puts that device in question, and the run's failure names it.
 TEST_F(CoreTest, DeathsPutDevicesInQuestion) {
-  core_->SetFound("opencl", Found("opencl:0"));
+  core_->devices().SetFound("opencl", Found("opencl:0"));
   AskPrepare();
   PrepareReply accepted = Accepted();
   accepted.summary->devices = {"cpu:0", "opencl:0"};
@@ -348,17 +349,17 @@ TEST_F(CoreTest, DeathsPutDevicesInQuestion) {
   ASSERT_TRUE(run_outcome_.has_value());
   EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("on opencl:0"));
   Time next = kNever;
-  EXPECT_EQ(core_->DueProbe(&next), "opencl:0");
+  EXPECT_EQ(core_->devices().DueProbe(&next), "opencl:0");
 }
 
 // Executors wait for the first discovery, where the daemon says that there is one.
 TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
   Restart(Config(), /*awaits_devices=*/true);
   AskPrepare();
-  core_->SetFound("cpu", Found("cpu:0"));
+  core_->devices().SetFound("cpu", Found("cpu:0"));
   EXPECT_TRUE(spawner_.executors().empty());
-  core_->SetFound("vulkan", Found("vulkan:0"));
-  core_->DevicesKnown();
+  core_->devices().SetFound("vulkan", Found("vulkan:0"));
+  core_->devices().DevicesKnown();
   ASSERT_EQ(spawner_.executors().size(), 1u);
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
 }
@@ -405,19 +406,19 @@ TEST_F(CoreTest, ForeignIdsLookAbsent) {
   const std::string handle = Prepare();
   const std::string buffer = MakeBuffer("12345678").id();
   const std::string job = RunningJob(SubmitRequestOf());
-  const TenantRef bob = *core_->FindTenant("bob");
+  const TenantRef bob = *core_->tenants().FindTenant("bob");
   v1::Job ignored;
   const auto read_as = [&](const TenantRef& of, const std::string& g, const std::string& b, const std::string& j) {
     Tenant& tenant = *of;
-    return std::vector<Status>{core_->ReleaseGraph(tenant, g),
-                               core_->FindHandle(tenant, g).status(),
-                               core_->OpenBuffer(tenant, b).status(),
-                               core_->DeleteBuffer(tenant, b),
-                               core_->GetJob(tenant, j, &ignored),
+    return std::vector<Status>{core_->graphs().ReleaseGraph(tenant, g),
+                               core_->graphs().FindHandle(tenant, g).status(),
+                               core_->buffers().OpenBuffer(tenant, b).status(),
+                               core_->buffers().DeleteBuffer(tenant, b),
+                               core_->job_reader().GetJob(tenant, j, &ignored),
                                Cancel(of, j, &ignored),
-                               core_->WatchJob(tenant, j, [] {}).status(),
-                               core_->ReadEvents(tenant, j, 0, 1).status(),
-                               core_->FindOutput(tenant, j, "y").status()};
+                               core_->job_reader().WatchJob(tenant, j, [] {}).status(),
+                               core_->job_reader().ReadEvents(tenant, j, 0, 1).status(),
+                               core_->job_reader().FindOutput(tenant, j, "y").status()};
   };
   const std::vector<Status> foreign = read_as(bob, handle, buffer, job);
   for (const Status& status : foreign) {
@@ -429,8 +430,8 @@ TEST_F(CoreTest, ForeignIdsLookAbsent) {
     EXPECT_EQ(none[i].code(), foreign[i].code());
     EXPECT_EQ(Message(none[i]).substr(0, 14), Message(foreign[i]).substr(0, 14));
   }
-  EXPECT_FALSE(core_->HasBlob(*bob, Core::BlobKind::kGraph, *Sha256FromHex(graph_)));
-  EXPECT_TRUE(core_->DeleteBuffer(*tenant_, buffer).ok());  // Its owner still has it.
+  EXPECT_FALSE(core_->graphs().HasBlob(*bob, Graphs::BlobKind::kGraph, *Sha256FromHex(graph_)));
+  EXPECT_TRUE(core_->buffers().DeleteBuffer(*tenant_, buffer).ok());  // Its owner still has it.
 }
 
 // An executor's death at each point fails what it had with the reason; the next call finds a new one, prepared from
@@ -653,7 +654,7 @@ TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
 // What the last executor said of its sandbox is shown with the devices and in health.
 TEST_F(CoreTest, ShowsTheSandbox) {
   v1::ListDevicesResponse before, after;
-  core_->ListDevices(*tenant_, &before);
+  core_->devices().ListDevices(*tenant_, &before);
   EXPECT_FALSE(before.sandbox().known());
   EXPECT_EQ(before.sandbox().level_min(), 1u);
   EXPECT_FALSE(core_->Snapshot(false).sandbox.has_value());
@@ -662,7 +663,7 @@ TEST_F(CoreTest, ShowsTheSandbox) {
   ready.sandbox_level = 4;
   ready.sandbox_detail = "empty root";
   spawner_.last().on_ready(ready);
-  core_->ListDevices(*tenant_, &after);
+  core_->devices().ListDevices(*tenant_, &after);
   EXPECT_TRUE(after.sandbox().known());
   EXPECT_EQ(after.sandbox().level(), 4u);
   EXPECT_EQ(after.sandbox().detail(), "empty root");
@@ -678,7 +679,7 @@ TEST_F(CoreTest, CancelsInEachState) {
   Restart(config);
   const std::string handle = Prepare();
   spawner_.last().Die(kSignal9);
-  core_->CancelRun(Run(RunRequestOf(handle)));  // While its graph is prepared again.
+  core_->runs().CancelRun(Run(RunRequestOf(handle)));  // While its graph is prepared again.
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
   EXPECT_EQ(spawner_.last().cancels.size(), 1u);  // Nobody waits for the preparation any more.
   spawner_.last().cancels.clear();
@@ -688,13 +689,13 @@ TEST_F(CoreTest, CancelsInEachState) {
   const uint64_t first = Run(RunRequestOf(handle));
   const uint64_t second = Run(RunRequestOf(handle));
   EXPECT_EQ(spawner_.last().runs.size(), 1u);
-  core_->CancelRun(second);  // While it waits for its turn.
+  core_->runs().CancelRun(second);  // While it waits for its turn.
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
   EXPECT_TRUE(spawner_.last().cancels.empty());
 
   run_outcome_.reset();
-  core_->CancelRun(first);  // While it runs: the executor is asked.
-  core_->CancelRun(first);  // Idempotent.
+  core_->runs().CancelRun(first);  // While it runs: the executor is asked.
+  core_->runs().CancelRun(first);  // Idempotent.
   EXPECT_EQ(spawner_.last().cancels, std::vector<RequestId>{spawner_.last().runs[0].id});
   clock_.Advance(std::chrono::milliseconds(99));
   core_->OnTime();
@@ -705,7 +706,7 @@ TEST_F(CoreTest, CancelsInEachState) {
   core_->OnTime();
   EXPECT_EQ(spawner_.last().killed, "");  // It answered in time.
 
-  core_->CancelRun(Run(RunRequestOf(handle)));
+  core_->runs().CancelRun(Run(RunRequestOf(handle)));
   clock_.Advance(std::chrono::milliseconds(101));
   core_->OnTime();
   EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within 101 ms"));
@@ -903,7 +904,7 @@ TEST_F(CoreTest, PublishesOnSuccessOnly) {
   // A buffer deleted while a run writes it: the run succeeds, nobody has the data, nothing leaks.
   request.mutable_inputs(0)->mutable_buffer()->clear_generation();
   Run(request);
-  EXPECT_TRUE(core_->DeleteBuffer(*tenant_, buffer.id()).ok());
+  EXPECT_TRUE(core_->buffers().DeleteBuffer(*tenant_, buffer.id()).ok());
   spawner_.last().AnswerRun(InMemory(8));
   EXPECT_TRUE(run_outcome_->outcome.ok());
   EXPECT_EQ(tenant_->buffers.bytes(), 0u);
@@ -1009,18 +1010,18 @@ TEST_F(CoreTest, RefusesWrongBindings) {
 TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
   const std::string id = RunningJob(SubmitRequestOf());
   int wakes = 0;
-  const uint64_t key = *core_->WatchJob(*tenant_, id, [&] { ++wakes; });
-  EXPECT_EQ(core_->FindOutput(*tenant_, id, "y").status().code(), StatusCode::kFailedPrecondition);
+  const uint64_t key = *core_->job_reader().WatchJob(*tenant_, id, [&] { ++wakes; });
+  EXPECT_EQ(core_->job_reader().FindOutput(*tenant_, id, "y").status().code(), StatusCode::kFailedPrecondition);
   spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
   store_->Pump();
   EXPECT_GT(wakes, 0);
-  core_->Unwatch(*tenant_, id, key);
-  EXPECT_EQ(core_->FindOutput(*tenant_, id, "y")->inline_bytes, "ABCDEFGH");
-  EXPECT_EQ(core_->FindOutput(*tenant_, id, "z").status().code(), StatusCode::kNotFound);
+  core_->job_reader().Unwatch(*tenant_, id, key);
+  EXPECT_EQ(core_->job_reader().FindOutput(*tenant_, id, "y")->inline_bytes, "ABCDEFGH");
+  EXPECT_EQ(core_->job_reader().FindOutput(*tenant_, id, "z").status().code(), StatusCode::kNotFound);
   std::vector<std::string> seen;
   uint64_t after = 0;
   while (true) {
-    const Core::EventBatch batch = *core_->ReadEvents(*tenant_, id, after, 2);
+    const JobReader::EventBatch batch = *core_->job_reader().ReadEvents(*tenant_, id, after, 2);
     for (const v1::JobEvent& event : batch.events) {
       EXPECT_GT(event.sequence(), after);
       after = event.sequence();
@@ -1063,9 +1064,9 @@ TEST_F(CoreTest, JobKeepsItsLog) {
     EXPECT_EQ(job.log().findings(0).instances(1).x(), 1u);
     EXPECT_EQ(job.log().findings(0).count(), 5u);
     v1::ListJobsResponse list;
-    ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, {}, &list)).ok());
+    ASSERT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, {}, &list)).ok());
     EXPECT_FALSE(list.jobs(0).has_log());
-    const auto events = core_->ReadEvents(*tenant_, id, 0, 100);
+    const auto events = core_->job_reader().ReadEvents(*tenant_, id, 0, 100);
     ASSERT_TRUE(events.ok());
     for (const v1::JobEvent& event : events->events) {
       EXPECT_FALSE(event.job().has_log());
@@ -1124,7 +1125,7 @@ TEST_F(CoreTest, PreparesForChecks) {
   request.set_graph_sha256(graph_);
   request.set_check(true);
   prepare_response_.Clear();
-  core_->PrepareGraph(tenant_, request, &prepare_response_, [](const Outcome&) {});
+  core_->graphs().PrepareGraph(tenant_, request, &prepare_response_, [](const Outcome&) {});
   ASSERT_EQ(spawner_.last().prepares.size(), 2u);
   EXPECT_TRUE(spawner_.last().prepares.back().check);
   spawner_.last().AnswerPrepare(Accepted());
@@ -1178,7 +1179,7 @@ TEST_F(CoreTest, ListsAndExpiresJobs) {
   request.set_page_size(2);
   for (int page = 0; page < 3; ++page) {
     v1::ListJobsResponse response;
-    ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, request, &response)).ok());
+    ASSERT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, request, &response)).ok());
     for (const v1::Job& job : response.jobs()) {
       listed.push_back(job.id());
     }
@@ -1190,12 +1191,12 @@ TEST_F(CoreTest, ListsAndExpiresJobs) {
   v1::ListJobsRequest filter;
   (*filter.mutable_labels())["even"] = "yes";
   filter.add_states(v1::JOB_STATE_SUCCEEDED);
-  ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, filter, &even)).ok());
+  ASSERT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, filter, &even)).ok());
   EXPECT_EQ(even.jobs_size(), 3);
   filter.set_page_token("zz");
-  EXPECT_EQ(testing::Finish(core_->ListJobs(tenant_, filter, &even)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Finish(core_->job_reader().ListJobs(tenant_, filter, &even)).code(), StatusCode::kInvalidArgument);
   filter.set_page_size(1001);
-  EXPECT_EQ(testing::Finish(core_->ListJobs(tenant_, filter, &even)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Finish(core_->job_reader().ListJobs(tenant_, filter, &even)).code(), StatusCode::kInvalidArgument);
 
   const auto stored = [&] { return state_->database.Use()->at("ann"); };
   EXPECT_EQ(stored().jobs, 5u);
@@ -1206,8 +1207,8 @@ TEST_F(CoreTest, ListsAndExpiresJobs) {
   EXPECT_EQ(stored().jobs, 3u);
   EXPECT_EQ(tenant_->stored_job_bytes(), stored().stored_bytes);
   v1::Job job;
-  EXPECT_EQ(core_->GetJob(*tenant_, ids.back(), &job).code(), StatusCode::kNotFound);
-  EXPECT_TRUE(core_->GetJob(*tenant_, ids.front(), &job).ok());
+  EXPECT_EQ(core_->job_reader().GetJob(*tenant_, ids.back(), &job).code(), StatusCode::kNotFound);
+  EXPECT_TRUE(core_->job_reader().GetJob(*tenant_, ids.front(), &job).ok());
   clock_.Advance(std::chrono::hours(25));
   core_->OnTime();
   store_->Pump();
@@ -1229,7 +1230,7 @@ TEST_F(CoreTest, RefusesBeyondLimits) {
   const auto create = [&](uint64_t bytes) {
     v1::CreateBufferRequest request;
     request.set_size_bytes(bytes);
-    return core_->CreateBuffer(*tenant_, request).status();
+    return core_->buffers().CreateBuffer(*tenant_, request).status();
   };
   EXPECT_EQ(create(0).code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(create(101)), HasSubstr("larger than the limit (100)"));
@@ -1237,15 +1238,15 @@ TEST_F(CoreTest, RefusesBeyondLimits) {
   EXPECT_THAT(Message(create(51)), HasSubstr("(50 of 150)"));
   EXPECT_TRUE(create(10).ok());
   EXPECT_THAT(Message(create(10)), HasSubstr("as many buffers as it may (2)"));
-  EXPECT_EQ(core_->FindTenant("bob").status().code(), StatusCode::kResourceExhausted);
-  EXPECT_TRUE(core_->BeginUpload(*tenant_).ok());
-  EXPECT_THAT(Message(core_->BeginUpload(*tenant_)), HasSubstr("uploads in progress as it may (1)"));
-  core_->EndUpload(*tenant_);
-  EXPECT_TRUE(core_->BeginDownload(*tenant_).ok());
-  EXPECT_THAT(Message(core_->BeginDownload(*tenant_)), HasSubstr("downloads in progress as it may (1)"));
-  core_->EndDownload(*tenant_);
-  EXPECT_TRUE(core_->BeginDownload(*tenant_).ok());
-  core_->EndDownload(*tenant_);
+  EXPECT_EQ(core_->tenants().FindTenant("bob").status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(core_->graphs().BeginUpload(*tenant_).ok());
+  EXPECT_THAT(Message(core_->graphs().BeginUpload(*tenant_)), HasSubstr("uploads in progress as it may (1)"));
+  core_->graphs().EndUpload(*tenant_);
+  EXPECT_TRUE(core_->graphs().BeginDownload(*tenant_).ok());
+  EXPECT_THAT(Message(core_->graphs().BeginDownload(*tenant_)), HasSubstr("downloads in progress as it may (1)"));
+  core_->graphs().EndDownload(*tenant_);
+  EXPECT_TRUE(core_->graphs().BeginDownload(*tenant_).ok());
+  core_->graphs().EndDownload(*tenant_);
   const std::string handle = Prepare();
   AskPrepare();
   EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("holds as many prepared graphs as it may (1)"));
@@ -1279,7 +1280,7 @@ TEST_F(CoreTest, DrainsAndStops) {
 // waited for it runs there.
 TEST_F(CoreTest, PreparesAgainAfterAKill) {
   const std::string handle = Prepare();
-  core_->CancelRun(Run(RunRequestOf(handle)));  // It will not stop in time.
+  core_->runs().CancelRun(Run(RunRequestOf(handle)));  // It will not stop in time.
   graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
   const auto submitted = Submit(SubmitRequestOf());
   auto late = std::exchange(spawner_.last().prepares.back().done, nullptr);

@@ -156,10 +156,10 @@ class ThreadsTest : public ::testing::Test {
     options.jobs = store_.get();
     core_ = std::make_unique<Core>(std::move(options));
     ASSERT_TRUE(core_->Restore().ok());
-    tenant_ = *core_->FindTenant("ann");
+    tenant_ = *core_->tenants().FindTenant("ann");
     auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(std::string_view("{}"))), 2, 10, 0, "");
     ASSERT_TRUE(upload->Add("{}").ok());
-    ASSERT_TRUE(core_->InsertBlob(*tenant_, Core::BlobKind::kGraph, *upload->Finish()).ok());
+    ASSERT_TRUE(core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kGraph, *upload->Finish()).ok());
     stop_timer_ = false;
     timer_ = std::thread([this] {
       while (!stop_timer_.load()) {
@@ -201,27 +201,29 @@ class ThreadsTest : public ::testing::Test {
       }
       v1::SubmitResponse response;
       std::promise<Status> answered;
-      core_->Submit(tenant_, request, &response, [&](const Outcome& outcome) { answered.set_value(outcome.status); });
+      core_->job_submitter().Submit(tenant_, request, &response,
+                                    [&](const Outcome& outcome) { answered.set_value(outcome.status); });
       if (answered.get_future().get().ok()) {
         ids.push_back(response.job().id());
       }
       if (!ids.empty() && rng.Below(6) == 0) {
         v1::CancelJobResponse cancelled;
         std::promise<void> done;
-        core_->CancelJob(tenant_, ids[rng.Below(ids.size())], &cancelled, [&](const Outcome&) { done.set_value(); });
+        core_->job_canceller().CancelJob(tenant_, ids[rng.Below(ids.size())], &cancelled,
+                                         [&](const Outcome&) { done.set_value(); });
         done.get_future().wait();
       }
       if (!ids.empty() && rng.Below(4) == 0) {
         const std::string& id = ids[rng.Below(ids.size())];
         v1::Job job;
-        EXPECT_TRUE(core_->GetJob(*tenant_, id, &job).ok());
-        const StatusOr<uint64_t> key = core_->WatchJob(*tenant_, id, [] {});
-        core_->ReadEvents(*tenant_, id, 0, 10).status().IgnoreError();
+        EXPECT_TRUE(core_->job_reader().GetJob(*tenant_, id, &job).ok());
+        const StatusOr<uint64_t> key = core_->job_reader().WatchJob(*tenant_, id, [] {});
+        core_->job_reader().ReadEvents(*tenant_, id, 0, 10).status().IgnoreError();
         if (key.ok()) {
-          core_->Unwatch(*tenant_, id, *key);
+          core_->job_reader().Unwatch(*tenant_, id, *key);
         }
         v1::ListJobsResponse list;
-        EXPECT_TRUE(testing::Finish(core_->ListJobs(tenant_, v1::ListJobsRequest(), &list)).ok());
+        EXPECT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, v1::ListJobsRequest(), &list)).ok());
         core_->Snapshot(true);
         core_->SetConfig(config_);
       }
@@ -267,7 +269,7 @@ TEST_F(ThreadsTest, EveryAcknowledgedJobEnds) {
   std::map<std::string, int> states;
   for (const std::string& id : ids) {
     v1::Job job;
-    ASSERT_TRUE(core_->GetJob(*tenant_, id, &job).ok()) << id;
+    ASSERT_TRUE(core_->job_reader().GetJob(*tenant_, id, &job).ok()) << id;
     EXPECT_TRUE(IsTerminal(job.state())) << id << " is " << v1::JobState_Name(job.state()) << ": " << job.waits_for();
     ++states[v1::JobState_Name(job.state())];
   }

@@ -186,7 +186,7 @@ class StoreKillTest : public testing::Test {
 std::set<std::string> PlacesOfTheStore() {
   std::set<std::string> names;
   const std::regex place("HPVMD_FAILPOINT\\(\"([a-z0-9_.]+)\"\\)");
-  for (const auto& entry : std::filesystem::directory_iterator(HPVMD_SOURCE_DIR "/server/jobs")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(HPVMD_SOURCE_DIR "/server/jobs")) {
     if (entry.path().extension() != ".cc" || entry.path().string().ends_with("_test.cc")) {
       continue;
     }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "server/core/core_snapshot.h"
+#include "server/core/state/core_snapshot.h"
 
 namespace hpvm {
 

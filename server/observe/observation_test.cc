@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/core/run_op.h"
+#include "server/core/state/run_op.h"
 #include "server/observe/testing/http_client.h"
 
 namespace hpvm {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "server/core/run_op.h"
+#include "server/core/state/run_op.h"
 #include "server/observe/families.h"
 
 namespace hpvm {

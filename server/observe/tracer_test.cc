@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "server/core/run_op.h"
+#include "server/core/state/run_op.h"
 
 namespace hpvm {
 namespace {

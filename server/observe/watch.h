@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "server/config/config.h"
-#include "server/core/core_snapshot.h"
+#include "server/core/state/core_snapshot.h"
 #include "server/observe/health.h"
 #include "server/observe/prometheus_observer.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "hpvm/v1/admin.grpc.pb.h"
-#include "server/core/request_options.h"
+#include "server/core/state/request_options.h"
 #include "server/identity/directory.h"
 #include "server/identity/tenant_rules.h"
 #include "server/rpc/audit_read.h"

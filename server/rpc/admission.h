@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "server/core/outcome.h"
+#include "server/core/state/outcome.h"
 
 namespace hpvm {
 

@@ -120,13 +120,13 @@ Status Gate::Check(const CallFacts& facts, const MethodFacts& method, const Conf
 StatusOr<Gate::Entry> Gate::Enter(const grpc::CallbackServerContext& context, const MethodFacts& method,
                                   uint64_t request_bytes) {
   HPVMD_ASSIGN_OR_RETURN(Caller caller, Identify(context, method));
-  StatusOr<TenantRef> tenant = core_.FindTenant(caller.tenant, ReachesDisabled(caller.principal, method));
+  StatusOr<TenantRef> tenant = core_.tenants().FindTenant(caller.tenant, ReachesDisabled(caller.principal, method));
   if (!tenant.ok()) {
     return tenant.status();
   }
   // What tells a tenant why it is refused must not be refused for the same reason.
   if (method.path != "/hpvm.v1.Hpvm/ServerInfo") {
-    if (Outcome counted = core_.meter().Begin(**tenant, request_bytes); !counted.ok()) {
+    if (Outcome counted = core_.quotas().meter().Begin(**tenant, request_bytes); !counted.ok()) {
       if (counted.detail.has_value() && counted.detail->retry_after_ns() > 0) {
         SetRetryAfter(&counted.status, Duration(static_cast<int64_t>(counted.detail->retry_after_ns())));
       }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
-#include "server/core/run_log.h"
+#include "server/core/state/run_log.h"
 #include "server/rpc/calls.h"
 
 namespace hpvm {
@@ -23,11 +23,11 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
     }
     wants_log_ = request.log();
     options_ = &request.options();
-    const uint64_t id = core_.Run(
+    const uint64_t id = core_.runs().Run(
         tenant, request, [self = shared_from_this()](RunOutcome outcome) { self->OnOutcome(std::move(outcome)); });
     id_.store(id);
     if (cancelled_.load()) {
-      core_.CancelRun(id);
+      core_.runs().CancelRun(id);
     }
   }
 
@@ -35,7 +35,7 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
     // Start stores the id and then looks at the flag; one of the two sees the other.
     cancelled_.store(true);
     if (const uint64_t id = id_.load(); id != 0) {
-      core_.CancelRun(id);
+      core_.runs().CancelRun(id);
     }
   }
 

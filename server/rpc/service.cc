@@ -13,7 +13,7 @@
 
 #include "base/failpoint.h"
 #include "base/thread_watch.h"
-#include "server/core/request_options.h"
+#include "server/core/state/request_options.h"
 #include "server/front/front.h"
 #include "server/front/tls_watch.h"
 #include "server/identity/methods.h"
@@ -68,20 +68,20 @@ class PrepareCall final : public grpc::ServerUnaryReactor, public SelfOwned<Prep
   explicit PrepareCall(Core& core) : core_(core) {}
   void Begin() {}
   void Start(const TenantRef& tenant, const v1::PrepareGraphRequest& request, v1::PrepareGraphResponse* response) {
-    const uint64_t id =
-        core_.PrepareGraph(tenant, request, response,
-                           [self = shared_from_this(), &options = request.options(), response](const Outcome& outcome) {
-                             self->Finish(ToGrpc(AnswerOf(outcome), options, response));
-                           });
+    const uint64_t id = core_.graphs().PrepareGraph(
+        tenant, request, response,
+        [self = shared_from_this(), &options = request.options(), response](const Outcome& outcome) {
+          self->Finish(ToGrpc(AnswerOf(outcome), options, response));
+        });
     id_.store(id);
     if (cancelled_.load()) {
-      core_.CancelPrepare(id);
+      core_.graphs().CancelPrepare(id);
     }
   }
   void OnCancel() override {
     // Start stores the id and then looks at the flag; one of the two sees the other.
     cancelled_.store(true);
-    core_.CancelPrepare(id_.load());
+    core_.graphs().CancelPrepare(id_.load());
   }
   void OnDone() override { ReleaseSelf(); }
 
@@ -111,7 +111,7 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* ListDevices(Context* context, const v1::ListDevicesRequest* request,
                                         v1::ListDevicesResponse* response) override {
     return Answer(context, Method("ListDevices"), *request, [&](const TenantRef& tenant, const Principal&) {
-      core_.ListDevices(*tenant, response);
+      core_.devices().ListDevices(*tenant, response);
       return absl::OkStatus();
     });
   }
@@ -124,7 +124,7 @@ class Service final : public v1::Hpvm::CallbackService {
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
     } else {
-      core_.ListCosts(*tenant, *request, response, call->Finisher());
+      core_.graphs().ListCosts(*tenant, *request, response, call->Finisher());
     }
     return call;
   }
@@ -155,13 +155,13 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* ReleaseGraph(Context* context, const v1::ReleaseGraphRequest* request,
                                          v1::ReleaseGraphResponse* response) override {
     return Answer(context, Method("ReleaseGraph"), *request, [&](const TenantRef& tenant, const Principal&) {
-      return core_.ReleaseGraph(*tenant, request->handle());
+      return core_.graphs().ReleaseGraph(*tenant, request->handle());
     });
   }
   grpc::ServerUnaryReactor* ListGraphs(Context* context, const v1::ListGraphsRequest* request,
                                        v1::ListGraphsResponse* response) override {
     return Answer(context, Method("ListGraphs"), *request, [&](const TenantRef& tenant, const Principal&) {
-      return core_.ListGraphs(*tenant, *request, response);
+      return core_.graphs().ListGraphs(*tenant, *request, response);
     });
   }
   grpc::ServerUnaryReactor* Run(Context* context, const v1::RunRequest* request, v1::RunResponse* response) override {
@@ -180,14 +180,14 @@ class Service final : public v1::Hpvm::CallbackService {
     if (const Outcome held = Hold(entered, *request, &call->ticket); !held.ok()) {
       call->Finish(ToGrpc(held));
     } else {
-      core_.Submit(*tenant, *request, response, call->Finisher(request->options(), response));
+      core_.job_submitter().Submit(*tenant, *request, response, call->Finisher(request->options(), response));
     }
     return call;
   }
   grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
     return AnswerInTurn(context, Method("GetJob"), *request, [this, request, response](const TenantRef& tenant) {
-      return core_.GetJob(*tenant, request->job_id(), response->mutable_job());
+      return core_.job_reader().GetJob(*tenant, request->job_id(), response->mutable_job());
     });
   }
   grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(Context* context, const v1::WatchJobRequest* request) override {
@@ -197,7 +197,7 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override {
     return AnswerInSteps(context, Method("ListJobs"), *request, [this, request, response](const TenantRef& tenant) {
-      return core_.ListJobs(tenant, *request, response);
+      return core_.job_reader().ListJobs(tenant, *request, response);
     });
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
@@ -212,7 +212,7 @@ class Service final : public v1::Hpvm::CallbackService {
     if (!refused.ok()) {
       call->Finish(ToGrpc(refused));
     } else {
-      core_.CancelJob(*tenant, request->job_id(), response, call->Finisher());
+      core_.job_canceller().CancelJob(*tenant, request->job_id(), response, call->Finisher());
     }
     return call;
   }
@@ -224,7 +224,7 @@ class Service final : public v1::Hpvm::CallbackService {
     if (const Outcome held = Hold(entered, *request, &call->ticket); !held.ok()) {
       call->Finish(ToGrpc(held));
     } else {
-      core_.RetryJob(*tenant, *request, response, call->Finisher(request->options(), response));
+      core_.job_submitter().RetryJob(*tenant, *request, response, call->Finisher(request->options(), response));
     }
     return call;
   }
@@ -235,11 +235,11 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* CreateBuffer(Context* context, const v1::CreateBufferRequest* request,
                                          v1::CreateBufferResponse* response) override {
-    return AnswerInTurn(context, Method("CreateBuffer"), *request,
-                        [this, request, response](const TenantRef& tenant) -> Status {
-                          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
-                          return absl::OkStatus();
-                        });
+    return AnswerInTurn(
+        context, Method("CreateBuffer"), *request, [this, request, response](const TenantRef& tenant) -> Status {
+          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.buffers().CreateBuffer(*tenant, *request));
+          return absl::OkStatus();
+        });
   }
   grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context,
                                                                v1::WriteBufferResponse* response) override {
@@ -254,13 +254,13 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* DeleteBuffer(Context* context, const v1::DeleteBufferRequest* request,
                                          v1::DeleteBufferResponse* response) override {
     return Answer(context, Method("DeleteBuffer"), *request, [&](const TenantRef& tenant, const Principal&) {
-      return core_.DeleteBuffer(*tenant, request->buffer_id());
+      return core_.buffers().DeleteBuffer(*tenant, request->buffer_id());
     });
   }
   grpc::ServerUnaryReactor* ListBuffers(Context* context, const v1::ListBuffersRequest* request,
                                         v1::ListBuffersResponse* response) override {
     return Answer(context, Method("ListBuffers"), *request, [&](const TenantRef& tenant, const Principal&) {
-      return core_.ListBuffers(*tenant, *request, response);
+      return core_.buffers().ListBuffers(*tenant, *request, response);
     });
   }
 

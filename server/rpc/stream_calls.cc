@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/failpoint.h"
-#include "server/core/request_options.h"
-#include "server/core/run_log.h"
+#include "server/core/state/request_options.h"
+#include "server/core/state/run_log.h"
 #include "server/rpc/calls.h"
 
 namespace hpvm {
@@ -68,7 +68,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       Fail(Cancelled("The client went away."));
       run = run_id_;
     }
-    core_.CancelRun(run);
+    core_.runs().CancelRun(run);
     Pump();
   }
 
@@ -84,7 +84,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
 
   // Sorts the message that arrived.
   void Take() {
-    if (Outcome metered = core_.meter().More(**tenant_, incoming_->ByteSizeLong()); !metered.ok()) {
+    if (Outcome metered = core_.quotas().meter().More(**tenant_, incoming_->ByteSizeLong()); !metered.ok()) {
       Fail(std::move(metered));
       return;
     }
@@ -141,7 +141,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       Fail(valid);
       return;
     }
-    StatusOr<PreparationRef> found = core_.FindHandle(**tenant_, open_.handle());
+    StatusOr<PreparationRef> found = core_.graphs().FindHandle(**tenant_, open_.handle());
     if (!found.ok()) {
       Fail(found.status());
       return;
@@ -241,8 +241,8 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
   void Run() {
     const v1::StreamRequest* request = running_.request.get();  // Until OnOutcome, which comes once.
     const uint64_t id =
-        core_.RunItem(*tenant_, preparation_, {&request->item(), &open_},
-                      [self = shared_from_this()](RunOutcome outcome) { self->OnOutcome(std::move(outcome)); });
+        core_.runs().RunItem(*tenant_, preparation_, {&request->item(), &open_},
+                             [self = shared_from_this()](RunOutcome outcome) { self->OnOutcome(std::move(outcome)); });
     bool cancel = false;
     {
       std::lock_guard lock(mutex_);
@@ -252,7 +252,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       }
     }
     if (cancel) {
-      core_.CancelRun(id);
+      core_.runs().CancelRun(id);
     }
   }
 
@@ -295,7 +295,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
     Status status = tenant_.ok() ? options_valid_ : tenant_.status();
     if (status.ok()) {
       // Weak: the job must not keep a call alive that has ended.
-      StatusOr<uint64_t> key = core_.WatchJob(**tenant_, id_, [weak = weak_from_this()] {
+      StatusOr<uint64_t> key = core_.job_reader().WatchJob(**tenant_, id_, [weak = weak_from_this()] {
         if (const auto self = weak.lock()) {
           self->Pump();
         }
@@ -337,7 +337,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
 
   void OnDone() override {
     if (key_.has_value()) {
-      core_.Unwatch(**tenant_, id_, *key_);
+      core_.job_reader().Unwatch(**tenant_, id_, *key_);
     }
     ReleaseSelf();
   }
@@ -355,7 +355,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
     if (gone_) {
       ended = Cancelled("The client went away.");
     } else if (events_.empty() && !last_) {
-      StatusOr<Core::EventBatch> batch = core_.ReadEvents(**tenant_, id_, after_, kBatch);
+      StatusOr<JobReader::EventBatch> batch = core_.job_reader().ReadEvents(**tenant_, id_, after_, kBatch);
       if (const Status sent = HPVMD_FAILPOINT("service.watch.send"); !sent.ok()) {
         batch = sent;
       }

@@ -10,7 +10,7 @@
 
 #include "base/failpoint.h"
 #include "base/io/memfd.h"
-#include "server/core/request_options.h"
+#include "server/core/state/request_options.h"
 #include "server/rpc/calls.h"
 
 namespace hpvm {
@@ -48,7 +48,8 @@ class UploadCall final : public grpc::ServerReadReactor<Request> {
       return;
     }
     const Request& message = messages_[current_];
-    if (const Outcome metered = sink_.core.meter().More(*sink_.tenant, message.ByteSizeLong()); !metered.ok()) {
+    if (const Outcome metered = sink_.core.quotas().meter().More(*sink_.tenant, message.ByteSizeLong());
+        !metered.ok()) {
       ended_ = true;
       this->Finish(ToGrpc(metered));
       return;
@@ -94,23 +95,23 @@ class UploadCall final : public grpc::ServerReadReactor<Request> {
 template <typename Response>
 struct BlobSink {
   Core& core;
-  Core::BlobKind kind;
+  Graphs::BlobKind kind;
   Response* response;
   TenantRef tenant = nullptr;
   std::unique_ptr<BlobUpload> upload = nullptr;
   bool existed = false, counted = false;
 
-  BlobSink(Core& c, Core::BlobKind k, Response* r) : core(c), kind(k), response(r) {}
+  BlobSink(Core& c, Graphs::BlobKind k, Response* r) : core(c), kind(k), response(r) {}
   BlobSink(BlobSink&& other) noexcept = default;
   ~BlobSink() {
     if (counted && tenant != nullptr) {
-      core.EndUpload(*tenant);
+      core.graphs().EndUpload(*tenant);
     }
   }
 
   // Before its first message: a call that never sends one takes memory too.
   Status Open() {
-    HPVMD_RETURN_IF_ERROR(core.BeginUpload(*tenant));
+    HPVMD_RETURN_IF_ERROR(core.graphs().BeginUpload(*tenant));
     counted = true;
     return absl::OkStatus();
   }
@@ -122,14 +123,14 @@ struct BlobSink {
     if constexpr (requires { header.kind(); }) {
       module_kind = static_cast<uint32_t>(header.kind());
     }
-    const bool module = kind == Core::BlobKind::kModule;
+    const bool module = kind == Graphs::BlobKind::kModule;
     HPVMD_ASSIGN_OR_RETURN(
         upload, BlobUpload::Start(module ? "module" : "graph document", header.sha256(), header.size_bytes(),
                                   module ? config->limits_module_bytes_max : config->limits_document_bytes_max,
                                   module_kind, header.name()));
-    existed = core.HasBlob(*tenant, kind, upload->hash());
+    existed = core.graphs().HasBlob(*tenant, kind, upload->hash());
     if (!existed) {
-      HPVMD_ASSIGN_OR_RETURN(scheduler::Lease host_bytes, core.HoldHostBytes(*tenant, upload->size_bytes()));
+      HPVMD_ASSIGN_OR_RETURN(scheduler::Lease host_bytes, core.graphs().HoldHostBytes(*tenant, upload->size_bytes()));
       upload->PayWith(std::move(host_bytes));
     }
     return absl::OkStatus();
@@ -144,11 +145,11 @@ struct BlobSink {
     response->set_existed(existed);
     if (!existed) {
       if (upload->received_bytes() == 0) {
-        return NotFound("The " + std::string(kind == Core::BlobKind::kModule ? "module" : "graph document") +
+        return NotFound("The " + std::string(kind == Graphs::BlobKind::kModule ? "module" : "graph document") +
                         " is not known; send its bytes.");
       }
       HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
-      HPVMD_RETURN_IF_ERROR(core.InsertBlob(*tenant, kind, std::move(blob)));
+      HPVMD_RETURN_IF_ERROR(core.graphs().InsertBlob(*tenant, kind, std::move(blob)));
     }
     return absl::OkStatus();
   }
@@ -158,13 +159,13 @@ struct BufferSink {
   Core& core;
   v1::WriteBufferResponse* response;
   TenantRef tenant = nullptr;
-  Core::BufferAccess access = {};
+  Buffers::BufferAccess access = {};
   uint64_t at = 0, written = 0;
 
   Status Open() { return absl::OkStatus(); }
 
   Status Start(const v1::WriteBufferRequest::Header& header) {
-    HPVMD_ASSIGN_OR_RETURN(access, core.OpenBuffer(*tenant, header.buffer_id()));
+    HPVMD_ASSIGN_OR_RETURN(access, core.buffers().OpenBuffer(*tenant, header.buffer_id()));
     at = header.offset();
     return Room(0);
   }
@@ -178,7 +179,8 @@ struct BufferSink {
   }
 
   Status End() {
-    HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core.FinishWrite(*tenant, access.buffer.id(), access.segment));
+    HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(),
+                           core.buffers().FinishWrite(*tenant, access.buffer.id(), access.segment));
     response->set_written_bytes(written);
     return absl::OkStatus();
   }
@@ -344,15 +346,15 @@ StatusOr<std::shared_ptr<void>> TakeDownloadSlot(Core& core, const TenantRef& te
   if (bytes <= ChunkSize::kSmallBytes) {
     return std::shared_ptr<void>();
   }
-  HPVMD_RETURN_IF_ERROR(core.BeginDownload(*tenant));
-  return std::shared_ptr<void>(tenant.get(), [&core, tenant](void*) { core.EndDownload(*tenant); });
+  HPVMD_RETURN_IF_ERROR(core.graphs().BeginDownload(*tenant));
+  return std::shared_ptr<void>(tenant.get(), [&core, tenant](void*) { core.graphs().EndDownload(*tenant); });
 }
 
 StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& core, const StatusOr<TenantRef>& tenant,
                                                                        const v1::ReadBufferRequest& request) {
   HPVMD_RETURN_IF_ERROR(tenant.status());
   HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
-  HPVMD_ASSIGN_OR_RETURN(Core::BufferAccess access, core.OpenBuffer(**tenant, request.buffer_id()));
+  HPVMD_ASSIGN_OR_RETURN(Buffers::BufferAccess access, core.buffers().OpenBuffer(**tenant, request.buffer_id()));
   const uint64_t size = access.buffer.size_bytes(), at = request.offset();
   if (at > size || request.size_bytes() > size - at) {
     return MakeStatus(absl::StatusCode::kOutOfRange,
@@ -375,7 +377,8 @@ StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, c
                                                                    const v1::FetchOutputRequest& request) {
   HPVMD_RETURN_IF_ERROR(tenant.status());
   HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
-  HPVMD_ASSIGN_OR_RETURN(Core::StoredBytes stored, core.FindOutput(**tenant, request.job_id(), request.name()));
+  HPVMD_ASSIGN_OR_RETURN(JobReader::StoredBytes stored,
+                         core.job_reader().FindOutput(**tenant, request.job_id(), request.name()));
   const uint64_t size = stored.header.size_bytes();
   if (request.offset() > size) {
     return MakeStatus(absl::StatusCode::kOutOfRange, "The offset (" + std::to_string(request.offset()) +
@@ -398,13 +401,13 @@ StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, c
 grpc::ServerReadReactor<v1::PutModuleRequest>* StartPutModule(Core& core, StatusOr<TenantRef> tenant,
                                                               v1::PutModuleResponse* response) {
   using Sink = BlobSink<v1::PutModuleResponse>;
-  return new UploadCall<v1::PutModuleRequest, Sink>(std::move(tenant), Sink(core, Core::BlobKind::kModule, response));
+  return new UploadCall<v1::PutModuleRequest, Sink>(std::move(tenant), Sink(core, Graphs::BlobKind::kModule, response));
 }
 
 grpc::ServerReadReactor<v1::PutGraphRequest>* StartPutGraph(Core& core, StatusOr<TenantRef> tenant,
                                                             v1::PutGraphResponse* response) {
   using Sink = BlobSink<v1::PutGraphResponse>;
-  return new UploadCall<v1::PutGraphRequest, Sink>(std::move(tenant), Sink(core, Core::BlobKind::kGraph, response));
+  return new UploadCall<v1::PutGraphRequest, Sink>(std::move(tenant), Sink(core, Graphs::BlobKind::kGraph, response));
 }
 
 grpc::ServerReadReactor<v1::WriteBufferRequest>* StartWriteBuffer(Core& core, StatusOr<TenantRef> tenant,

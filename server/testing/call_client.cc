@@ -22,8 +22,8 @@ std::string MadeUpId(std::string_view kind, uint8_t number) {
 }  // namespace
 
 Outcome CallClient::Enter(uint64_t request_bytes, TenantRef* tenant) {
-  HPVMD_ASSIGN_OR_RETURN(*tenant, core_->FindTenant(name()));
-  return core_->meter().Begin(**tenant, request_bytes);
+  HPVMD_ASSIGN_OR_RETURN(*tenant, core_->tenants().FindTenant(name()));
+  return core_->quotas().meter().Begin(**tenant, request_bytes);
 }
 
 CallPromises::CallRef CallClient::Begin(ActionKind kind, std::string asked) {
@@ -71,7 +71,7 @@ void CallClient::Info(ActionKind kind, const Numbers& numbers) {
     v1::ServerInfoResponse info;
     v1::ListDevicesResponse devices;
     core_->ServerInfo(tenant, &info);
-    core_->ListDevices(tenant, &devices);
+    core_->devices().ListDevices(tenant, &devices);
     core_->Snapshot(/*with_tenants=*/numbers[0] % 2 == 0);
     core_->Health();
     *answer = info.SerializeAsString() + devices.SerializeAsString();
@@ -224,19 +224,19 @@ void CallClient::Abandon() {
     EndUpload(upload);
   }
   for (const TenantRef& tenant : downloads_) {
-    core_->EndDownload(*tenant);
+    core_->graphs().EndDownload(*tenant);
   }
   for (const Watch& watch : watches_) {
-    core_->Unwatch(*watch.tenant, watch.id, watch.key);
+    core_->job_reader().Unwatch(*watch.tenant, watch.id, watch.key);
   }
   while (!lists_.empty()) {
     ListAbandon();
   }
   for (const uint64_t id : prepares_) {
-    core_->CancelPrepare(id);
+    core_->graphs().CancelPrepare(id);
   }
   for (const uint64_t id : runs_) {
-    core_->CancelRun(id);
+    core_->runs().CancelRun(id);
   }
   uploads_.clear();
   writes_.clear();
@@ -258,21 +258,23 @@ void CallClient::DropAll() {
   }
   while (!tenant->handles.empty()) {
     const std::string handle = tenant->handles.begin()->first;
-    promises_.Expect(core_->ReleaseGraph(*tenant, handle).ok(), "A prepared graph that is listed is not released.");
+    promises_.Expect(core_->graphs().ReleaseGraph(*tenant, handle).ok(),
+                     "A prepared graph that is listed is not released.");
   }
   v1::ListBuffersResponse buffers;
-  core_->ListBuffers(*tenant, v1::ListBuffersRequest(), &buffers).IgnoreError();
+  core_->buffers().ListBuffers(*tenant, v1::ListBuffersRequest(), &buffers).IgnoreError();
   for (const v1::Buffer& buffer : buffers.buffers()) {
-    promises_.Expect(core_->DeleteBuffer(*tenant, buffer.id()).ok(), "A buffer that is listed is not deleted.");
+    promises_.Expect(core_->buffers().DeleteBuffer(*tenant, buffer.id()).ok(),
+                     "A buffer that is listed is not deleted.");
   }
 }
 
 void CallClient::FindJobs() {
-  const StatusOr<TenantRef> tenant = core_->FindTenant(name(), /*also_disabled=*/true);
+  const StatusOr<TenantRef> tenant = core_->tenants().FindTenant(name(), /*also_disabled=*/true);
   for (const auto& [id, owner] : promises_.acknowledged()) {
     if (owner == tenant_ && tenant.ok()) {
       v1::Job job;
-      const Status status = core_->GetJob(**tenant, id, &job);
+      const Status status = core_->job_reader().GetJob(**tenant, id, &job);
       promises_.OnFound(tenant_, id, status, job);
     }
   }

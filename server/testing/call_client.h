@@ -55,7 +55,7 @@ class CallClient {
   struct Upload {
     TenantRef tenant;
     std::unique_ptr<BlobUpload> upload;  // Null: the blob was there.
-    Core::BlobKind kind = Core::BlobKind::kGraph;
+    Graphs::BlobKind kind = Graphs::BlobKind::kGraph;
     std::string text;
     size_t at = 0;
   };
@@ -73,7 +73,7 @@ class CallClient {
     TenantRef tenant;
     std::shared_ptr<v1::ListJobsRequest> request;
     std::shared_ptr<v1::ListJobsResponse> response;
-    Core::Steps step;
+    JobReader::Steps step;
     int seen = 0;
   };
   struct Watch {
@@ -143,7 +143,7 @@ class CallClient {
   void ListAbandon();
   void WatchJob(const Numbers& numbers);
   void ReadEvents(const Numbers& numbers);
-  void CheckEvents(Watch& watch, const Core::EventBatch& batch);
+  void CheckEvents(Watch& watch, const JobReader::EventBatch& batch);
   void Unwatch(const Numbers& numbers);
   void FetchOutput(const Numbers& numbers);
 

@@ -30,7 +30,7 @@ std::string CallClient::ModuleText(uint8_t number) const {
 // As PutGraph's and PutModule's reactors do.
 Status CallClient::BeginUpload(const Numbers& numbers, Upload* upload) {
   const bool is_module = numbers[0] % 4 == 0;
-  upload->kind = is_module ? Core::BlobKind::kModule : Core::BlobKind::kGraph;
+  upload->kind = is_module ? Graphs::BlobKind::kModule : Graphs::BlobKind::kGraph;
   upload->text = is_module ? ModuleText(numbers[1]) : DocumentText(numbers[1]);
   const std::shared_ptr<const Config> config = core_->config();
   const bool has_wrong_hash = numbers[2] == 0, has_wrong_size = numbers[2] == 1;
@@ -40,12 +40,12 @@ Status CallClient::BeginUpload(const Numbers& numbers, Upload* upload) {
                         has_wrong_hash ? std::string(64, '0') : ToHex(HashOf(upload->text)),
                         upload->text.size() + (has_wrong_size ? 1 : 0),
                         is_module ? config->limits_module_bytes_max : config->limits_document_bytes_max, 0, ""));
-  if (core_->HasBlob(*upload->tenant, upload->kind, upload->upload->hash())) {
+  if (core_->graphs().HasBlob(*upload->tenant, upload->kind, upload->upload->hash())) {
     upload->upload = nullptr;
     return absl::OkStatus();
   }
   HPVMD_ASSIGN_OR_RETURN(scheduler::Lease host_bytes,
-                         core_->HoldHostBytes(*upload->tenant, upload->upload->size_bytes()));
+                         core_->graphs().HoldHostBytes(*upload->tenant, upload->upload->size_bytes()));
   upload->upload->PayWith(std::move(host_bytes));
   return absl::OkStatus();
 }
@@ -54,22 +54,22 @@ Status CallClient::FinishUpload(Upload& upload, std::string* answer) {
   *answer = ToHex(HashOf(upload.text));
   if (upload.upload != nullptr) {
     HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload.upload->Finish());
-    HPVMD_RETURN_IF_ERROR(core_->InsertBlob(*upload.tenant, upload.kind, std::move(blob)));
+    HPVMD_RETURN_IF_ERROR(core_->graphs().InsertBlob(*upload.tenant, upload.kind, std::move(blob)));
   }
-  (upload.kind == Core::BlobKind::kModule ? modules_ : documents_).push_back(*answer);
+  (upload.kind == Graphs::BlobKind::kModule ? modules_ : documents_).push_back(*answer);
   return absl::OkStatus();
 }
 
 void CallClient::EndUpload(Upload& upload) {
   upload.upload = nullptr;
-  core_->EndUpload(*upload.tenant);
+  core_->graphs().EndUpload(*upload.tenant);
 }
 
 void CallClient::UploadWhole(const Numbers& numbers) {
   Upload upload;
   CallNow(ActionKind::kUpload, "", [&](Tenant& tenant, std::string* answer) -> Outcome {
     upload.tenant = tenant.shared_from_this();
-    HPVMD_RETURN_IF_ERROR(core_->BeginUpload(tenant));
+    HPVMD_RETURN_IF_ERROR(core_->graphs().BeginUpload(tenant));
     Status status = BeginUpload(numbers, &upload);
     if (status.ok() && upload.upload != nullptr) {
       status = upload.upload->Add(upload.text);
@@ -82,7 +82,7 @@ void CallClient::UploadWhole(const Numbers& numbers) {
 
 void CallClient::UploadStart(const Numbers& numbers) {
   CallNow(ActionKind::kUploadStart, "", [&](Tenant& tenant, std::string*) -> Outcome {
-    HPVMD_RETURN_IF_ERROR(core_->BeginUpload(tenant));
+    HPVMD_RETURN_IF_ERROR(core_->graphs().BeginUpload(tenant));
     Upload upload;
     upload.tenant = tenant.shared_from_this();
     if (Status status = BeginUpload(numbers, &upload); !status.ok()) {
@@ -105,7 +105,7 @@ void CallClient::UploadPart(const Numbers& numbers) {
   const std::string part = numbers[1] == 255
                                ? std::string(upload.text.size() + 1, ' ')
                                : upload.text.substr(std::min(upload.at, upload.text.size()), numbers[1] * 16u);
-  Status status = core_->meter().More(*upload.tenant, part.size()).status;
+  Status status = core_->quotas().meter().More(*upload.tenant, part.size()).status;
   if (status.ok() && upload.upload != nullptr) {
     status = upload.upload->Add(part);
   }
@@ -151,7 +151,7 @@ void CallClient::CreateBuffer(const Numbers& numbers) {
     (*request.mutable_options()->mutable_labels())["color"] = std::string(numbers[2], 'x');
   }
   CallNow(ActionKind::kCreateBuffer, request.SerializeAsString(), [&](Tenant& tenant, std::string* answer) -> Outcome {
-    HPVMD_ASSIGN_OR_RETURN(const v1::Buffer buffer, core_->CreateBuffer(tenant, request));
+    HPVMD_ASSIGN_OR_RETURN(const v1::Buffer buffer, core_->buffers().CreateBuffer(tenant, request));
     buffers_.push_back(buffer.id());
     *answer = buffer.SerializeAsString();
     return {};
@@ -161,7 +161,7 @@ void CallClient::CreateBuffer(const Numbers& numbers) {
 void CallClient::WriteBuffer(const Numbers& numbers) {
   const std::string id = Pick(buffers_, "buf-", numbers[0]);
   CallNow(ActionKind::kWriteBuffer, id, [&](Tenant& tenant, std::string* answer) -> Outcome {
-    HPVMD_ASSIGN_OR_RETURN(const Core::BufferAccess access, core_->OpenBuffer(tenant, id));
+    HPVMD_ASSIGN_OR_RETURN(const Buffers::BufferAccess access, core_->buffers().OpenBuffer(tenant, id));
     *answer = access.buffer.SerializeAsString();
     const std::string data(numbers[1], static_cast<char>(LetterOf(tenant_)));
     if (data.size() > access.buffer.size_bytes()) {
@@ -182,7 +182,7 @@ void CallClient::FinishWrite(const Numbers& numbers) {
   const Write write = writes_[index];
   writes_.erase(writes_.begin() + static_cast<ptrdiff_t>(index));
   CallNow(ActionKind::kFinishWrite, write.id, [&](Tenant& tenant, std::string* answer) -> Outcome {
-    HPVMD_ASSIGN_OR_RETURN(const v1::Buffer buffer, core_->FinishWrite(tenant, write.id, write.segment));
+    HPVMD_ASSIGN_OR_RETURN(const v1::Buffer buffer, core_->buffers().FinishWrite(tenant, write.id, write.segment));
     *answer = buffer.SerializeAsString();
     return {};
   });
@@ -191,7 +191,7 @@ void CallClient::FinishWrite(const Numbers& numbers) {
 void CallClient::ReadBuffer(const Numbers& numbers) {
   const std::string id = Pick(buffers_, "buf-", numbers[0]);
   CallNow(ActionKind::kReadBuffer, id, [&](Tenant& tenant, std::string* answer) -> Outcome {
-    HPVMD_ASSIGN_OR_RETURN(const Core::BufferAccess access, core_->OpenBuffer(tenant, id));
+    HPVMD_ASSIGN_OR_RETURN(const Buffers::BufferAccess access, core_->buffers().OpenBuffer(tenant, id));
     *answer = access.buffer.SerializeAsString();
     const uint64_t size = access.buffer.size_bytes();
     if (numbers[1] == 0) {
@@ -199,7 +199,7 @@ void CallClient::ReadBuffer(const Numbers& numbers) {
     }
     // The stream of a large one stays open until the client has read it.
     if (size > kSmallDownload || numbers[1] % 4 == 0) {
-      HPVMD_RETURN_IF_ERROR(core_->BeginDownload(tenant));
+      HPVMD_RETURN_IF_ERROR(core_->graphs().BeginDownload(tenant));
       downloads_.push_back(tenant.shared_from_this());
     }
     std::string bytes(size, '\0');
@@ -213,14 +213,15 @@ void CallClient::ReadBuffer(const Numbers& numbers) {
 void CallClient::EndDownload() {
   promises_.Count(ActionKind::kEndDownload, !downloads_.empty());
   if (!downloads_.empty()) {
-    core_->EndDownload(*downloads_.back());
+    core_->graphs().EndDownload(*downloads_.back());
     downloads_.pop_back();
   }
 }
 
 void CallClient::DeleteBuffer(const Numbers& numbers) {
   const std::string id = Pick(buffers_, "buf-", numbers[0]);
-  CallNow(ActionKind::kDeleteBuffer, id, [&](Tenant& tenant, std::string*) { return core_->DeleteBuffer(tenant, id); });
+  CallNow(ActionKind::kDeleteBuffer, id,
+          [&](Tenant& tenant, std::string*) { return core_->buffers().DeleteBuffer(tenant, id); });
 }
 
 void CallClient::ListBuffers(const Numbers& numbers) {
@@ -231,7 +232,7 @@ void CallClient::ListBuffers(const Numbers& numbers) {
   }
   CallNow(ActionKind::kListBuffers, request.SerializeAsString(), [&](Tenant& tenant, std::string* answer) {
     v1::ListBuffersResponse response;
-    const Status status = core_->ListBuffers(tenant, request, &response);
+    const Status status = core_->buffers().ListBuffers(tenant, request, &response);
     *answer = response.SerializeAsString();
     for (const v1::Buffer& buffer : response.buffers()) {
       buffers_.push_back(buffer.id());

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kReadOutputMax = 1 << 20;
 
-StatusOr<std::string> ReadOutput(Core::StoredBytes& stored) {
+StatusOr<std::string> ReadOutput(JobReader::StoredBytes& stored) {
   if (stored.file == nullptr) {
     return stored.inline_bytes;
   }
@@ -135,7 +135,7 @@ void CallClient::Submit(ActionKind kind, const Numbers& numbers) {
     promises_.Answer(*played->call, refused, "");
     return;
   }
-  core_->Submit(tenant, played->request, &played->response, [this, played](const Outcome& outcome) {
+  core_->job_submitter().Submit(tenant, played->request, &played->response, [this, played](const Outcome& outcome) {
     OnSubmitted(*played->call, played->request.options(), outcome, played->response);
   });
 }
@@ -154,7 +154,7 @@ void CallClient::Retry(const Numbers& numbers) {
     promises_.Answer(*played->call, refused, "");
     return;
   }
-  core_->RetryJob(tenant, played->request, &played->response, [this, played](const Outcome& outcome) {
+  core_->job_submitter().RetryJob(tenant, played->request, &played->response, [this, played](const Outcome& outcome) {
     OnSubmitted(*played->call, played->request.options(), outcome, played->response);
   });
 }
@@ -167,7 +167,7 @@ void CallClient::CancelJob(const std::string& id) {
     promises_.Answer(*played->call, refused, "");
     return;
   }
-  core_->CancelJob(tenant, id, &played->response, [this, played](const Outcome& outcome) {
+  core_->job_canceller().CancelJob(tenant, id, &played->response, [this, played](const Outcome& outcome) {
     promises_.Answer(*played->call, outcome, played->response.SerializeAsString());
     if (outcome.ok() && played->response.has_job()) {
       promises_.OnJob(tenant_, played->response.job());
@@ -179,7 +179,7 @@ void CallClient::GetJob(const Numbers& numbers) {
   const std::string id = Pick(jobs_, "job-", numbers[0]);
   CallNow(ActionKind::kGetJob, id, [&](Tenant& tenant, std::string* answer) {
     v1::Job job;
-    const Status status = core_->GetJob(tenant, id, &job);
+    const Status status = core_->job_reader().GetJob(tenant, id, &job);
     *answer = job.SerializeAsString();
     if (status.ok()) {
       promises_.OnJob(tenant_, job);
@@ -213,7 +213,7 @@ void CallClient::ListJobs(const Numbers& numbers) {
     promises_.Answer(*list.call, refused, "");
     return;
   }
-  list.step = core_->ListJobs(list.tenant, *list.request, list.response.get());
+  list.step = core_->job_reader().ListJobs(list.tenant, *list.request, list.response.get());
   lists_.push_back(std::move(list));
   if (numbers[1] % 3 != 0) {
     ListStep({static_cast<uint8_t>(lists_.size() - 1), 0, 0});
@@ -255,13 +255,13 @@ void CallClient::ListAbandon() {
 void CallClient::WatchJob(const Numbers& numbers) {
   const std::string id = Pick(jobs_, "job-", numbers[0]);
   CallNow(ActionKind::kWatchJob, id, [&](Tenant& tenant, std::string*) -> Outcome {
-    HPVMD_ASSIGN_OR_RETURN(const uint64_t key, core_->WatchJob(tenant, id, [] {}));
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t key, core_->job_reader().WatchJob(tenant, id, [] {}));
     watches_.push_back({tenant.shared_from_this(), id, key, 0});
     return {};
   });
 }
 
-void CallClient::CheckEvents(Watch& watch, const Core::EventBatch& batch) {
+void CallClient::CheckEvents(Watch& watch, const JobReader::EventBatch& batch) {
   for (const v1::JobEvent& event : batch.events) {
     promises_.Expect(event.sequence() > watch.after, "Events of " + watch.id + " came out of order.");
     watch.after = event.sequence();
@@ -282,8 +282,8 @@ void CallClient::ReadEvents(const Numbers& numbers) {
     return;
   }
   Watch& watch = watches_[numbers[0] % watches_.size()];
-  const StatusOr<Core::EventBatch> batch =
-      core_->ReadEvents(*watch.tenant, watch.id, watch.after, numbers[1] % 8 == 0 ? 1 : 64);
+  const StatusOr<JobReader::EventBatch> batch =
+      core_->job_reader().ReadEvents(*watch.tenant, watch.id, watch.after, numbers[1] % 8 == 0 ? 1 : 64);
   std::string answer;
   if (batch.ok()) {
     CheckEvents(watch, *batch);
@@ -298,7 +298,7 @@ void CallClient::Unwatch(const Numbers& numbers) {
   promises_.Count(ActionKind::kUnwatch, !watches_.empty());
   if (!watches_.empty()) {
     const auto at = watches_.begin() + static_cast<ptrdiff_t>(numbers[0] % watches_.size());
-    core_->Unwatch(*at->tenant, at->id, at->key);
+    core_->job_reader().Unwatch(*at->tenant, at->id, at->key);
     watches_.erase(at);
   }
 }
@@ -306,7 +306,8 @@ void CallClient::Unwatch(const Numbers& numbers) {
 void CallClient::FetchOutput(const Numbers& numbers) {
   const std::string id = Pick(jobs_, "job-", numbers[0]);
   CallNow(ActionKind::kFetchOutput, id, [&](Tenant& tenant, std::string*) -> Outcome {
-    HPVMD_ASSIGN_OR_RETURN(Core::StoredBytes stored, core_->FindOutput(tenant, id, numbers[1] == 0 ? "nothing" : "y"));
+    HPVMD_ASSIGN_OR_RETURN(JobReader::StoredBytes stored,
+                           core_->job_reader().FindOutput(tenant, id, numbers[1] == 0 ? "nothing" : "y"));
     HPVMD_ASSIGN_OR_RETURN(const std::string bytes, ReadOutput(stored));
     promises_.Expect(bytes.size() == stored.header.size_bytes(), "An output of " + id + " lacks bytes.");
     promises_.ExpectOwnBytes(tenant_, bytes, "An output of " + id);

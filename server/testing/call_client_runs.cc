@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prepared graphs, runs and streams.
-#include "server/core/request_options.h"
+#include "server/core/state/request_options.h"
 #include "server/testing/call_client.h"
 #include "server/testing/call_client_bind.h"
 
@@ -33,7 +33,7 @@ void CallClient::PrepareGraph(const Numbers& numbers) {
     return;
   }
   prepares_.push_back(
-      core_->PrepareGraph(tenant, played->request, &played->response, [this, played](const Outcome& outcome) {
+      core_->graphs().PrepareGraph(tenant, played->request, &played->response, [this, played](const Outcome& outcome) {
         promises_.Answer(*played->call, outcome, played->response.SerializeAsString());
         if (outcome.ok()) {
           handles_.push_back(played->response.handle());
@@ -43,14 +43,14 @@ void CallClient::PrepareGraph(const Numbers& numbers) {
 
 void CallClient::CancelPrepare(const Numbers& numbers) {
   promises_.Count(ActionKind::kCancelPrepare, !prepares_.empty());
-  core_->CancelPrepare(prepares_.empty() ? numbers[0]
-                                         : prepares_[prepares_.size() - 1 - numbers[0] % prepares_.size()]);
+  core_->graphs().CancelPrepare(prepares_.empty() ? numbers[0]
+                                                  : prepares_[prepares_.size() - 1 - numbers[0] % prepares_.size()]);
 }
 
 void CallClient::ReleaseGraph(const Numbers& numbers) {
   const std::string handle = Pick(handles_, "graph-", numbers[0]);
   CallNow(ActionKind::kReleaseGraph, handle,
-          [&](Tenant& tenant, std::string*) { return core_->ReleaseGraph(tenant, handle); });
+          [&](Tenant& tenant, std::string*) { return core_->graphs().ReleaseGraph(tenant, handle); });
 }
 
 void CallClient::ListGraphs(const Numbers& numbers) {
@@ -61,7 +61,7 @@ void CallClient::ListGraphs(const Numbers& numbers) {
   }
   CallNow(ActionKind::kListGraphs, request.SerializeAsString(), [&](Tenant& tenant, std::string* answer) {
     v1::ListGraphsResponse response;
-    const Status status = core_->ListGraphs(tenant, request, &response);
+    const Status status = core_->graphs().ListGraphs(tenant, request, &response);
     *answer = response.SerializeAsString();
     for (const v1::PreparedGraph& graph : response.graphs()) {
       handles_.push_back(graph.handle());
@@ -99,18 +99,18 @@ void CallClient::Run(const Numbers& numbers) {
     return;
   }
   runs_.push_back(
-      core_->Run(tenant, request, [this, played](RunOutcome outcome) { OnRunDone(*played->call, outcome); }));
+      core_->runs().Run(tenant, request, [this, played](RunOutcome outcome) { OnRunDone(*played->call, outcome); }));
 }
 
 void CallClient::CancelRun(const Numbers& numbers) {
   promises_.Count(ActionKind::kCancelRun, !runs_.empty());
-  core_->CancelRun(runs_.empty() ? numbers[0] : runs_[runs_.size() - 1 - numbers[0] % runs_.size()]);
+  core_->runs().CancelRun(runs_.empty() ? numbers[0] : runs_[runs_.size() - 1 - numbers[0] % runs_.size()]);
 }
 
 void CallClient::OpenAStream(const Numbers& numbers) {
   const std::string handle = Pick(handles_, "graph-", numbers[0]);
   CallNow(ActionKind::kOpenStream, handle, [&](Tenant& tenant, std::string* answer) -> Outcome {
-    HPVMD_ASSIGN_OR_RETURN(PreparationRef found, core_->FindHandle(tenant, handle));
+    HPVMD_ASSIGN_OR_RETURN(PreparationRef found, core_->graphs().FindHandle(tenant, handle));
     *answer = found->summary.SerializeAsString();
     auto open = std::make_shared<v1::StreamRequest::Open>();
     open->set_handle(handle);
@@ -133,8 +133,8 @@ void CallClient::StreamItem(const Numbers& numbers) {
             item->mutable_outputs());
   const CallPromises::CallRef call = Begin(ActionKind::kStreamItem, item->SerializeAsString());
   runs_.push_back(
-      core_->RunItem(stream.tenant, stream.preparation, {item.get(), stream.open.get()},
-                     [this, call, item, open = stream.open](RunOutcome outcome) { OnRunDone(*call, outcome); }));
+      core_->runs().RunItem(stream.tenant, stream.preparation, {item.get(), stream.open.get()},
+                            [this, call, item, open = stream.open](RunOutcome outcome) { OnRunDone(*call, outcome); }));
 }
 
 void CallClient::CloseStream(const Numbers& numbers) {
@@ -155,7 +155,7 @@ void CallClient::ListCosts(const Numbers& numbers) {
     promises_.Answer(*played->call, refused, "");
     return;
   }
-  core_->ListCosts(tenant, played->request, &played->response, [this, played](const Outcome& outcome) {
+  core_->graphs().ListCosts(tenant, played->request, &played->response, [this, played](const Outcome& outcome) {
     promises_.Answer(*played->call, outcome, played->response.SerializeAsString());
   });
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "hpvm/v1/job.pb.h"
-#include "server/core/outcome.h"
+#include "server/core/state/outcome.h"
 #include "server/testing/call_script.h"
 
 namespace hpvm::testing {

@@ -153,9 +153,9 @@ CallWorld::~CallWorld() {
 void CallWorld::StartAgain() {
   const Status started = StartCore();
   promises_.Expect(started.ok(), "The daemon does not start: " + started.ToString());
-  core_->SetFound("cpu", Found("cpu", 0));
-  core_->SetFound("opencl", Found("opencl", 1 << 20));
-  core_->DevicesKnown();
+  core_->devices().SetFound("cpu", Found("cpu", 0));
+  core_->devices().SetFound("opencl", Found("opencl", 1 << 20));
+  core_->devices().DevicesKnown();
   for (CallClient& client : clients_) {
     client.Connect(*core_);
     client.FindJobs();
@@ -245,9 +245,9 @@ bool CallWorld::FillDisk(const Numbers& numbers) {
 
 bool CallWorld::Probe(const Numbers& numbers) {
   Time next = kNever;
-  const std::optional<std::string> due = core_->DueProbe(&next);
+  const std::optional<std::string> due = core_->devices().DueProbe(&next);
   if (due.has_value()) {
-    core_->OnProbed(*due, numbers[0] % 4 == 0 ? Unavailable("The device is silent.") : absl::OkStatus());
+    core_->devices().OnProbed(*due, numbers[0] % 4 == 0 ? Unavailable("The device is silent.") : absl::OkStatus());
   }
   return due.has_value();
 }
@@ -357,7 +357,7 @@ std::vector<std::string> CallWorld::LiveJobs(size_t tenant) {
 
 bool CallWorld::IsQuiet() {
   for (size_t i = 0; i < clients_.size(); ++i) {
-    const StatusOr<TenantRef> tenant = core_->FindTenant(kTenantNames[i]);
+    const StatusOr<TenantRef> tenant = core_->tenants().FindTenant(kTenantNames[i]);
     if (!LiveJobs(i).empty() || !tenant.ok() || (*tenant)->active > 0) {
       return false;
     }
@@ -404,15 +404,15 @@ void CallWorld::DropAll() {
       policy.limits[static_cast<size_t>(Resource::kHostBytes)] = kAll;
     };
     core_->OnPolicyChanged(name);
-    const StatusOr<TenantRef> tenant = core_->FindTenant(name);
-    const Status held = tenant.ok() ? core_->HoldHostBytes(**tenant, kAll).status() : tenant.status();
+    const StatusOr<TenantRef> tenant = core_->tenants().FindTenant(name);
+    const Status held = tenant.ok() ? core_->graphs().HoldHostBytes(**tenant, kAll).status() : tenant.status();
     promises_.Expect(held.ok(), "What nobody uses does not give way: " + Message(held));
   }
   Pump();
 }
 
 void CallWorld::CheckBalance(const Tenant& tenant, Resource resource, uint64_t wanted) {
-  const uint64_t used = core_->ledger().BalanceOf(tenant.key, resource, clock_.Now()).used;
+  const uint64_t used = core_->quotas().ledger().BalanceOf(tenant.key, resource, clock_.Now()).used;
   promises_.Expect(used == wanted, "Tenant " + tenant.name + " still has " + std::to_string(used) + " of " +
                                        std::string(scheduler::FactsOf(resource).name) + " and should have " +
                                        std::to_string(wanted) + ".");
@@ -421,7 +421,7 @@ void CallWorld::CheckBalance(const Tenant& tenant, Resource resource, uint64_t w
 void CallWorld::CheckNothingLeft() {
   const std::map<std::string, TenantUse> uses = state_->jobs().Use().value_or(std::map<std::string, TenantUse>());
   for (const std::string_view name : kTenantNames) {
-    const StatusOr<TenantRef> found = core_->FindTenant(name);
+    const StatusOr<TenantRef> found = core_->tenants().FindTenant(name);
     if (!found.ok()) {
       promises_.Break("A tenant that is enabled is refused: " + Message(found.status()));
       return;

@@ -27,7 +27,7 @@ class CallWorld : private HandDaemon {
   std::string Play(const Script& script);
   const CallPromises& promises() const { return promises_; }
   // Of the first tenant, for tests that break its accounts.
-  const scheduler::Account& account() { return (*core_->FindTenant(kTenantNames[0]))->account; }
+  const scheduler::Account& account() { return (*core_->tenants().FindTenant(kTenantNames[0]))->account; }
 
  private:
   using Numbers = std::array<uint8_t, 3>;

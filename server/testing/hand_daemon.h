@@ -42,7 +42,7 @@ class HandDaemon {
       spawner_.FailLate();  // Stop waits for it.
       core_->Stop();
       Pump();
-      spent_ = core_->Spent();
+      spent_ = core_->tenants().Spent();
     }
     store_.reset();
     core_.reset();

@@ -34,7 +34,7 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
   void Start() {
     const Status started = StartCore();
     ASSERT_TRUE(started.ok()) << started;
-    tenant_ = *core_->FindTenant("ann");
+    tenant_ = *core_->tenants().FindTenant("ann");
     graph_ = PutGraph("{\"hpvm\": 1}");
     Pump();
   }
@@ -52,9 +52,9 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
   std::string PutGraph(std::string_view text) {
     const std::string hash = ToHex(HashOf(text));
     auto upload = *BlobUpload::Start("graph document", hash, text.size(), 1000, 0, "");
-    upload->PayWith(*core_->HoldHostBytes(*tenant_, text.size()));
+    upload->PayWith(*core_->graphs().HoldHostBytes(*tenant_, text.size()));
     EXPECT_TRUE(upload->Add(text).ok());
-    EXPECT_TRUE(core_->InsertBlob(*tenant_, Core::BlobKind::kGraph, *upload->Finish()).ok());
+    EXPECT_TRUE(core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kGraph, *upload->Finish()).ok());
     return hash;
   }
 
@@ -81,16 +81,16 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
   AnsweredRef Submit(const v1::SubmitRequest& request) {
     auto answer = std::make_shared<Answered>();
     requests_.push_back(request);  // Borrowed until the answer.
-    core_->Submit(tenant_, requests_.back(), &answer->response,
-                  [answer](const Outcome& outcome) { answer->outcome = outcome; });
+    core_->job_submitter().Submit(tenant_, requests_.back(), &answer->response,
+                                  [answer](const Outcome& outcome) { answer->outcome = outcome; });
     Pump();
     return answer;
   }
   AnsweredRef Retry(const v1::RetryJobRequest& request) {
     auto answer = std::make_shared<Answered>();
     retries_.push_back(request);
-    core_->RetryJob(tenant_, retries_.back(), &answer->response,
-                    [answer](const Outcome& outcome) { answer->outcome = outcome; });
+    core_->job_submitter().RetryJob(tenant_, retries_.back(), &answer->response,
+                                    [answer](const Outcome& outcome) { answer->outcome = outcome; });
     Pump();
     return answer;
   }
@@ -116,7 +116,8 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
   };
   std::shared_ptr<CancelAnswer> Cancel(const std::string& id) {
     auto answer = std::make_shared<CancelAnswer>();
-    core_->CancelJob(tenant_, id, &answer->response, [answer](const Outcome& outcome) { answer->outcome = outcome; });
+    core_->job_canceller().CancelJob(tenant_, id, &answer->response,
+                                     [answer](const Outcome& outcome) { answer->outcome = outcome; });
     Pump();
     return answer;
   }
@@ -166,7 +167,7 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
 
   v1::Job Job(const std::string& id) {
     v1::Job job;
-    const Status status = core_->GetJob(*tenant_, id, &job);
+    const Status status = core_->job_reader().GetJob(*tenant_, id, &job);
     EXPECT_TRUE(status.ok()) << status;
     return job;
   }

@@ -7,7 +7,7 @@
 namespace hpvm::testing {
 
 // All steps, here and now.
-inline Status Finish(const Core::Steps& step) {
+inline Status Finish(const JobReader::Steps& step) {
   StatusOr<bool> is_done = step();
   while (is_done.ok() && !*is_done) {
     is_done = step();

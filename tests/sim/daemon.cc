@@ -95,12 +95,12 @@ Status SimDaemon::Start() {
   options.request_row_bytes_max = context_.seed % 2 == 0 ? 0 : kRequestRowBytesMax;
   core_ = std::make_unique<Core>(std::move(options));
   core_->SetWake([this] { next_ = context_.clock.Now(); });
-  core_->SetProbeWake([this] { WatchDevices(); });
+  core_->devices().SetProbeWake([this] { WatchDevices(); });
   machine_.attempts.OnDaemonStart();
   for (const char* family : {"cpu", "opencl", "vulkan"}) {
-    core_->SetFound(family, DevicesOf(context_.plan, family));
+    core_->devices().SetFound(family, DevicesOf(context_.plan, family));
   }
-  core_->DevicesKnown();
+  core_->devices().DevicesKnown();
   HPVMD_RETURN_IF_ERROR(core_->Restore());
   next_ = context_.clock.Now();
   return absl::OkStatus();
@@ -124,11 +124,11 @@ void SimDaemon::WatchDevices() {
 
 void SimDaemon::Probe() {
   Time next = kNever;
-  const std::optional<std::string> due = core_->DueProbe(&next);
+  const std::optional<std::string> due = core_->devices().DueProbe(&next);
   if (due.has_value()) {
     const bool works = !context_.faults_on || !Chance(machine_.executor_rng, 200);
     context_.events.After(Milliseconds(Between(machine_.executor_rng, 1, 50)), incarnation_, [this, id = *due, works] {
-      core_->OnProbed(id, works ? absl::OkStatus() : Unavailable("The device does not answer."));
+      core_->devices().OnProbed(id, works ? absl::OkStatus() : Unavailable("The device does not answer."));
       WatchDevices();
     });
   } else if (next != kNever) {

@@ -64,7 +64,7 @@ void Frontend::Submit(SimDaemon& daemon, Submission& submission, SubmitReply rep
     v1::SubmitResponse response;
   };
   auto call = std::make_shared<Call>();
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(submission.tenant);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(submission.tenant);
   if (!tenant.ok()) {
     reply(tenant.status(), call->response);
     return;
@@ -78,16 +78,16 @@ void Frontend::Submit(SimDaemon& daemon, Submission& submission, SubmitReply rep
   };
   if (submission.retry_of.empty()) {
     call->submit = submission.request;
-    daemon.core().Submit(*tenant, call->submit, &call->response, done);
+    daemon.core().job_submitter().Submit(*tenant, call->submit, &call->response, done);
   } else {
     call->retry.set_job_id(submission.retry_of);
     call->retry.mutable_options()->set_idempotency_key(submission.key);
-    daemon.core().RetryJob(*tenant, call->retry, &call->response, done);
+    daemon.core().job_submitter().RetryJob(*tenant, call->retry, &call->response, done);
   }
 }
 
 void Frontend::Cancel(SimDaemon& daemon, const std::string& tenant_name, const std::string& id, Reply reply) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(tenant_name);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(tenant_name);
   if (!tenant.ok()) {
     return;
   }
@@ -95,7 +95,7 @@ void Frontend::Cancel(SimDaemon& daemon, const std::string& tenant_name, const s
   const uint64_t number = daemon.BeginCall("cancel " + id);
   const Time asked = context_.clock.Now();
   history_.OnCancelAsked(id);
-  daemon.core().CancelJob(
+  daemon.core().job_canceller().CancelJob(
       *tenant, id, response.get(),
       [this, &daemon, tenant_name, id, response, number, asked, reply = std::move(reply)](const Outcome& outcome) {
         if (!daemon.EndCall(number)) {
@@ -116,13 +116,13 @@ void Frontend::Cancel(SimDaemon& daemon, const std::string& tenant_name, const s
 }
 
 void Frontend::GetJob(SimDaemon& daemon, const std::string& tenant_name, const std::string& id, const JobReply& reply) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(tenant_name);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(tenant_name);
   if (!tenant.ok()) {
     return;
   }
   v1::Job job;
   const uint64_t number = daemon.BeginCall("get " + id);
-  const Status status = daemon.core().GetJob(**tenant, id, &job);
+  const Status status = daemon.core().job_reader().GetJob(**tenant, id, &job);
   if (daemon.EndCall(number)) {
     history_.OnJob(tenant_name, id, status, job);
     reply(status, job);
@@ -130,13 +130,13 @@ void Frontend::GetJob(SimDaemon& daemon, const std::string& tenant_name, const s
 }
 
 void Frontend::ListJobs(SimDaemon& daemon, const std::string& tenant_name, const v1::ListJobsRequest& request) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(tenant_name);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(tenant_name);
   if (!tenant.ok()) {
     return;
   }
   v1::ListJobsResponse response;
   const uint64_t number = daemon.BeginCall("list");
-  const Status status = hpvm::testing::Finish(daemon.core().ListJobs(*tenant, request, &response));
+  const Status status = hpvm::testing::Finish(daemon.core().job_reader().ListJobs(*tenant, request, &response));
   if (daemon.EndCall(number) && status.ok()) {
     history_.OnList(tenant_name, response);
   }
@@ -144,12 +144,12 @@ void Frontend::ListJobs(SimDaemon& daemon, const std::string& tenant_name, const
 
 void Frontend::Fetch(SimDaemon& daemon, const std::string& tenant_name, const std::string& id,
                      const std::string& name) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(tenant_name);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(tenant_name);
   if (!tenant.ok()) {
     return;
   }
   const uint64_t number = daemon.BeginCall("fetch " + id);
-  StatusOr<Core::StoredBytes> output = daemon.core().FindOutput(**tenant, id, name);
+  StatusOr<JobReader::StoredBytes> output = daemon.core().job_reader().FindOutput(**tenant, id, name);
   Status status = output.status();
   std::string bytes;
   if (output.ok() && output->file != nullptr) {
@@ -171,7 +171,7 @@ struct Frontend::Watcher {
 };
 
 void Frontend::Watch(SimDaemon& daemon, const std::string& tenant_name, const std::string& id, JobReply reply) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(tenant_name);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(tenant_name);
   if (!tenant.ok()) {
     return;
   }
@@ -190,7 +190,7 @@ void Frontend::Watch(SimDaemon& daemon, const std::string& tenant_name, const st
       ReadEvents(daemon, held);
     });
   };
-  const StatusOr<uint64_t> key = daemon.core().WatchJob(**tenant, id, wake);
+  const StatusOr<uint64_t> key = daemon.core().job_reader().WatchJob(**tenant, id, wake);
   if (!key.ok()) {
     history_.OnJob(tenant_name, id, key.status(), v1::Job());
     watcher->reply(key.status(), v1::Job());
@@ -202,11 +202,12 @@ void Frontend::Watch(SimDaemon& daemon, const std::string& tenant_name, const st
 }
 
 void Frontend::ReadEvents(SimDaemon& daemon, const std::shared_ptr<Watcher>& watcher) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(watcher->tenant);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(watcher->tenant);
   if (watcher->over || !tenant.ok()) {
     return;
   }
-  const StatusOr<Core::EventBatch> batch = daemon.core().ReadEvents(**tenant, watcher->id, watcher->after, 100);
+  const StatusOr<JobReader::EventBatch> batch =
+      daemon.core().job_reader().ReadEvents(**tenant, watcher->id, watcher->after, 100);
   Status status = batch.status();
   v1::Job last;
   if (batch.ok()) {
@@ -229,34 +230,34 @@ void Frontend::ReadEvents(SimDaemon& daemon, const std::shared_ptr<Watcher>& wat
     history_.OnJob(watcher->tenant, watcher->id, status, last);
   }
   watcher->over = true;
-  daemon.core().Unwatch(**tenant, watcher->id, watcher->key);
+  daemon.core().job_reader().Unwatch(**tenant, watcher->id, watcher->key);
   watcher->reply(status, last);
 }
 
 void Frontend::PutGraph(SimDaemon& daemon, const std::string& tenant_name, const std::string& document,
                         const Reply& reply) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(tenant_name);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(tenant_name);
   Status status = tenant.status();
   if (status.ok()) {
-    status = daemon.core().BeginUpload(**tenant);
+    status = daemon.core().graphs().BeginUpload(**tenant);
   }
   if (status.ok()) {
     auto upload = BlobUpload::Start("graph document", ToHex(HashOf(document)), document.size(), document.size(), 0, "");
-    StatusOr<scheduler::Lease> host_bytes = daemon.core().HoldHostBytes(**tenant, document.size());
+    StatusOr<scheduler::Lease> host_bytes = daemon.core().graphs().HoldHostBytes(**tenant, document.size());
     status = host_bytes.status();
     if (status.ok()) {
       upload.value()->PayWith(*std::move(host_bytes));
       upload.value()->Add(document).IgnoreError();
-      status = daemon.core().InsertBlob(**tenant, Core::BlobKind::kGraph, *upload.value()->Finish());
+      status = daemon.core().graphs().InsertBlob(**tenant, Graphs::BlobKind::kGraph, *upload.value()->Finish());
     }
-    daemon.core().EndUpload(**tenant);
+    daemon.core().graphs().EndUpload(**tenant);
   }
   reply(status);
 }
 
 void Frontend::Prepare(SimDaemon& daemon, const std::string& tenant_name, const std::string& graph_sha256,
                        HandleReply reply) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(tenant_name);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(tenant_name);
   if (!tenant.ok()) {
     return;
   }
@@ -267,17 +268,17 @@ void Frontend::Prepare(SimDaemon& daemon, const std::string& tenant_name, const 
   auto call = std::make_shared<Call>();
   call->request.set_graph_sha256(graph_sha256);
   const uint64_t number = daemon.BeginCall("prepare");
-  daemon.core().PrepareGraph(*tenant, call->request, &call->response,
-                             [&daemon, call, number, reply = std::move(reply)](const Outcome& outcome) {
-                               if (daemon.EndCall(number)) {
-                                 reply(outcome.status, call->response.handle());
-                               }
-                             });
+  daemon.core().graphs().PrepareGraph(*tenant, call->request, &call->response,
+                                      [&daemon, call, number, reply = std::move(reply)](const Outcome& outcome) {
+                                        if (daemon.EndCall(number)) {
+                                          reply(outcome.status, call->response.handle());
+                                        }
+                                      });
 }
 
 void Frontend::Run(SimDaemon& daemon, const std::string& tenant_name, const std::string& handle, const GraphSpec& graph,
                    uint64_t token, Reply reply) {
-  const StatusOr<TenantRef> tenant = daemon.core().FindTenant(tenant_name);
+  const StatusOr<TenantRef> tenant = daemon.core().tenants().FindTenant(tenant_name);
   if (!tenant.ok()) {
     return;
   }
@@ -290,48 +291,48 @@ void Frontend::Run(SimDaemon& daemon, const std::string& tenant_name, const std:
   input.mutable_tensor()->add_shape(payload.size());
   input.mutable_tensor()->set_data(payload);
   const uint64_t number = daemon.BeginCall("run");
-  daemon.core().Run(*tenant, *request,
-                    [this, &daemon, request, number, graph, payload, reply = std::move(reply)](RunOutcome outcome) {
-                      if (!daemon.EndCall(number)) {
-                        return;
-                      }
-                      const GraphInputs inputs{{"x", payload}};
-                      for (const RunOutput& output : outcome.outputs) {
-                        const std::string want = OutputOf(graph, inputs, output.name == "y" ? 0 : 1);
-                        const std::string got(output.data.begin(), output.data.end());
-                        context_.Check(output.segment != nullptr || got == want, "results", [&] {
-                          return "A run's output " + output.name + " has " + std::to_string(got.size()) +
-                                 " wrong bytes.";
-                        });
-                      }
-                      reply(outcome.outcome.status);
-                    });
+  daemon.core().runs().Run(
+      *tenant, *request,
+      [this, &daemon, request, number, graph, payload, reply = std::move(reply)](RunOutcome outcome) {
+        if (!daemon.EndCall(number)) {
+          return;
+        }
+        const GraphInputs inputs{{"x", payload}};
+        for (const RunOutput& output : outcome.outputs) {
+          const std::string want = OutputOf(graph, inputs, output.name == "y" ? 0 : 1);
+          const std::string got(output.data.begin(), output.data.end());
+          context_.Check(output.segment != nullptr || got == want, "results", [&] {
+            return "A run's output " + output.name + " has " + std::to_string(got.size()) + " wrong bytes.";
+          });
+        }
+        reply(outcome.outcome.status);
+      });
 }
 
 StatusOr<std::string> Frontend::MakeBuffer(SimDaemon& daemon, const std::string& tenant_name,
                                            const std::string& bytes) {
-  HPVMD_ASSIGN_OR_RETURN(const TenantRef tenant, daemon.core().FindTenant(tenant_name));
+  HPVMD_ASSIGN_OR_RETURN(const TenantRef tenant, daemon.core().tenants().FindTenant(tenant_name));
   v1::CreateBufferRequest request;
   request.set_type(v1::ELEMENT_TYPE_U8);
   request.add_shape(bytes.size());
-  HPVMD_ASSIGN_OR_RETURN(const v1::Buffer buffer, daemon.core().CreateBuffer(*tenant, request));
-  HPVMD_ASSIGN_OR_RETURN(const Core::BufferAccess access, daemon.core().OpenBuffer(*tenant, buffer.id()));
+  HPVMD_ASSIGN_OR_RETURN(const v1::Buffer buffer, daemon.core().buffers().CreateBuffer(*tenant, request));
+  HPVMD_ASSIGN_OR_RETURN(const Buffers::BufferAccess access, daemon.core().buffers().OpenBuffer(*tenant, buffer.id()));
   HPVMD_RETURN_IF_ERROR(WriteAt(access.segment->fd.get(), 0, BytesOf(bytes)));
-  HPVMD_RETURN_IF_ERROR(daemon.core().FinishWrite(*tenant, buffer.id(), access.segment).status());
+  HPVMD_RETURN_IF_ERROR(daemon.core().buffers().FinishWrite(*tenant, buffer.id(), access.segment).status());
   return buffer.id();
 }
 
 StatusOr<std::string> Frontend::ReadBuffer(SimDaemon& daemon, const std::string& tenant_name, const std::string& id) {
-  HPVMD_ASSIGN_OR_RETURN(const TenantRef tenant, daemon.core().FindTenant(tenant_name));
-  HPVMD_ASSIGN_OR_RETURN(const Core::BufferAccess access, daemon.core().OpenBuffer(*tenant, id));
+  HPVMD_ASSIGN_OR_RETURN(const TenantRef tenant, daemon.core().tenants().FindTenant(tenant_name));
+  HPVMD_ASSIGN_OR_RETURN(const Buffers::BufferAccess access, daemon.core().buffers().OpenBuffer(*tenant, id));
   std::string bytes(access.buffer.size_bytes(), '\0');
   HPVMD_RETURN_IF_ERROR(ReadAt(access.segment->fd.get(), 0, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}));
   return bytes;
 }
 
 Status Frontend::DeleteBuffer(SimDaemon& daemon, const std::string& tenant_name, const std::string& id) {
-  HPVMD_ASSIGN_OR_RETURN(const TenantRef tenant, daemon.core().FindTenant(tenant_name));
-  return daemon.core().DeleteBuffer(*tenant, id);
+  HPVMD_ASSIGN_OR_RETURN(const TenantRef tenant, daemon.core().tenants().FindTenant(tenant_name));
+  return daemon.core().buffers().DeleteBuffer(*tenant, id);
 }
 
 }  // namespace hpvm::sim

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/core/outcome.h"
+#include "server/core/state/outcome.h"
 #include "tests/sim/attempts.h"
 #include "tests/sim/context.h"
 #include "tests/sim/graph_spec.h"

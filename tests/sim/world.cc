@@ -126,7 +126,7 @@ void World::RunUntilCalm() {
 // A graph that hangs while it is prepared may outlive the jobs that wanted it.
 bool World::HasNothingPending() {
   return std::all_of(clients_.begin(), clients_.end(), [this](const auto& client) {
-    const StatusOr<TenantRef> tenant = daemon_->core().FindTenant(client->tenant());
+    const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(client->tenant());
     return !tenant.ok() || (*tenant)->active == 0;
   });
 }
@@ -197,7 +197,7 @@ void World::CheckAll() {
 // Nothing is held for what has ended.
 void World::CheckAtRest() {
   for (const auto& client : clients_) {
-    const StatusOr<TenantRef> tenant = daemon_->core().FindTenant(client->tenant());
+    const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(client->tenant());
     if (!tenant.ok()) {
       continue;
     }
@@ -241,7 +241,7 @@ void World::CheckReads() {
 // Graphs and modules that stay for the next submit of the same.
 std::set<std::string> World::HeldBlobs(const std::string& tenant_name) {
   std::set<std::string> hashes;
-  if (const StatusOr<TenantRef> tenant = daemon_->core().FindTenant(tenant_name); tenant.ok()) {
+  if (const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(tenant_name); tenant.ok()) {
     for (const auto& [key, preparation] : (*tenant)->preparations) {
       for (const PinnedBlob& blob : preparation->stored) {
         hashes.insert(ToHex(blob.hash));
@@ -306,9 +306,9 @@ void World::CheckProgress() {
   }
   // A debt of device time holds jobs up for as long as it lasts.
   const auto has_debt = [&](const Row& row) {
-    const StatusOr<TenantRef> tenant = daemon_->core().FindTenant(row.tenant);
-    return tenant.ok() &&
-           daemon_->core().ledger().DebtFor((*tenant)->key, scheduler::Resource::kDeviceTime, now) > Duration{0};
+    const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(row.tenant);
+    return tenant.ok() && daemon_->core().quotas().ledger().DebtFor((*tenant)->key, scheduler::Resource::kDeviceTime,
+                                                                    now) > Duration{0};
   };
   if (is_busy || waiting == nullptr || has_debt(*waiting)) {
     busy_ = now;
@@ -324,8 +324,9 @@ void World::CheckProgress() {
 // What the daemon says that the job waits for.
 std::string World::WaitsSentence(const Row& row) {
   v1::Job job;
-  const StatusOr<TenantRef> tenant = daemon_ == nullptr ? NotFound("") : daemon_->core().FindTenant(row.tenant);
-  return tenant.ok() && daemon_->core().GetJob(**tenant, row.id, &job).ok() ? job.waits_for() : "";
+  const StatusOr<TenantRef> tenant =
+      daemon_ == nullptr ? NotFound("") : daemon_->core().tenants().FindTenant(row.tenant);
+  return tenant.ok() && daemon_->core().job_reader().GetJob(**tenant, row.id, &job).ok() ? job.waits_for() : "";
 }
 
 // Whatever else is slow: what a job comes after has ended, so it is not shown as waiting for that.
@@ -368,7 +369,7 @@ void World::CheckLedger() {
     sum.knows_bytes &= row.stored_bytes != kUnknownBytes && row.state != v1::JOB_STATE_RUNNING;
   }
   for (const auto& [name, sum] : sums) {
-    const StatusOr<TenantRef> tenant = daemon_->core().FindTenant(name);
+    const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(name);
     if (!tenant.ok()) {
       continue;
     }

@@ -181,7 +181,7 @@ class DamageTest : public testing::JobFixture {
   // In truth, or at worst: what is damaged has not succeeded, and has not failed.
   bool Has(const std::string& id, const std::string& damaged, v1::JobDependency::Condition condition) {
     v1::Job job;
-    const Status read = core_->GetJob(*tenant_, id, &job);
+    const Status read = core_->job_reader().GetJob(*tenant_, id, &job);
     const bool ended = read.ok() ? IsTerminal(job.state()) : IsTerminalName(known_.at(id).state);
     const std::string state = read.ok() ? testing::StateName(job.state()) : known_.at(id).state;
     if (condition == kEnded) {
@@ -226,7 +226,7 @@ class DamageTest : public testing::JobFixture {
     for (const auto& [id, known] : known_) {
       SCOPED_TRACE("job " + id + ", which was " + known.state + (id == damaged ? ", damaged" : ""));
       v1::Job job;
-      const Status read = core_->GetJob(*tenant_, id, &job);
+      const Status read = core_->job_reader().GetJob(*tenant_, id, &job);
       if (id == damaged && IsTerminalName(known.state)) {
         EXPECT_TRUE(!read.ok() || testing::StateName(job.state()) == known.state || IsDataLoss(job))
             << testing::StateName(job.state());
@@ -417,7 +417,7 @@ TEST_F(DamageTest, FlippedFile) {
     RunAll();
     for (const auto& [id, known] : known_) {
       v1::Job job;
-      if (core_->GetJob(*tenant_, id, &job).ok() && job.attempt() > 0 && known.attempt == 0) {
+      if (core_->job_reader().GetJob(*tenant_, id, &job).ok() && job.attempt() > 0 && known.attempt == 0) {
         for (const v1::JobDependency& dependency : known.after) {
           EXPECT_TRUE(IsMet(dependency, id)) << id << " ran on " << dependency.ShortDebugString();
         }

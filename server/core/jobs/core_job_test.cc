@@ -42,10 +42,10 @@ TEST_F(JobTest, WritesBeforeItTells) {
   EXPECT_THAT(spawner_.executors().back()->runs[1].inputs, ElementsAre("abcdefgh"));
   spawner_.executors().back()->AnswerRun(Result(kOutput));
   EXPECT_EQ(State(id), "RUNNING");
-  EXPECT_EQ(core_->FindOutput(*tenant_, id, "y").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(core_->job_reader().FindOutput(*tenant_, id, "y").status().code(), StatusCode::kFailedPrecondition);
   ASSERT_TRUE(store_->StepCommit());
   EXPECT_EQ(State(id), "SUCCEEDED");
-  EXPECT_EQ(core_->FindOutput(*tenant_, id, "y")->inline_bytes, kOutput);
+  EXPECT_EQ(core_->job_reader().FindOutput(*tenant_, id, "y")->inline_bytes, kOutput);
   EXPECT_EQ(core_->operations(), 0u);
   ExpectExactQuotas();
 }
@@ -111,7 +111,7 @@ TEST_F(JobTest, InPlaceHasOneAttempt) {
   v1::CreateBufferRequest create;
   create.set_type(v1::ELEMENT_TYPE_F32);
   create.add_shape(2);
-  const v1::Buffer buffer = *core_->CreateBuffer(*tenant_, create);
+  const v1::Buffer buffer = *core_->buffers().CreateBuffer(*tenant_, create);
   v1::SubmitRequest request = Request();
   request.mutable_inputs(0)->mutable_buffer()->set_buffer_id(buffer.id());
   request.add_outputs()->set_name("y");
@@ -328,9 +328,9 @@ TEST_F(JobTest, HonoursKeys) {
   v1::CreateBufferRequest create;
   create.set_type(v1::ELEMENT_TYPE_F32);
   create.add_shape(2);
-  const v1::Buffer buffer = *core_->CreateBuffer(*tenant_, create);
+  const v1::Buffer buffer = *core_->buffers().CreateBuffer(*tenant_, create);
   const std::string bytes = "abcdefgh";
-  ASSERT_TRUE(WriteAt(core_->OpenBuffer(*tenant_, buffer.id())->segment->fd.get(), 0,
+  ASSERT_TRUE(WriteAt(core_->buffers().OpenBuffer(*tenant_, buffer.id())->segment->fd.get(), 0,
                       {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()})
                   .ok());
   v1::SubmitRequest by_buffer = Request("key");
@@ -440,7 +440,7 @@ TEST_F(JobTest, LimitsAreExact) {
   EXPECT_TRUE(Cancel(answers[0]->id())->outcome->ok());
   EXPECT_EQ(Submit(Request())->code(), StatusCode::kOk);
   EXPECT_EQ(Submit(Request())->code(), StatusCode::kResourceExhausted);
-  tenant_ = *core_->FindTenant("bob");  // Another tenant, within the server's limit.
+  tenant_ = *core_->tenants().FindTenant("bob");  // Another tenant, within the server's limit.
   graph_ = PutGraph("{\"hpvm\": 1}");
   for (const StatusCode want : {StatusCode::kOk, StatusCode::kOk}) {
     const auto answer = Submit(Request());
@@ -478,12 +478,12 @@ TEST_F(JobTest, KeepsInputsAndOutputs) {
   v1::CreateBufferRequest create;
   create.set_type(v1::ELEMENT_TYPE_F32);
   create.add_shape(2);
-  const v1::Buffer buffer = *core_->CreateBuffer(*tenant_, create);
+  const v1::Buffer buffer = *core_->buffers().CreateBuffer(*tenant_, create);
   const auto write = [&](const std::string& bytes) {
-    const Core::BufferAccess access = *core_->OpenBuffer(*tenant_, buffer.id());
+    const Buffers::BufferAccess access = *core_->buffers().OpenBuffer(*tenant_, buffer.id());
     ASSERT_TRUE(
         WriteAt(access.segment->fd.get(), 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
-    ASSERT_TRUE(core_->FinishWrite(*tenant_, buffer.id(), access.segment).ok());
+    ASSERT_TRUE(core_->buffers().FinishWrite(*tenant_, buffer.id(), access.segment).ok());
   };
   write("old-data");
   SubmitJob(Request());  // Keeps the turn.
@@ -502,7 +502,7 @@ TEST_F(JobTest, KeepsInputsAndOutputs) {
     if (restarted) {
       Restart();
     }
-    StatusOr<Core::StoredBytes> output = core_->FindOutput(*tenant_, id, "y");
+    StatusOr<JobReader::StoredBytes> output = core_->job_reader().FindOutput(*tenant_, id, "y");
     ASSERT_TRUE(output.ok()) << output.status();
     ASSERT_NE(output->file, nullptr);
     EXPECT_EQ(output->header.size_bytes(), large.size());
@@ -517,7 +517,7 @@ TEST_F(JobTest, PublishesWithTheEnd) {
   v1::CreateBufferRequest create;
   create.set_type(v1::ELEMENT_TYPE_F32);
   create.add_shape(2);
-  const v1::Buffer buffer = *core_->CreateBuffer(*tenant_, create);
+  const v1::Buffer buffer = *core_->buffers().CreateBuffer(*tenant_, create);
   v1::SubmitRequest request = Request();
   request.add_outputs()->set_name("y");
   request.mutable_outputs(0)->set_buffer_id(buffer.id());
@@ -530,7 +530,7 @@ TEST_F(JobTest, PublishesWithTheEnd) {
     open[0].first->AnswerRun(std::move(reply), open[0].second);
     Pump();
   };
-  const auto generation = [&] { return core_->OpenBuffer(*tenant_, buffer.id())->buffer.generation(); };
+  const auto generation = [&] { return core_->buffers().OpenBuffer(*tenant_, buffer.id())->buffer.generation(); };
   const std::string first = SubmitJob(request);
   OpenRuns();
   store_->hold_commits = true;
@@ -544,7 +544,7 @@ TEST_F(JobTest, PublishesWithTheEnd) {
   // Deleted meanwhile: the job succeeds, nobody has the data.
   const std::string second = SubmitJob(request);
   OpenRuns();
-  EXPECT_TRUE(core_->DeleteBuffer(*tenant_, buffer.id()).ok());
+  EXPECT_TRUE(core_->buffers().DeleteBuffer(*tenant_, buffer.id()).ok());
   run("33334444");
   EXPECT_EQ(State(second), "SUCCEEDED");
   // A new buffer.
@@ -552,7 +552,7 @@ TEST_F(JobTest, PublishesWithTheEnd) {
   const std::string third = SubmitJob(request);
   AnswerRun(Result(kOutput));
   EXPECT_EQ(State(third), "SUCCEEDED");
-  EXPECT_TRUE(core_->OpenBuffer(*tenant_, Job(third).outputs(0).buffer().buffer_id()).ok());
+  EXPECT_TRUE(core_->buffers().OpenBuffer(*tenant_, Job(third).outputs(0).buffer().buffer_id()).ok());
 }
 
 // A store that is full refuses what is new and keeps what ends until there is room.
@@ -566,7 +566,7 @@ TEST_F(JobTest, WaitsForRoomOnDisk) {
   create.set_type(v1::ELEMENT_TYPE_F32);
   create.add_shape(2);
   v1::SubmitRequest large = Request();  // Its input goes to the disk, too.
-  large.mutable_inputs(0)->mutable_buffer()->set_buffer_id(core_->CreateBuffer(*tenant_, create)->id());
+  large.mutable_inputs(0)->mutable_buffer()->set_buffer_id(core_->buffers().CreateBuffer(*tenant_, create)->id());
   const auto refused = Submit(large);
   EXPECT_EQ(refused->code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(refused->outcome->detail->retryable());
@@ -629,14 +629,14 @@ TEST_F(JobTest, Watches) {
   const std::string id = SubmitJob(Request());
   OpenRuns();
   int wakes = 0;
-  const uint64_t key = *core_->WatchJob(*tenant_, id, [&] { ++wakes; });
+  const uint64_t key = *core_->job_reader().WatchJob(*tenant_, id, [&] { ++wakes; });
   EXPECT_NE(key, 0u);
   AnswerRun(Result(kOutput));
   EXPECT_GT(wakes, 0);
-  core_->Unwatch(*tenant_, id, key);
+  core_->job_reader().Unwatch(*tenant_, id, key);
   const auto states = [&](const std::string& of) {
     std::vector<std::string> names;
-    const auto batch = core_->ReadEvents(*tenant_, of, 0, 100);
+    const auto batch = core_->job_reader().ReadEvents(*tenant_, of, 0, 100);
     for (const v1::JobEvent& event : batch.ok() ? batch->events : std::vector<v1::JobEvent>()) {
       if (event.has_job()) {
         names.push_back(testing::StateName(event.job().state()));
@@ -647,24 +647,24 @@ TEST_F(JobTest, Watches) {
   };
   EXPECT_THAT(states(id), ElementsAre("ACCEPTED", "QUEUED", "RUNNING", "SUCCEEDED"));
   Restart();
-  EXPECT_EQ(*core_->WatchJob(*tenant_, id, [] {}), 0u);
+  EXPECT_EQ(*core_->job_reader().WatchJob(*tenant_, id, [] {}), 0u);
   EXPECT_THAT(states(id), ElementsAre("SUCCEEDED"));
-  EXPECT_EQ(core_->WatchJob(*tenant_, "job-none", [] {}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(core_->job_reader().WatchJob(*tenant_, "job-none", [] {}).status().code(), StatusCode::kNotFound);
   // A daemon that stops tells those who watch.
   const std::string second = SubmitJob(Request());
   wakes = 0;
-  const StatusOr<uint64_t> watch = core_->WatchJob(*tenant_, second, [&] { ++wakes; });
+  const StatusOr<uint64_t> watch = core_->job_reader().WatchJob(*tenant_, second, [&] { ++wakes; });
   ASSERT_TRUE(watch.ok());
-  uint64_t seen = core_->ReadEvents(*tenant_, second, 0, 100)->events.back().sequence();
+  uint64_t seen = core_->job_reader().ReadEvents(*tenant_, second, 0, 100)->events.back().sequence();
   core_->Stop();
   EXPECT_GT(wakes, 0);
-  StatusOr<Core::EventBatch> batch = core_->ReadEvents(*tenant_, second, seen, 100);
+  StatusOr<JobReader::EventBatch> batch = core_->job_reader().ReadEvents(*tenant_, second, seen, 100);
   while (batch.ok() && !batch->events.empty()) {
     seen = batch->events.back().sequence();
-    batch = core_->ReadEvents(*tenant_, second, seen, 100);
+    batch = core_->job_reader().ReadEvents(*tenant_, second, seen, 100);
   }
   EXPECT_EQ(batch.status().code(), StatusCode::kUnavailable);
-  core_->Unwatch(*tenant_, second, *watch);  // It would be told again when the core goes.
+  core_->job_reader().Unwatch(*tenant_, second, *watch);  // It would be told again when the core goes.
 }
 
 // Lists by state: those that have not ended are found behind any number that have, page by page, newest first.
@@ -691,7 +691,7 @@ TEST_F(JobTest, ListsByState) {
     std::vector<std::string> ids;
     for (int page = 0; page < 20; ++page) {
       v1::ListJobsResponse response;
-      EXPECT_TRUE(testing::Finish(core_->ListJobs(tenant_, request, &response)).ok());
+      EXPECT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, request, &response)).ok());
       EXPECT_LE(response.jobs_size(), static_cast<int>(page_size));
       for (const v1::Job& job : response.jobs()) {
         ids.push_back(job.id());
@@ -730,7 +730,7 @@ TEST_F(JobTest, TakesNewLimits) {
   EXPECT_EQ(Submit(Request())->code(), StatusCode::kOk);
   v1::CreateBufferRequest create;
   create.set_size_bytes(8);
-  EXPECT_EQ(core_->CreateBuffer(*tenant_, create).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(core_->buffers().CreateBuffer(*tenant_, create).status().code(), StatusCode::kResourceExhausted);
 }
 
 // A token is good for its tenant alone, also after a restart, and does not count anybody's jobs.
@@ -744,7 +744,7 @@ TEST_F(JobTest, PageTokensSayNothingOfOthers) {
     request.set_page_token(after);
     request.set_page_size(2);
     v1::ListJobsResponse response;
-    status = testing::Finish(core_->ListJobs(tenant, request, &response));
+    status = testing::Finish(core_->job_reader().ListJobs(tenant, request, &response));
     return response;
   };
   const std::string token = page(tenant_, "").next_page_token();
@@ -755,7 +755,7 @@ TEST_F(JobTest, PageTokensSayNothingOfOthers) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << number;
     EXPECT_THAT(Message(status), HasSubstr("begin with the first page"));
   }
-  page(*core_->FindTenant("bob"), token);
+  page(*core_->tenants().FindTenant("bob"), token);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(page(tenant_, token).jobs_size(), 2);
   Restart();
@@ -784,7 +784,7 @@ TEST_F(JobTest, PagesAreCutByBytes) {
     int pages = 0;
     do {
       v1::ListJobsResponse response;
-      ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, list, &response)).ok());
+      ASSERT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, list, &response)).ok());
       EXPECT_LE(response.ByteSizeLong(), 3u << 20);
       for (const v1::Job& job : response.jobs()) {
         listed.insert(job.id());

@@ -223,10 +223,10 @@ TEST_F(RestartTest, RunsArrays) {
   v1::ListJobsRequest list;
   list.set_array_id(Job(ids[0]).array_id());
   v1::ListJobsResponse listed;
-  ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, list, &listed)).ok());
+  ASSERT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, list, &listed)).ok());
   EXPECT_EQ(listed.jobs_size(), 3);
   v1::Job job;
-  EXPECT_EQ(core_->GetJob(*tenant_, Job(ids[0]).array_id(), &job).code(), StatusCode::kNotFound);
+  EXPECT_EQ(core_->job_reader().GetJob(*tenant_, Job(ids[0]).array_id(), &job).code(), StatusCode::kNotFound);
   // Cancelled as one.
   const auto cancelled = Cancel(Job(ids[0]).array_id());
   EXPECT_TRUE(cancelled->outcome->ok());
@@ -332,7 +332,7 @@ TEST_F(RestartTest, EndsWhatCannotGoOn) {
   v1::CreateBufferRequest create;
   create.set_type(v1::ELEMENT_TYPE_F32);
   create.add_shape(2);
-  const std::string buffer = core_->CreateBuffer(*tenant_, create)->id();
+  const std::string buffer = core_->buffers().CreateBuffer(*tenant_, create)->id();
   v1::SubmitRequest request = Request();
   request.add_outputs()->set_name("y");
   request.mutable_outputs(0)->set_buffer_id(buffer);
@@ -403,7 +403,7 @@ TEST_F(RestartTest, ClockJumpsDropNothing) {
   EXPECT_EQ(State(first->id()), "SUCCEEDED");
   pass(std::chrono::hours(2), std::chrono::minutes(1));
   v1::Job job;
-  EXPECT_EQ(core_->GetJob(*tenant_, first->id(), &job).code(), StatusCode::kNotFound);
+  EXPECT_EQ(core_->job_reader().GetJob(*tenant_, first->id(), &job).code(), StatusCode::kNotFound);
   EXPECT_FALSE(Submit(Request("key"))->response.existed());
 }
 

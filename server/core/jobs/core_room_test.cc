@@ -37,7 +37,7 @@ TEST_F(CoreRoomTest, PathsAreForTheLog) {
   create.set_type(v1::ELEMENT_TYPE_F32);
   create.add_shape(2);
   v1::SubmitRequest large = Request();  // Of which a part goes into a file.
-  large.mutable_inputs(0)->mutable_buffer()->set_buffer_id(core_->CreateBuffer(*tenant_, create)->id());
+  large.mutable_inputs(0)->mutable_buffer()->set_buffer_id(core_->buffers().CreateBuffer(*tenant_, create)->id());
   store_->put_failure = ResourceExhausted("Writing \"/var/lib/hpvmd/blobs/ann/.new-75\" failed.");
   const AnsweredRef refused = Submit(large);
   EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);

@@ -105,7 +105,7 @@ TEST_F(SlicesTest, TakesArraysInSlices) {
       }
       v1::ListJobsRequest list;
       v1::ListJobsResponse listed;
-      ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, list, &listed)).ok());
+      ASSERT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, list, &listed)).ok());
       EXPECT_EQ(Cancel(listed.jobs(0).id())->outcome->status.code(), StatusCode::kUnavailable);
       EXPECT_EQ(Cancel(listed.jobs(0).array_id())->outcome->status.code(), StatusCode::kUnavailable);
       ASSERT_TRUE(store_->StepPosted());
@@ -176,7 +176,7 @@ TEST_F(SlicesTest, ListsInSteps) {
       list.add_states(v1::JOB_STATE_RUNNING);
     }
     v1::ListJobsResponse listed;
-    const Core::Steps step = core_->ListJobs(tenant_, list, &listed);
+    const JobReader::Steps step = core_->job_reader().ListJobs(tenant_, list, &listed);
     int steps = 0;
     StatusOr<bool> is_done = false;
     while (is_done.ok() && !*is_done) {

@@ -83,7 +83,7 @@ class OldStateTest : public testing::JobFixture, public ::testing::WithParamInte
     const StoredJob newest = state_->jobs().Find(kTenant, IdOf("dependent_on_array")).value_or(StoredJob());
     clock_.JumpWall(newest.job().created_unix_ns() + 1'000'000'000 - clock_.WallNs());
     Start();
-    tenant_ = *core_->FindTenant(kTenant);
+    tenant_ = *core_->tenants().FindTenant(kTenant);
   }
 
   const TemporaryFolder folder_;

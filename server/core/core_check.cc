@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The accounts against what there is, counted again from the objects themselves.
+#include <algorithm>
+#include <unordered_set>
+
+#include "server/core/core.h"
+#include "server/core/jobs/submission.h"
+
+namespace hpvm {
+namespace {
+
+using scheduler::Resource;
+
+struct Counted {
+  uint64_t queued = 0, disk_bytes = 0, inline_bytes = 0, blob_bytes = 0;
+  bool is_busy = false;
+  std::unordered_set<const Blob*> blobs;
+
+  void Add(const BlobRef& blob) {
+    if (blob != nullptr && blobs.insert(blob.get()).second) {
+      blob_bytes += blob->size_bytes;
+    }
+  }
+  void Add(const Preparation& preparation) {
+    Add(preparation.document);
+    for (const NamedBlob& module : preparation.modules) {
+      Add(module.blob);
+    }
+  }
+};
+
+// Accepted on disk, or not there yet: it has neither started nor ended.
+bool IsWaiting(const LiveJob& job) {
+  switch (job.phase) {
+    case LiveJob::Phase::kWaiting:
+    case LiveJob::Phase::kQueued:
+    case LiveJob::Phase::kStarting:
+      return true;
+    case LiveJob::Phase::kEnding:
+      return job.attempt == nullptr;
+    default:
+      return false;
+  }
+}
+
+Status Compare(const Tenant& tenant, Resource resource, uint64_t objects, bool at_least) {
+  const uint64_t used = tenant.account.Used(resource);
+  if (at_least ? used >= objects : used == objects) {
+    return absl::OkStatus();
+  }
+  return Internal("Tenant " + tenant.name + " has " + std::to_string(used) + " of " +
+                  std::string(scheduler::FactsOf(resource).name) + " in its account; what there is comes to " +
+                  std::to_string(objects) + ".");
+}
+
+}  // namespace
+
+Status Core::CheckAccounts(bool at_rest) {
+  HPVMD_RETURN_IF_ERROR(quotas_.ledger().CheckSums());
+  CoreScope scope(context_.monitor);
+  std::map<const Tenant*, Counted> all;
+  for (const Submission* submission : table_.submissions) {
+    Counted& counted = all[submission->tenant.get()];
+    counted.is_busy = true;
+    counted.queued += submission->count;
+    counted.disk_bytes += submission->disk_bytes.amount();
+  }
+  for (const auto& [id, op] : runs_.all()) {
+    Counted& counted = all[op->tenant.get()];
+    counted.is_busy = true;
+    for (const InputTensor& input : op->input.inputs) {
+      counted.inline_bytes += op->job_id.empty() ? input.bytes.size() : 0;
+    }
+  }
+  for (const auto& [name, tenant] : tenants_.all()) {
+    Counted& counted = all[tenant.get()];
+    for (const auto& [id, job] : tenant->jobs) {
+      counted.queued += IsWaiting(*job) ? 1 : 0;
+      counted.is_busy |= job->attempt != nullptr || job->writing;
+      counted.disk_bytes += job->attempt != nullptr ? job->attempt->disk_bytes.amount() : 0;
+    }
+    for (const auto& [key, preparation] : tenant->preparations) {
+      counted.Add(*preparation);
+    }
+    tenant->modules.ForEach([&](const BlobRef& blob) { counted.Add(blob); });
+    tenant->graphs.ForEach([&](const BlobRef& blob) { counted.Add(blob); });
+    const bool is_exact = at_rest && !counted.is_busy && tenant->uploads == 0;
+    const ExecutorSlot& slot = tenant->executor;
+    HPVMD_RETURN_IF_ERROR(Compare(*tenant, Resource::kQueuedJobs, counted.queued, false));
+    HPVMD_RETURN_IF_ERROR(Compare(*tenant, Resource::kRunningJobs, arbiter_.share().running(tenant->key), false));
+    HPVMD_RETURN_IF_ERROR(
+        Compare(*tenant, Resource::kDiskBytes, tenant->stored_rows.amount() + counted.disk_bytes, false));
+    HPVMD_RETURN_IF_ERROR(Compare(*tenant, Resource::kModules, tenant->modules.size(), false));
+    HPVMD_RETURN_IF_ERROR(Compare(*tenant, Resource::kDeviceBytes, slot.device_bytes.amount(), false));
+    if (slot.state != ExecutorSlot::State::kUp && slot.device_bytes.amount() > 0) {
+      return Internal("Tenant " + tenant->name + " pays for devices' memory, and has no executor.");
+    }
+    const uint64_t segments = is_exact ? tenant->buffers.SegmentBytes() : tenant->pool.live_bytes();
+    HPVMD_RETURN_IF_ERROR(
+        Compare(*tenant, Resource::kHostBytes, segments + counted.blob_bytes + counted.inline_bytes, !is_exact));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

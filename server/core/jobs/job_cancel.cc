@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/core/jobs/job_lifecycle.h"
+#include "server/process/log.h"
+
+namespace hpvm {
+
+void JobLifecycle::AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone then) {
+  if (shutdown_.closed) {
+    then(scope, Unavailable("The server stopped."));
+    return;
+  }
+  if (job->row.job().cancel_requested() && job->row.job().state() == v1::JOB_STATE_RUNNING) {
+    then(scope, absl::OkStatus());  // On disk already.
+    return;
+  }
+  if (HPVMD_MUTANT("core_cancel_acked_before_record")) {
+    then(scope, absl::OkStatus());
+    then = [](CoreScope&, const Status&) {};
+  }
+  job->cancel_waiters.push_back(std::move(then));
+  if (std::exchange(job->cancel_asked, true)) {
+    return;
+  }
+  HPVMD_FAILPOINT("core.cancel.record").IgnoreError();
+  switch (job->phase) {
+    case LiveJob::Phase::kQueued:
+      Unqueue(scope, job);
+      Settle(scope, job);
+      break;
+    case LiveJob::Phase::kWaiting:
+      Settle(scope, job);
+      break;
+    case LiveJob::Phase::kReading:
+    case LiveJob::Phase::kRunning: {
+      StoredJob next = job->row;
+      next.mutable_job()->set_cancel_requested(true);
+      ChangeRow(scope, job, std::move(next), /*with_results=*/false, &JobLifecycle::OnCancelRecorded);
+      break;
+    }
+    default:
+      break;  // A write is in flight, or the outputs are: what follows it looks at the wish.
+  }
+}
+
+void JobLifecycle::OnCancelRecorded(CoreScope& scope, const LiveJobRef& job) {
+  HPVMD_FAILPOINT("core.cancel.recorded").IgnoreError();
+  feed_.AddStateEvent(scope, *job);
+  options_.observer->OnJob(job->tenant->name, job->row.job());
+  AnswerCancels(scope, *job, absl::OkStatus());
+  if (job->phase == LiveJob::Phase::kRunning) {
+    runs_.StopRun(scope, std::shared_ptr<RunOp>(job->attempt->op), Cancelled("The job was cancelled."));
+  } else if (job->phase == LiveJob::Phase::kStoring) {
+    EndAttempt(scope, job);  // It ended while the wish was written.
+  }
+}
+
+void JobLifecycle::AnswerCancels(CoreScope& scope, LiveJob& job, const Status& status) {
+  for (const CancelDone& then : std::exchange(job.cancel_waiters, {})) {
+    then(scope, status);
+  }
+}
+
+void JobLifecycle::RefuseCancels(CoreScope& scope) {
+  for (const auto& [name, tenant] : tenants_.all()) {
+    for (const auto& [id, job] : tenant->jobs) {
+      AnswerCancels(scope, *job, Unavailable("The server stopped before the wish to cancel was stored."));
+    }
+  }
+}
+
+}  // namespace hpvm

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/jobs/job_feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "supervisor/run_log_message.h"
+
+namespace hpvm {
+namespace {
+
+constexpr size_t kRecentJobsMax = 1'000, kRecentEventsMax = 50'000;
+
+v1::JobEvent PhaseEvent(v1::JobEvent::Phase phase, Duration duration) {
+  v1::JobEvent event;
+  event.mutable_phase()->set_phase(phase);
+  event.mutable_phase()->set_duration_ns(static_cast<uint64_t>(duration.count()));
+  return event;
+}
+
+v1::JobEvent JobEventOf(v1::Job job) {
+  v1::JobEvent event;
+  *event.mutable_job() = std::move(job);
+  return event;
+}
+
+}  // namespace
+
+std::string JobFeed::WaitSentenceOf(const LiveJob& job) const {
+  const v1::Job& shown = job.row.job();
+  const std::vector<v1::JobDependency> pending = job.tenant->dependencies.PendingOf(shown.id());
+  if (!pending.empty()) {
+    return WaitSentence(pending.front()) +
+           (pending.size() > 1 ? " And for " + std::to_string(pending.size() - 1) + " more." : "");
+  }
+  if (job.tenant->policy->disabled) {
+    return "Waits until the tenant is enabled again" +
+           (job.tenant->policy->disabled_reason.empty() ? "." : ": " + job.tenant->policy->disabled_reason + ".");
+  }
+  if (!table_.has_room) {
+    return "Waits for room on the server's disk.";
+  }
+  const Time now = options_.clock->Now();
+  if (const Duration debt = quotas_.ledger().DebtFor(job.tenant->key, scheduler::Resource::kDeviceTime, now);
+      debt > Duration{0}) {
+    return "Waits for device time: the tenant's quota is spent; more is earned in " +
+           std::to_string(std::chrono::ceil<std::chrono::seconds>(debt).count()) + " s" +
+           (job.deadline != kNever && job.deadline <= now + debt ? ", after the job's deadline." : ".");
+  }
+  if (job.not_before > now) {
+    const std::string pause = "Waits until the tenant's executor may start again: it ended too often.";
+    if (shown.lost_attempts().empty()) {
+      return pause;
+    }
+    const v1::LostAttempt& lost = shown.lost_attempts(shown.lost_attempts_size() - 1);
+    return (job.awaits_executor ? pause + " " : "") + "Attempt " + std::to_string(lost.attempt()) + " was lost (" +
+           lost.error().message() + "); the next follows, at most " + std::to_string(shown.attempts_max()) + " in all.";
+  }
+  if (shutdown_.draining) {
+    return "Waits for the server to start again.";
+  }
+  const LiveArray* array = table_.ArrayOf(job);
+  if (array != nullptr && array->running_max > 0 && !job.has_array_turn) {
+    return "Waits for its turn: at most " + std::to_string(array->running_max) + " elements of " + shown.array_id() +
+           " run at a time.";
+  }
+  return "";
+}
+
+// Why a job that could run is still queued; empty: its turn comes at once, or others' turns come before.
+std::string JobFeed::TurnSentenceOf(const Tenant& tenant) const {
+  const uint64_t quota = tenant.policy->limits[static_cast<size_t>(scheduler::Resource::kRunningJobs)];
+  const uint64_t own_max =
+      quota == 0 ? config_->jobs_running_per_tenant_max : std::min(quota, config_->jobs_running_per_tenant_max);
+  if (const uint64_t own = arbiter_.share().running(tenant.key); own >= own_max) {
+    return "Waits for its turn: the tenant runs " + std::to_string(own) + " at a time, of at most " +
+           std::to_string(own_max) + ".";
+  }
+  if (arbiter_.share().running() >= config_->jobs_running_max) {
+    return "Waits for its turn: the server runs as many at a time as it may.";
+  }
+  return "";
+}
+
+v1::Job JobFeed::Describe(const LiveJob& job) const {
+  v1::Job shown = job.row.job();
+  shown.set_attempts_counted(job.row.attempts_spent());
+  if (shown.state() == v1::JOB_STATE_ACCEPTED) {
+    if (job.phase == LiveJob::Phase::kQueued || job.phase == LiveJob::Phase::kStarting) {
+      shown.set_state(v1::JOB_STATE_QUEUED);
+      shown.set_waits_for(job.phase == LiveJob::Phase::kQueued ? TurnSentenceOf(*job.tenant) : "");
+    } else {
+      shown.set_waits_for(WaitSentenceOf(job));
+    }
+  } else {
+    shown.set_waits_for(RoomSentenceOf(job));
+  }
+  return shown;
+}
+
+// Begins with what the job went through before anybody kept its events.
+JobEvents& JobFeed::EventsOf(LiveJob& job) {
+  if (job.events == nullptr) {
+    job.events = std::make_shared<JobEvents>();
+    v1::Job shown = Describe(job);
+    if (shown.state() != v1::JOB_STATE_ACCEPTED) {
+      v1::Job accepted = shown;
+      accepted.set_state(v1::JOB_STATE_ACCEPTED);
+      accepted.clear_started_unix_ns();
+      accepted.set_attempt(0);
+      job.events->Add(JobEventOf(std::move(accepted)), shown.created_unix_ns());
+    }
+    if (shown.state() == v1::JOB_STATE_RUNNING) {
+      v1::Job queued = shown;
+      queued.set_state(v1::JOB_STATE_QUEUED);
+      queued.clear_started_unix_ns();
+      queued.set_attempt(shown.attempt() - 1);
+      job.events->Add(JobEventOf(std::move(queued)), shown.created_unix_ns());
+    }
+    job.events->Add(JobEventOf(std::move(shown)), options_.clock->WallNs());
+  }
+  return *job.events;
+}
+
+void JobFeed::AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event) {
+  events.Add(std::move(event), options_.clock->WallNs());
+  for (const auto& [key, wake] : events.watchers()) {
+    scope.Defer(wake);
+  }
+}
+
+void JobFeed::AddStateEvent(CoreScope& scope, LiveJob& job) {
+  if (job.events != nullptr) {
+    AddEvent(scope, *job.events, JobEventOf(Describe(job)));
+  }
+}
+
+void JobFeed::AddRunEvents(CoreScope& scope, LiveJob& job, const RunOutcome& outcome) {
+  JobEvents& events = EventsOf(job);
+  for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
+    v1::JobEvent event;
+    *event.mutable_placement() = ToMessage(node);
+    AddEvent(scope, events, std::move(event));
+  }
+  if (outcome.outcome.ok()) {
+    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_BIND, outcome.reply.bind));
+    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_COPY_IN, outcome.reply.copy_in));
+    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_RUN, outcome.reply.run));
+    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_COPY_OUT, outcome.reply.copy_out));
+    v1::JobEvent progress;
+    progress.mutable_progress()->set_nodes_run(outcome.reply.nodes_run);
+    progress.mutable_progress()->set_nodes_total(outcome.reply.nodes_run);
+    AddEvent(scope, events, std::move(progress));
+  }
+}
+
+void JobFeed::ForgetRecent(Tenant& tenant, const std::string& id) {
+  if (const auto recent = tenant.recent.find(id); recent != tenant.recent.end()) {
+    recent_events_ -= recent->second->events->size();
+    tenant.recent.erase(recent);
+  }
+}
+
+// The events of the last ended jobs stay for those who come late.
+void JobFeed::KeepRecent(LiveJob& job) {
+  if (job.events == nullptr) {
+    return;
+  }
+  const std::string& id = job.row.job().id();
+  job.tenant->recent[id] = std::make_shared<RecentJob>(RecentJob{job.events});
+  recent_.emplace_back(job.tenant.get(), id);
+  recent_events_ += job.events->size();
+  while (recent_.size() > kRecentJobsMax || (recent_events_ > kRecentEventsMax && recent_.size() > 1)) {
+    const auto& [tenant, oldest] = recent_.front();
+    const auto found = tenant->recent.find(oldest);
+    if (found != tenant->recent.end()) {
+      recent_events_ -= found->second->events->size();
+      tenant->recent.erase(found);
+    }
+    recent_.pop_front();
+  }
+}
+
+// That a job which was begun waits for the disk; empty: it does not.
+std::string JobFeed::RoomSentenceOf(const LiveJob& job) const {
+  if (job.awaits_room) {
+    return "Waits for room on the server's disk; its result is kept in memory until then.";
+  }
+  const bool writes = job.writing && job.row.job().state() == v1::JOB_STATE_RUNNING;
+  return writes && !table_.has_room ? "Waits for room on the server's disk." : "";
+}
+
+}  // namespace hpvm

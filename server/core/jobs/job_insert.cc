@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a submission: its parts are on disk, now its rows, and then the answer.
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/core/jobs/job_submitter.h"
+#include "server/jobs/rows/arrays.h"
+#include "server/jobs/rows/request_hash.h"
+#include "server/jobs/stored_request.h"
+#include "server/process/log.h"
+#include "server/process/object_id.h"
+
+namespace hpvm {
+namespace {
+
+// Of units that change between a read and a look.
+constexpr int kRoundsMax = 8;
+// Of an array that are read in one turn.
+constexpr size_t kElementsAtOnce = 200;
+
+std::string Raw(const Sha256& hash) { return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()}; }
+
+}  // namespace
+
+// What a store that cannot write says, as a client sees it: the server's paths are for its log.
+Outcome JobSubmitter::StoreRefusal(const Status& status) {
+  LogWarning("The job store refused a request", {{"error", Message(status)}});
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnavailable: {
+      Outcome outcome(Unavailable("The job store takes no writes until the server has started again."));
+      outcome.detail.emplace().set_retryable(true);
+      return outcome;
+    }
+    case absl::StatusCode::kResourceExhausted: {
+      Outcome outcome(ResourceExhausted("The server's disk has no room for the job."));
+      outcome.detail.emplace().set_retryable(true);
+      outcome.detail->set_retry_after_ns(1'000'000'000);
+      return outcome;
+    }
+    default:
+      return While(status, "storing the job");
+  }
+}
+
+// On the store's thread, as a rule: reads are welcome here.
+void JobSubmitter::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedBlob>> blobs) {
+  if (const Status put = HPVMD_FAILPOINT("core.submit.blobs"); !put.ok()) {
+    blobs = put;
+  }
+  if (!blobs.ok()) {
+    CoreScope scope(monitor_);
+    Answer(scope, submission, StoreRefusal(blobs.status()));
+    return;
+  }
+  if (submission->puts_graph) {
+    CoreScope scope(monitor_);
+    Preparation& preparation = *submission->preparation;
+    if (!shutdown_.closed) {  // Stop lets go of them while the store is still there.
+      preparation.stored.assign(blobs->begin(),
+                                blobs->begin() + 1 + static_cast<ptrdiff_t>(preparation.modules.size()));
+    }
+  }
+  for (const PinnedBlob& blob : *blobs) {
+    submission->pins.push_back(blob.pin);
+    internal::StoredBlob& stored = *submission->row.add_blobs();
+    stored.set_sha256(Raw(blob.hash));
+    stored.set_size_bytes(blob.size_bytes);
+  }
+  // The last of them are inputs, and behind them the request; of a retry only that was put.
+  size_t at = blobs->size();
+  if (submission->puts_request && at > 0) {
+    NameRequestBlob((*blobs)[--at], &submission->stored);
+  }
+  for (int i = submission->stored.inputs_size() - 1; i >= 0 && at > 0; --i) {
+    internal::StoredInput& input = *submission->stored.mutable_inputs(i);
+    if (input.size_bytes() > 0) {
+      input.set_sha256(Raw((*blobs)[--at].hash));
+    }
+  }
+  if (!submission->key.empty() && submission->request != nullptr) {
+    submission->hash = HashOfRequest(submission->stored);
+  }
+  if (submission->known.has_value()) {
+    AnswerKnown(submission, *submission->known);
+  } else {
+    SettleDependencies(submission);
+  }
+}
+
+// Inserts the jobs under the lock under which it knows how everything stands that they come after.
+void JobSubmitter::SettleDependencies(const SubmissionRef& submission) {
+  Tenant& tenant = *submission->tenant;
+  std::set<std::string> unknown;
+  Status refused;
+  {
+    CoreScope scope(monitor_);
+    for (const v1::JobDependency& dependency : submission->row.job().after()) {
+      const std::string& id = dependency.job_id();
+      const std::optional<StoredUnit> unit = table_.StateOfUnit(tenant, id, submission->units);
+      if (!unit.has_value()) {
+        unknown.insert(id);
+      } else if (unit->missing() > 0) {
+        refused = FailedPrecondition(std::to_string(unit->missing()) + " of the " + std::to_string(unit->size) +
+                                     " elements of " + id.substr(0, 80) +
+                                     " are stored no longer, so how they ended is not known; name the elements that "
+                                     "the job is to come after.");
+      } else if (const auto array = tenant.arrays.find(id);
+                 array != tenant.arrays.end() && !array->second->unreadable.empty()) {
+        refused = DataLoss("The store cannot say how elements of " + id.substr(0, 80) + " ended. " +
+                           array->second->unreadable);
+      }
+    }
+    if (refused.ok() && unknown.empty()) {
+      Insert(scope, submission);
+      return;
+    }
+    if (refused.ok() && submission->unit_reads++ == kRoundsMax) {
+      refused = Unavailable("The jobs that it comes after change too fast; try again.");
+    }
+    if (!refused.ok()) {
+      Answer(scope, submission, std::move(refused));
+      return;
+    }
+  }
+  auto reader = std::make_shared<UnitReader>(options_.jobs->database(), tenant.name,
+                                             std::vector<std::string>(unknown.begin(), unknown.end()));
+  options_.jobs->PostRead(tenant.name, [this, submission, reader] { return ReadUnits(submission, *reader); });
+}
+
+FairQueue::Step JobSubmitter::ReadUnits(const SubmissionRef& submission, UnitReader& reader) {
+  const StatusOr<bool> step = reader.Step();
+  if (step.ok() && !*step) {
+    return FairQueue::Step::kAgain;
+  }
+  if (step.ok()) {
+    submission->units.insert(reader.units().begin(), reader.units().end());
+    SettleDependencies(submission);
+  } else {
+    CoreScope scope(monitor_);
+    Answer(scope, submission, StoreRefusal(step.status()));
+  }
+  return FairQueue::Step::kDone;
+}
+
+void JobSubmitter::Insert(CoreScope& scope, const SubmissionRef& submission) {
+  Status allowed = shutdown_.stopped ? shutdown_.RefuseWork() : HPVMD_FAILPOINT("core.submit.insert");
+  if (!allowed.ok()) {
+    Answer(scope, submission, std::move(allowed));
+    return;
+  }
+  const int64_t now = options_.clock->WallNs();
+  const bool is_array = submission->stored.request().has_array();
+  submission->waits_as = NewTimedId(is_array ? "array" : "job", now, *options_.rng);
+  InsertJobs& insert = submission->insert;
+  const v1::JobArray array = submission->stored.request().array();
+  if (submission->stored.request_bytes() != 0) {
+    submission->stored.clear_request();  // Its blob has it.
+  }
+  insert.request = submission->stored.SerializeAsString();
+  insert.idempotency_key = HPVMD_MUTANT("core_key_not_stored") ? "" : submission->key;
+  insert.request_hash = submission->hash;
+  // From here on it is told of what the jobs wait for, also while they are being written.
+  Tenant& tenant = *submission->tenant;
+  const std::vector<v1::JobDependency> after(submission->row.job().after().begin(),
+                                             submission->row.job().after().end());
+  const Waits waits = table_.JudgeUnits(tenant, after, submission->units);
+  submission->failed_dependency = waits.failed;
+  tenant.dependencies.Add(submission->waits_as, waits.pending);
+  table_.inserting.emplace(submission->waits_as, submission);
+  monitor_.InSlices(scope, submission->tenant, [this, submission, array, now, is_array](CoreScope&) {
+    return MakeRows(submission, is_array ? &array : nullptr, now);
+  });
+}
+
+// Some of the jobs, until all are there and go to the store. True: they have.
+bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray* array, int64_t now) {
+  InsertJobs& insert = submission->insert;
+  const uint64_t bytes = submission->disk_bytes.amount();
+  const uint64_t part = bytes / submission->count;  // What the elements share is counted once: each has its part.
+  for (int i = 0; i < Monitor::kJobsAtOnce && submission->jobs.size() < submission->count; ++i) {
+    const uint64_t at = submission->jobs.size();
+    auto job = std::make_shared<LiveJob>();
+    job->tenant = submission->tenant;
+    job->received = submission->received;
+    job->row = submission->row;
+    v1::Job& shown = *job->row.mutable_job();
+    shown.set_id(array == nullptr ? submission->waits_as : NewTimedId("job", now, *options_.rng));
+    shown.set_state(v1::JOB_STATE_ACCEPTED);
+    shown.set_idempotency_key(submission->key);
+    if (array != nullptr) {
+      shown.set_array_id(submission->waits_as);
+      shown.set_array_index(IndexOf(*array, at));
+    }
+    job->row.set_request_hash(Raw(submission->hash));
+    job->row.set_stored_bytes(part + (at == 0 ? bytes % submission->count : 0));
+    insert.jobs.push_back(job->row);
+    submission->jobs.push_back(std::move(job));
+  }
+  if (submission->jobs.size() < submission->count) {
+    return false;
+  }
+  if (HPVMD_MUTANT("core_ack_before_commit")) {
+    options_.jobs->Write(std::move(insert), [](const WriteResult&) {});
+    options_.jobs->PostRead(submission->tenant->name, [this, submission] {
+      OnInserted(submission, WriteResult());
+      return FairQueue::Step::kDone;
+    });
+    return true;
+  }
+  options_.jobs->Write(std::move(insert),
+                       [this, submission](const WriteResult& result) { OnInserted(submission, result); });
+  return true;
+}
+
+void JobSubmitter::OnInserted(const SubmissionRef& submission, const WriteResult& result) {
+  const Status& status = result.status;
+  HPVMD_FAILPOINT("core.submit.recorded").IgnoreError();  // On disk, not acknowledged.
+  submission->pins.clear();                               // The rows hold the blobs now, or nobody does.
+  CoreScope scope(monitor_);
+  if (!status.ok()) {
+    EndInserting(*submission);
+    submission->jobs.clear();  // There never were such jobs.
+    if (result.known.has_value()) {
+      scope.Defer([this, submission, known = *result.known] { AnswerKnown(submission, known); });
+    } else {
+      Answer(scope, submission, StoreRefusal(status));
+    }
+    return;
+  }
+  Tenant& tenant = *submission->tenant;
+  LogInfo("Job accepted", {{"tenant", tenant.name},
+                           {"job", submission->jobs.front()->row.job().id()},
+                           {"count", std::to_string(submission->jobs.size())}});
+  tenant.stored_rows.Merge(std::move(submission->disk_bytes));
+  if (const std::string& array_id = submission->jobs.front()->row.job().array_id(); !array_id.empty()) {
+    auto array = std::make_shared<LiveArray>();
+    array->running_max = submission->row.array_running_max();
+    array->joining = submission->jobs.size();
+    tenant.arrays.emplace(array_id, std::move(array));
+  }
+  monitor_.InSlices(scope, submission->tenant, [this, submission, sequences = result.sequences](CoreScope& inner) {
+    return JoinJobs(inner, submission, sequences);
+  });
+}
+
+// Some of the jobs, which are on disk, become live; when all are, the submission is answered. True: it was.
+bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, const std::vector<uint64_t>& sequences) {
+  Tenant& tenant = *submission->tenant;
+  const Waits waits{.pending = tenant.dependencies.PendingOf(submission->waits_as),
+                    .failed = submission->failed_dependency};
+  const bool is_array = submission->row.array_size() > 0;
+  for (int i = 0; i < Monitor::kJobsAtOnce && submission->joined < submission->jobs.size(); ++i) {
+    const size_t at = submission->joined++;
+    const LiveJobRef job = submission->jobs[at];
+    job->row.set_sequence(at < sequences.size() ? sequences[at] : 0);
+    job->queued = submission->queued.Split(1);
+    --submission->count;
+    if (!is_array) {
+      EndInserting(*submission);  // What waited in its place had its id.
+    }
+    table_.AddLive(job);
+    table_.AddWaits(tenant, *job, waits);
+    job->deadline = job->received + Duration(job->row.job().deadline_unix_ns() - job->row.job().created_unix_ns());
+    lifecycle_.SetDeadline(scope, job);
+    options_.observer->OnJob(tenant.name, job->row.job());
+    if (is_array) {
+      submission->response->add_array_job_ids(job->row.job().id());
+    }
+    lifecycle_.Settle(scope, job);
+  }
+  if (submission->joined < submission->jobs.size()) {
+    return false;
+  }
+  EndInserting(*submission);
+  *submission->response->mutable_job() = feed_.Describe(*submission->jobs.front());
+  Answer(scope, submission, Outcome());
+  return true;
+}
+
+// Nothing waits in the place of its jobs any more.
+void JobSubmitter::EndInserting(Submission& submission) {
+  if (table_.inserting.erase(submission.waits_as) > 0) {
+    submission.tenant->dependencies.Remove(submission.waits_as);
+  }
+}
+
+// The key stands for a request: this one, or another. Without the mutex.
+void JobSubmitter::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) {
+  Outcome outcome;
+  v1::SubmitResponse& response = *submission->response;
+  if (known.request_hash != submission->hash && !HPVMD_MUTANT("core_key_ignores_request")) {
+    outcome = AlreadyExists("The idempotency key \"" + submission->key + "\" was used with another request, for job " +
+                            known.job_id + ".");
+    outcome.detail.emplace().set_job_id(known.job_id);
+  } else {
+    response.set_existed(true);
+    if (StatusOr<v1::Job> job = reader_.FindJob(*submission->tenant, known.job_id); job.ok()) {
+      *response.mutable_job() = *std::move(job);
+    } else {
+      response.mutable_job()->set_id(known.job_id);
+      response.mutable_job()->set_state(known.state);
+      response.mutable_job()->set_array_id(known.array_id);
+      // Its row may be gone by age; a store that cannot be read is no answer.
+      outcome = absl::IsNotFound(job.status()) ? Outcome() : StoreRefusal(job.status());
+    }
+  }
+  if (!outcome.ok() || response.job().array_id().empty()) {
+    CoreScope scope(monitor_);
+    Answer(scope, submission, std::move(outcome));
+    return;
+  }
+  JobFilter filter;
+  filter.array_id = response.job().array_id();
+  filter.count_max = kElementsAtOnce;
+  options_.jobs->PostRead(submission->tenant->name,
+                          [this, submission, filter]() mutable { return AddElements(submission, &filter); });
+}
+
+// Some elements of the array that a known key stands for, newest first; then the answer, which has them in order.
+FairQueue::Step JobSubmitter::AddElements(const SubmissionRef& submission, JobFilter* filter) {
+  const StatusOr<std::vector<StoredJob>> rows = options_.jobs->database().ListSome(submission->tenant->name, filter);
+  google::protobuf::RepeatedPtrField<std::string>& ids = *submission->response->mutable_array_job_ids();
+  for (const StoredJob& row : rows.value_or(std::vector<StoredJob>())) {
+    *ids.Add() = row.job().id();
+  }
+  if (rows.ok() && filter->before_sequence > 0) {
+    return FairQueue::Step::kAgain;
+  }
+  std::reverse(ids.pointer_begin(), ids.pointer_end());
+  CoreScope scope(monitor_);
+  Answer(scope, submission, rows.ok() ? Outcome() : StoreRefusal(rows.status()));
+  return FairQueue::Step::kDone;
+}
+
+// Frees what was reserved for jobs that there are not, lets duplicates go on, and answers.
+void JobSubmitter::Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome) {
+  table_.submissions.erase(submission.get());
+  Tenant& tenant = *submission->tenant;
+  table_.waiting -= submission->count;
+  submission->count = 0;
+  submission->queued.Release();
+  submission->disk_bytes.Release();
+  if (submission->holds_key) {
+    if (const auto pending = tenant.pending_keys.find(submission->key); pending != tenant.pending_keys.end()) {
+      const auto duplicates = std::move(pending->second);
+      tenant.pending_keys.erase(pending);
+      for (const auto& duplicate : duplicates) {
+        duplicate(scope);
+      }
+    }
+  }
+  if (!outcome.ok()) {
+    options_.observer->OnRejected(tenant.name, "submit", outcome.status);
+    if (absl::IsUnavailable(outcome.status) && !outcome.detail.has_value()) {
+      outcome.detail.emplace().set_retryable(true);
+    }
+  }
+  scope.Defer([submission, outcome = std::move(outcome)] { submission->done(outcome); });
+}
+
+}  // namespace hpvm

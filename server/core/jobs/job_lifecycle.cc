@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/jobs/job_lifecycle.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/core/state/bindings.h"
+#include "server/core/state/iteration.h"
+#include "server/jobs/rows/arrays.h"
+#include "server/process/log.h"
+
+namespace hpvm {
+namespace {
+
+constexpr size_t kPlacementsMax = 1'000;
+// A limit may have changed meanwhile, or the clock of what is earned have been another's.
+constexpr Duration kDebtLookAgain = std::chrono::minutes(1);
+// A write that failed for want of room, or for a reason that may pass.
+constexpr Duration kWriteAgain = std::chrono::seconds(1);
+
+RunOutcome Failed(Outcome outcome) {
+  RunOutcome failed;
+  failed.outcome = std::move(outcome);
+  return failed;
+}
+
+}  // namespace
+
+// Hands the job's next row to the store; when it is on disk it is the job's row, and `then` goes on.
+void JobLifecycle::ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then) {
+  if (shutdown_.closed) {
+    return;  // What is on disk is taken up by the next daemon.
+  }
+  job->writing = true;
+  ChangeJob change;
+  change.tenant = job->row.tenant();
+  change.id = job->row.job().id();
+  change.state = job->row.job().state();
+  change.attempt = job->row.job().attempt();
+  change.lease = job->row.lease();
+  change.job = next;
+  if (with_results) {
+    change.results = job->attempt->results;
+  }
+  options_.jobs->Write(std::move(change),
+                       [this, job, next = std::move(next), with_results, then](const WriteResult& result) {
+                         OnChanged(job, next, with_results, then, result.status);
+                       });
+}
+
+void JobLifecycle::OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_results, JobStep then,
+                             const Status& status) {
+  CoreScope scope(monitor_);
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      job->writing = false;
+      job->row = next;
+      (this->*then)(scope, job);
+      return;
+    case absl::StatusCode::kDataLoss:
+      // Nobody knows what is on disk until it is read again: the job stays as it is, and nothing is answered.
+      LogError("Job not stored", {{"tenant", next.tenant()}, {"job", next.job().id()}, {"error", Message(status)}});
+      AnswerCancels(scope, *job, Unavailable("The job store takes no writes: " + Message(status)));
+      return;
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+      monitor_.AddTimer(
+          scope, options_.clock->Now() + kWriteAgain,
+          [this, job, next, with_results, then](CoreScope& inner) { ChangeRow(inner, job, next, with_results, then); });
+      return;
+    default:
+      job->writing = false;
+      GiveUp(scope, job, status);
+      return;
+  }
+}
+
+// Where a waiting job goes next, if anywhere.
+void JobLifecycle::Settle(CoreScope& scope, const LiveJobRef& job) {
+  if (job->phase != LiveJob::Phase::kWaiting || job->writing || job->has_turn) {
+    return;
+  }
+  const Time now = options_.clock->Now();
+  if (job->cancel_asked) {
+    EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
+  } else if (job->is_late) {
+    const bool was_tried = job->row.job().attempt() > 0;
+    EndJob(scope, job, was_tried ? v1::JOB_STATE_FAILED : v1::JOB_STATE_EXPIRED,
+           DeadlineExceeded(was_tried ? "The job did not end within its deadline."
+                                      : "The job's deadline passed before it started."));
+  } else if (!job->damage.ok()) {
+    EndJob(scope, job, v1::JOB_STATE_FAILED, job->damage);
+  } else if (job->failed_dependency.has_value()) {
+    Outcome never = FailedPrecondition(NeverSentence(*job->failed_dependency));
+    never.detail.emplace().set_job_id(job->failed_dependency->job_id());
+    EndJob(scope, job, v1::JOB_STATE_FAILED, never);
+  } else if (shutdown_.draining || !table_.has_room || job->tenant->policy->disabled ||
+             (!HPVMD_MUTANT("core_dependency_ignored") && job->tenant->dependencies.IsWaiting(job->row.job().id()))) {
+    return;
+  } else if (job->not_before > now) {
+    WaitUntil(scope, job, job->not_before);
+  } else if (const Duration debt = quotas_.ledger().DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, now);
+             debt > Duration{0}) {
+    WaitUntil(scope, job, now + std::min(debt, kDebtLookAgain));
+  } else if (TakeArrayTurn(job)) {
+    Queue(scope, job);
+  }
+}
+
+void JobLifecycle::WaitUntil(CoreScope& scope, const LiveJobRef& job, Time when) {
+  if (job->wait_timer.first > when) {
+    monitor_.DropTimer(job->wait_timer);
+    job->wait_timer = monitor_.AddTimer(scope, when, [this, job](CoreScope& inner) {
+      job->wait_timer = {kNever, 0};
+      Settle(inner, job);
+    });
+  }
+}
+
+void JobLifecycle::Queue(CoreScope& scope, const LiveJobRef& job) {
+  job->key = arbiter_.NextKey();
+  job->phase = LiveJob::Phase::kQueued;
+  table_.AddQueued(job);
+  feed_.AddStateEvent(scope, *job);
+  arbiter_.Tick(scope, {scheduler::JobQueued{.tenant = job->tenant->key,
+                                             .job = job->key,
+                                             .priority = job->row.job().priority(),
+                                             .devices = 0,  // Known when its attempt is sent.
+                                             .admitted = true}});
+}
+
+// A queued job waits again, until Settle finds that it may go on.
+void JobLifecycle::LeaveQueue(CoreScope& scope, const LiveJobRef& job) {
+  if (job->phase == LiveJob::Phase::kQueued) {
+    Unqueue(scope, job);
+    LeaveArrayTurn(scope, job);
+    feed_.AddStateEvent(scope, *job);
+    Settle(scope, job);
+  }
+}
+
+void JobLifecycle::Unqueue(CoreScope& scope, const LiveJobRef& job) {
+  table_.RemoveQueued(*job);
+  job->phase = LiveJob::Phase::kWaiting;
+  arbiter_.Tick(scope, {scheduler::JobEnded{job->tenant->key, job->key}});
+}
+
+// Nothing is sent before the attempt is on disk.
+void JobLifecycle::OnTurn(CoreScope& scope, scheduler::JobKey key) {
+  const LiveJobRef job = table_.FindQueued(key);
+  if (job == nullptr) {
+    return;
+  }
+  table_.RemoveQueued(*job);
+  job->has_turn = true;
+  job->running = job->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
+  job->phase = LiveJob::Phase::kWaiting;
+  const Duration pause = executors_.CrashPause(job->tenant->executor);
+  job->awaits_executor = pause > Duration{0};
+  const bool has_debt =
+      quotas_.ledger().DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, options_.clock->Now()) > Duration{0};
+  if (shutdown_.draining || shutdown_.closed || !table_.has_room || job->tenant->policy->disabled ||
+      pause > Duration{0} || has_debt) {
+    job->not_before = options_.clock->Now() + pause;
+    ReturnTurn(scope, job);
+    return;
+  }
+  HPVMD_FAILPOINT("core.attempt.record").IgnoreError();
+  StoredJob next = job->row;
+  next.set_attempts_spent(next.attempts_spent() + (HPVMD_MUTANT("core_attempts_never_spent") ? 0 : 1));
+  next.set_lease(table_.lease);
+  next.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
+  next.mutable_job()->set_attempt(next.job().attempt() + 1);
+  next.mutable_job()->set_started_unix_ns(options_.clock->WallNs());
+  next.mutable_job()->clear_not_before_unix_ns();
+  job->phase = LiveJob::Phase::kStarting;
+  if (HPVMD_MUTANT("core_dispatch_before_record")) {
+    job->row = next;
+    OnStarted(scope, job);
+    return;
+  }
+  ChangeRow(scope, job, std::move(next), /*with_results=*/false, &JobLifecycle::OnStarted);
+}
+
+// The job cannot start now. The tenant's next one gets the turn, and of thousands perhaps none can start: so each gives
+// it back by itself, in the tenant's turn among the others.
+void JobLifecycle::ReturnTurn(CoreScope& scope, const LiveJobRef& job) {
+  monitor_.InLaterSlice(scope, job->tenant, [this, job](CoreScope& inner) {
+    if (job->phase == LiveJob::Phase::kWaiting && job->has_turn) {
+      LeaveTurn(inner, job);
+      LeaveArrayTurn(inner, job);
+      Settle(inner, job);
+    }
+    return true;
+  });
+}
+
+void JobLifecycle::OnStarted(CoreScope& scope, const LiveJobRef& job) {
+  HPVMD_FAILPOINT("core.attempt.recorded").IgnoreError();
+  job->phase = LiveJob::Phase::kReading;
+  job->attempt = std::make_unique<JobAttempt>();
+  table_.SetWaiting(*job, false);
+  table_.SetRunning(*job, true);
+  if (job->events == nullptr) {
+    feed_.EventsOf(*job);
+  } else {
+    feed_.AddStateEvent(scope, *job);
+  }
+  options_.observer->OnJob(job->tenant->name, job->row.job());
+  LogInfo("Job started", {{"tenant", job->tenant->name},
+                          {"job", job->row.job().id()},
+                          {"attempt", std::to_string(job->row.job().attempt())}});
+  if ((job->cancel_asked || job->is_late || shutdown_.closed) && !HPVMD_MUTANT("core_cancel_lost_while_starting")) {
+    Dispatch(scope, job, nullptr);
+    return;
+  }
+  auto parts = std::make_shared<StoredParts>();
+  parts->tenant = job->tenant;
+  parts->id = job->row.job().id();
+  parts->blobs.assign(job->row.blobs().begin(), job->row.blobs().end());
+  auto reader = std::make_shared<StoredPartsReader>(*options_.jobs, *parts, MemoryOf(job->tenant));
+  options_.jobs->Post(job->tenant->name, [this, job, parts, reader] {
+    const Status failed = HPVMD_FAILPOINT("core.attempt.read");
+    const StatusOr<bool> step = failed.ok() ? reader->Step() : StatusOr<bool>(failed);
+    if (step.ok() && !*step) {
+      return FairQueue::Step::kAgain;
+    }
+    CoreScope inner(monitor_);
+    if (step.ok()) {
+      Dispatch(inner, job, parts.get());
+    } else {
+      FinishAttempt(inner, job, Failed(While(step.status(), "reading back what the job was submitted with")));
+    }
+    return FairQueue::Step::kDone;
+  });
+}
+
+// What is read from disk is kept for all that need it after, if there is room; without it, it is this job's alone.
+BlobMemory JobLifecycle::MemoryOf(const TenantRef& tenant) {
+  BlobMemory memory;
+  memory.find = [this, tenant](bool is_module, const Sha256& hash) -> BlobRef {
+    CoreScope scope(monitor_);
+    return (is_module ? tenant->modules : tenant->graphs).Find(hash).value_or(nullptr);
+  };
+  memory.keep = [this, tenant](bool is_module, const BlobRef& blob) {
+    graphs_.InsertBlob(*tenant, is_module ? Graphs::BlobKind::kModule : Graphs::BlobKind::kGraph, blob).IgnoreError();
+  };
+  return memory;
+}
+
+// Sends the attempt on its way, unless something came in between. `parts`: null when nothing was read for that reason.
+void JobLifecycle::Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts) {
+  if (job->phase != LiveJob::Phase::kReading) {
+    return;
+  }
+  const bool is_suspended = job->tenant->policy->disabled;
+  job->attempt->broken_off |= shutdown_.breaking_off || is_suspended;
+  Status stop = HPVMD_FAILPOINT("core.attempt.dispatch");
+  if (job->cancel_asked && !HPVMD_MUTANT("core_cancel_lost_while_starting")) {
+    stop = Cancelled("The job was cancelled.");
+  } else if (job->is_late) {
+    stop = DeadlineExceeded("The job did not end within its deadline.");
+  } else if (is_suspended) {
+    stop = Unavailable(Message(Tenants::RefuseTenant(*job->tenant)));
+  } else if (shutdown_.breaking_off || parts == nullptr) {
+    stop = Unavailable("The server stopped before the attempt began.");
+  }
+  auto op = std::make_shared<RunOp>();
+  stop = stop.ok() ? FillOp(scope, job, *parts, *op) : stop;
+  if (!stop.ok()) {
+    FinishAttempt(scope, job, Failed(std::move(stop)));
+    return;
+  }
+  op->id = job->key;
+  op->done = [this, job](RunOutcome outcome) { OnAttemptDone(job, std::move(outcome)); };
+  job->phase = LiveJob::Phase::kRunning;
+  job->attempt->op = op;
+  job->attempt->request = parts->stored;
+  runs_.StartAttempt(scope, op);
+}
+
+Status JobLifecycle::FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts, RunOp& op) {
+  Tenant& tenant = *job->tenant;
+  StoredRequest& stored = *parts.stored;
+  v1::SubmitRequest& request = *stored.mutable_request();
+  op.tenant = job->tenant;
+  op.job_id = job->row.job().id();
+  op.traceparent = job->row.job().traceparent();
+  op.priority = job->row.job().priority();
+  op.received = job->received;
+  op.deadline = job->deadline;
+  op.input.repeat = std::max<uint32_t>(1, job->row.job().repeat());
+  HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op.input));
+  op.input.inline_bytes_max = limits::kInlineTensorBytesMax;
+  op.input.node_records_max = kPlacementsMax;
+  op.input.log = true;
+  op.input.is_last_chance = job->row.attempts_spent() >= std::max<uint32_t>(1, job->row.job().attempts_max());
+  HPVMD_ASSIGN_OR_RETURN(op.preparation,
+                         graphs_.MakePreparation(scope, tenant, stored.check(), parts.document, parts.modules,
+                                                 /*is_limited=*/false));
+  std::map<uint32_t, const internal::StoredInput*> inputs;
+  for (const internal::StoredInput& input : stored.inputs()) {
+    inputs[input.index()] = &input;
+  }
+  HPVMD_RETURN_IF_ERROR(FillIndex(request, job->row.job().array_index(), [&](int position) {
+    const auto found = inputs.find(static_cast<uint32_t>(position));
+    return found == inputs.end() ? v1::ELEMENT_TYPE_UNSPECIFIED : static_cast<v1::ElementType>(found->second->type());
+  }));
+  op.input.symbols.insert(request.symbols().begin(), request.symbols().end());
+  op.input.inputs.resize(static_cast<size_t>(request.inputs_size()));
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    InputTensor& input = op.input.inputs[static_cast<size_t>(i)];
+    input.name = request.inputs(i).name();
+    const auto found = inputs.find(static_cast<uint32_t>(i));
+    if (request.inputs(i).has_tensor()) {
+      HPVMD_RETURN_IF_ERROR(ResolveTensor(request.inputs(i).tensor(), "Input \"" + input.name + "\"", input));
+    } else if (found == inputs.end()) {
+      return DataLoss("The stored request lacks input \"" + input.name + "\".");
+    } else {
+      input.type = static_cast<ElementType>(found->second->type());
+      input.shape.assign(found->second->shape().begin(), found->second->shape().end());
+      if (const auto segment = parts.segments.find(static_cast<uint32_t>(i)); segment != parts.segments.end()) {
+        input.memory = SliceOf(*segment->second, found->second->size_bytes());
+        op.pins.push_back(segment->second);
+      }
+    }
+    op.input_shapes.push_back({static_cast<uint8_t>(input.type), input.shape});
+  }
+  for (const v1::OutputBinding& binding : request.outputs()) {
+    const Status resolved = ResolveOutput(tenant.buffers, binding, op.plans[binding.name()]);
+    if (absl::IsNotFound(resolved) && job->restored) {
+      return DataLoss("Output \"" + binding.name() + "\" goes to buffer " + binding.buffer_id() +
+                      ", which ended with the daemon that ran when the job was submitted.");
+    }
+    HPVMD_RETURN_IF_ERROR(resolved);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/jobs/job_reader.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "server/jobs/rows/job_rules.h"
+#include "server/jobs/rows/job_state_name.h"
+
+namespace hpvm {
+namespace {
+
+v1::JobEvent JobEventOf(v1::Job job) {
+  v1::JobEvent event;
+  *event.mutable_job() = std::move(job);
+  return event;
+}
+
+}  // namespace
+
+StatusOr<v1::Job> JobReader::FindJob(Tenant& tenant, std::string_view id) {
+  {
+    CoreScope scope(monitor_);
+    if (const LiveJob* live = table_.FindLive(tenant, id)) {
+      return feed_.Describe(*live);
+    }
+  }
+  StatusOr<StoredJob> row = options_.jobs->database().Find(tenant.name, id);
+  if (!row.ok()) {
+    return absl::IsNotFound(row.status()) ? NoSuchJob(id) : row.status();
+  }
+  return std::move(*row->mutable_job());
+}
+
+Status JobReader::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
+  HPVMD_ASSIGN_OR_RETURN(*job, FindJob(tenant, id));
+  if (IsTerminal(job->state()) && !job->dropped()) {
+    StatusOr<StoredResults> results = options_.jobs->database().ReadResults(tenant.name, id);
+    if (results.ok() && results->has_log()) {
+      *job->mutable_log() = std::move(*results->mutable_log());
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake) {
+  {
+    CoreScope scope(monitor_);
+    if (LiveJob* live = table_.FindLive(tenant, id)) {
+      if (watching_.size() >= config_->jobs_watchers_max) {
+        return ResourceExhausted("As many jobs are watched as may be (" + std::to_string(config_->jobs_watchers_max) +
+                                 ").");
+      }
+      if (tenant.watchers >= config_->jobs_watchers_per_tenant_max) {
+        return ResourceExhausted("The tenant watches as many jobs as it may (" +
+                                 std::to_string(config_->jobs_watchers_per_tenant_max) + ").");
+      }
+      feed_.EventsOf(*live);
+      const uint64_t key = next_watcher_++;
+      watching_[key] = {live->events, live->events->Watch(std::move(wake)), &tenant};
+      ++tenant.watchers;
+      return key;
+    }
+    if (tenant.recent.contains(std::string(id))) {
+      return 0;
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(FindJob(tenant, id).status());
+  return 0;
+}
+
+void JobReader::Unwatch(Tenant& tenant, std::string_view id, uint64_t key) {
+  CoreScope scope(monitor_);
+  if (const auto found = watching_.find(key); found != watching_.end()) {
+    found->second.events->Unwatch(found->second.key);
+    --found->second.tenant->watchers;
+    watching_.erase(found);
+  }
+}
+
+StatusOr<JobReader::EventBatch> JobReader::ReadEvents(Tenant& tenant, std::string_view id, uint64_t after,
+                                                      size_t count_max) {
+  EventBatch batch;
+  {
+    CoreScope scope(monitor_);
+    LiveJob* live = table_.FindLive(tenant, id);
+    const auto recent = tenant.recent.find(std::string(id));
+    if (live != nullptr || recent != tenant.recent.end()) {
+      const JobEvents& events = live != nullptr ? feed_.EventsOf(*live) : *recent->second->events;
+      batch.events = events.After(after, count_max);
+      const uint64_t reached = batch.events.empty() ? after : batch.events.back().sequence();
+      batch.last = live == nullptr && reached >= events.last_sequence();
+      if (batch.events.empty() && !batch.last && shutdown_.stopped) {
+        return Unavailable("The server is stopping; the job goes on when it has started again.");
+      }
+      return batch;
+    }
+  }
+  HPVMD_ASSIGN_OR_RETURN(v1::Job job, FindJob(tenant, id));
+  if (!IsTerminal(job.state())) {
+    return Unavailable("The job's state is not known until the server has started again.");
+  }
+  v1::JobEvent& event = batch.events.emplace_back(JobEventOf(std::move(job)));
+  event.set_sequence(after + 1);
+  event.set_time_unix_ns(event.job().ended_unix_ns());
+  batch.last = true;
+  return batch;
+}
+
+StatusOr<JobReader::StoredBytes> JobReader::FindOutput(Tenant& tenant, std::string_view id, std::string_view name) {
+  HPVMD_ASSIGN_OR_RETURN(const v1::Job job, FindJob(tenant, id));
+  if (job.state() != v1::JOB_STATE_SUCCEEDED) {
+    return FailedPrecondition("The job is " + StateName(job.state()) + "; only a succeeded job has outputs.");
+  }
+  const auto output = std::find_if(job.outputs().begin(), job.outputs().end(),
+                                   [&](const v1::OutputValue& value) { return value.name() == name; });
+  if (output == job.outputs().end()) {
+    return NotFound("The job has no output \"" + std::string(name.substr(0, 80)) + "\".");
+  }
+  if (output->has_buffer()) {
+    return FailedPrecondition("Output \"" + output->name() + "\" is in buffer " + output->buffer().buffer_id() +
+                              "; read it there.");
+  }
+  if (job.dropped()) {
+    return FailedPrecondition("The job's outputs were dropped to make room.");
+  }
+  HPVMD_ASSIGN_OR_RETURN(StoredResults results, options_.jobs->database().ReadResults(tenant.name, id));
+  for (internal::StoredResult& result : *results.mutable_outputs()) {
+    if (result.name() != name) {
+      continue;
+    }
+    StoredBytes stored;
+    stored.header = result.header();
+    if (result.sha256().empty()) {
+      stored.inline_bytes = std::move(*result.mutable_data());
+      return stored;
+    }
+    Sha256 hash;
+    if (result.sha256().size() == hash.bytes.size()) {
+      std::copy(result.sha256().begin(), result.sha256().end(), hash.bytes.begin());
+    }
+    HPVMD_ASSIGN_OR_RETURN(stored.file, options_.jobs->blobs().Open(tenant.name, hash, result.header().size_bytes()));
+    return stored;
+  }
+  return DataLoss("The store does not have output \"" + std::string(name.substr(0, 80)) + "\".");
+}
+
+void JobReader::WakeAll(CoreScope& scope) {
+  for (const auto& [key, watcher] : watching_) {
+    for (const auto& [own, wake] : watcher.events->watchers()) {
+      scope.Defer(wake);
+    }
+  }
+}
+
+}  // namespace hpvm

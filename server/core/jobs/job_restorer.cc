@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/jobs/job_restorer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/jobs/rows/retry.h"
+#include "server/process/log.h"
+
+namespace hpvm {
+namespace {
+
+// A clock that is further than that from what the store has is looked at again before it ends a job.
+constexpr Duration kClockOffMax = std::chrono::hours(1);
+// A disk that could not be read once may be readable the next time.
+constexpr int kReadsMax = 3;
+constexpr const char* kRowsDamaged = "Rows of the store are damaged.";
+
+int64_t NewestTime(const v1::Job& job) {
+  const int64_t lost = job.lost_attempts().empty() ? 0 : job.lost_attempts().rbegin()->ended_unix_ns();
+  return std::max({job.created_unix_ns(), job.started_unix_ns(), job.ended_unix_ns(), lost});
+}
+
+}  // namespace
+
+// What the jobs come after that are taken up, of one tenant.
+struct JobRestorer::RestoredUnits {
+  StoredUnits stored;
+  // No longer stored, and no damage can hide them: they had ended as they were to, otherwise those that waited for them
+  // would have ended then.
+  std::set<std::string> gone;
+  std::map<std::string, std::string> unreadable;  // The store cannot say how they ended; why.
+};
+
+Status JobRestorer::Restore() {
+  JobDatabase& database = options_.jobs->database();
+  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("core.restore"));
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t lease, database.NextLease());
+  std::vector<StoredJob> rows;
+  std::vector<DamagedJob> damaged;
+  HPVMD_RETURN_IF_ERROR(database.LoadLive([&](StoredJob row) { rows.push_back(std::move(row)); }, &damaged));
+  HPVMD_RETURN_IF_ERROR(EndDamaged(damaged));
+  HPVMD_ASSIGN_OR_RETURN(const auto uses, database.Use());
+  const bool doubts_clock = DoubtsClock(rows, uses);
+  std::vector<LiveJobRef> taken;
+  {
+    CoreScope scope(monitor_);
+    for (const auto& [name, use] : uses) {
+      const TenantRef tenant = tenants_.FindOrAdd(scope, name);
+      tenant->stored_rows.Merge(tenant->account.TakeAnyway(scheduler::Resource::kDiskBytes, use.stored_bytes));
+    }
+    for (StoredJob& row : rows) {
+      taken.push_back(TakeUp(scope, std::move(row), doubts_clock));
+    }
+  }
+  DamagedUnits damaged_units;
+  CountArrays(taken, damaged_units);
+  std::map<Tenant*, RestoredUnits> units;
+  ReadForRestore(taken, damaged_units, &units);
+  CoreScope scope(monitor_);
+  table_.lease = lease;
+  for (const LiveJobRef& job : taken) {
+    RestoreDependencies(*job, units[job->tenant.get()]);
+  }
+  for (const LiveJobRef& job : taken) {
+    if (job->row.job().state() != v1::JOB_STATE_RUNNING) {
+      lifecycle_.Settle(scope, job);
+      continue;
+    }
+    if (HPVMD_MUTANT("core_running_forgotten_at_restart")) {
+      continue;
+    }
+    RunOutcome lost;
+    lost.was_sent = true;
+    lost.outcome = Unavailable("The daemon ended while attempt " + std::to_string(job->row.job().attempt()) + " ran.");
+    job->attempt = std::make_unique<JobAttempt>();
+    lifecycle_.FinishAttempt(scope, job, std::move(lost));
+  }
+  LogInfo("Jobs taken up", {{"jobs", std::to_string(taken.size())}, {"lease", std::to_string(lease)}});
+  return absl::OkStatus();
+}
+
+// A machine may start before it knows the time.
+bool JobRestorer::DoubtsClock(const std::vector<StoredJob>& live, const std::map<std::string, TenantUse>& uses) {
+  int64_t newest = 0;
+  for (const StoredJob& row : live) {
+    newest = std::max(newest, NewestTime(row.job()));
+  }
+  JobFilter last;
+  last.count_max = 1;
+  for (const auto& [tenant, use] : uses) {
+    const StatusOr<std::vector<StoredJob>> rows = options_.jobs->database().List(tenant, last);
+    newest = rows.ok() && !rows->empty() ? std::max(newest, NewestTime(rows->front().job())) : newest;
+  }
+  const Duration off(options_.clock->WallNs() - newest);
+  if (newest == 0 || (off >= -kClockOffMax && off <= kClockOffMax)) {
+    return false;
+  }
+  LogWarning(
+      "The clock is far from the newest time in the job store; deadlines that have passed by it are looked at "
+      "again before they end a job",
+      {{"seconds", std::to_string(off.count() / 1'000'000'000)},
+       {"wait_seconds", std::to_string(JobLifecycle::kLookAgain / std::chrono::seconds(1))}});
+  return true;
+}
+
+LiveJobRef JobRestorer::TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock) {
+  auto job = std::make_shared<LiveJob>();
+  job->tenant = tenants_.FindOrAdd(scope, row.tenant());
+  job->row = std::move(row);
+  job->restored = true;
+  const v1::Job& shown = job->row.job();
+  const bool is_running = shown.state() == v1::JOB_STATE_RUNNING;
+  job->phase = is_running ? LiveJob::Phase::kReading : LiveJob::Phase::kWaiting;
+  job->cancel_asked = shown.cancel_requested() && !HPVMD_MUTANT("core_cancel_forgotten_at_restart");
+  // The wall clock went on meanwhile, or jumped: waits become longer or shorter, within what they may be at all.
+  const Time now = options_.clock->Now();
+  const int64_t wall = options_.clock->WallNs();
+  const auto until = [&](int64_t unix_ns, Duration most) {
+    return std::clamp(Duration(unix_ns - wall), Duration{0}, most);
+  };
+  const Duration age = std::clamp(Duration(wall - shown.created_unix_ns()), Duration{0}, Duration(now));
+  job->received = now - age;
+  job->deadline = lifecycle_.RestoredDeadline(*job);
+  job->not_before = now + (shown.not_before_unix_ns() == 0
+                               ? Duration{0}
+                               : until(shown.not_before_unix_ns(),
+                                       std::chrono::milliseconds(config_->executor_crash_window_ms) + kRetryDelayMax));
+  table_.SetWaiting(*job, !is_running);
+  table_.SetRunning(*job, is_running);
+  table_.AddLive(job);
+  if (job->deadline <= now && doubts_clock) {
+    lifecycle_.LookAtDeadlineAgain(scope, job);
+  } else if (job->deadline <= now) {
+    job->is_late = true;
+  } else {
+    lifecycle_.SetDeadline(scope, job);
+  }
+  return job;
+}
+
+// Before anything else reads them, so that whatever comes after such a job finds it failed.
+Status JobRestorer::EndDamaged(const std::vector<DamagedJob>& damaged) {
+  for (const DamagedJob& job : damaged) {
+    LogError("Job damaged: its row in the store is not what was written, and it ends as FAILED with DATA_LOSS",
+             {{"tenant", job.tenant}, {"job", job.id}});
+  }
+  if (damaged.empty()) {
+    return absl::OkStatus();
+  }
+  const Status ended = options_.jobs->database().EndDamaged(damaged, options_.clock->WallNs());
+  if (absl::IsResourceExhausted(ended)) {
+    // They do not run either way, and the next start tries again.
+    LogError("Damaged jobs not ended in the store, which has no room", {{"error", Message(ended)}});
+    return absl::OkStatus();
+  }
+  return While(ended, "ending jobs whose rows in the store are damaged");
+}
+
+// Jobs and arrays that a damaged row may stand for. A store that cannot even be read through knows nothing.
+std::set<std::string> JobRestorer::ReadDamagedUnits() {
+  std::set<std::string> units;
+  const Status read = options_.jobs->database().ListDamaged([&](const DamagedJob& job) {
+    LogError("Job damaged: its row in the store is not what was written", {{"tenant", job.tenant}, {"job", job.id}});
+    units.insert(job.units.begin(), job.units.end());
+  });
+  if (!read.ok()) {
+    LogError("Rows of jobs not looked through for damage", {{"error", Message(read)}});
+    units.insert("");
+  }
+  return units;
+}
+
+// A read that fails is tried again: the disk may be readable the next time.
+StatusOr<StoredUnit> JobRestorer::ReadUnit(const Tenant& tenant, const std::string& id) {
+  Status failed;
+  for (int reads = 0; reads < kReadsMax; ++reads) {
+    UnitReader reader(options_.jobs->database(), tenant.name, {id});
+    failed = HPVMD_FAILPOINT("core.restore.read");
+    StatusOr<bool> step = failed.ok() ? StatusOr<bool>(false) : StatusOr<bool>(failed);
+    while (step.ok() && !*step) {
+      step = reader.Step();
+    }
+    if (step.ok()) {
+      return reader.units().at(id);
+    }
+    failed = step.status();
+    if (absl::IsNotFound(failed)) {
+      break;
+    }
+  }
+  return failed;
+}
+
+// Damage may hide a job, or an element of an array, from whoever looks for it.
+bool JobRestorer::MayBeDamaged(const std::string& unit, DamagedUnits& damaged) {
+  if (!damaged.has_value()) {
+    damaged = ReadDamagedUnits();
+  }
+  return damaged->contains(unit) || damaged->contains("");
+}
+
+// Elements that have ended of arrays that live on. Nothing is asked when all of them live.
+void JobRestorer::CountArrays(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged) {
+  std::map<std::pair<Tenant*, std::string>, uint64_t> sizes;
+  {
+    CoreScope scope(monitor_);
+    for (const LiveJobRef& job : taken) {
+      const LiveArray* array = table_.ArrayOf(*job);
+      if (array != nullptr && job->row.array_size() != array->live.size()) {
+        sizes[{job->tenant.get(), job->row.job().array_id()}] = job->row.array_size();
+      }
+    }
+  }
+  for (const auto& [key, size] : sizes) {
+    const auto& [tenant, id] = key;
+    const StatusOr<StoredUnit> unit = ReadUnit(*tenant, id);
+    const bool may_hide_more = unit.ok() && MayBeDamaged(id, damaged);
+    CoreScope scope(monitor_);
+    LiveArray& array = *tenant->arrays.at(id);
+    if (may_hide_more || (unit.ok() && unit->state.live != array.live.size())) {
+      array.unreadable = kRowsDamaged;  // Or an index of the store is, through which the live ones are found.
+    } else if (unit.ok()) {
+      array.succeeded = unit->state.succeeded;
+      array.failed = unit->state.failed;
+      array.missing = unit->missing();
+    } else {
+      array.unreadable = Message(unit.status());
+    }
+  }
+}
+
+// Reads what the restored jobs come after, and that has ended. Of jobs that started once nothing is asked: what they
+// came after was met.
+void JobRestorer::ReadForRestore(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged,
+                                 std::map<Tenant*, RestoredUnits>* units) {
+  std::set<std::pair<Tenant*, std::string>> unknown;
+  {
+    CoreScope scope(monitor_);
+    for (const LiveJobRef& job : taken) {
+      for (const v1::JobDependency& dependency : job->row.job().after()) {
+        const std::string& id = dependency.job_id();
+        if (job->row.job().attempt() > 0 || job->tenant->jobs.contains(id)) {
+          continue;
+        }
+        if (const auto array = job->tenant->arrays.find(id); array == job->tenant->arrays.end()) {
+          unknown.emplace(job->tenant.get(), id);
+        } else if (!array->second->unreadable.empty()) {
+          (*units)[job->tenant.get()].unreadable.emplace(id, array->second->unreadable);
+        }
+      }
+    }
+  }
+  for (const auto& [tenant, id] : unknown) {
+    RestoredUnits& known = (*units)[tenant];
+    const StatusOr<StoredUnit> read = ReadUnit(*tenant, id);
+    if (read.ok() && read->state.live > 0) {
+      known.unreadable.emplace(id, kRowsDamaged);
+    } else if (absl::IsNotFound(read.status()) || (read.ok() && id.starts_with("array-"))) {
+      if (MayBeDamaged(id, damaged)) {
+        known.unreadable.emplace(id, kRowsDamaged);
+      } else if (!read.ok()) {
+        known.gone.insert(id);
+        LogWarning("A job comes after one that is no longer stored", {{"tenant", tenant->name}, {"job", id}});
+      }
+    } else if (!read.ok()) {
+      LogError("A job comes after one of which the store cannot say how it ended: it does not run",
+               {{"tenant", tenant->name}, {"job", id}, {"error", Message(read.status())}});
+      known.unreadable.emplace(id, Message(read.status()));
+    }
+    if (read.ok()) {
+      known.stored.emplace(id, *read);
+    }
+  }
+}
+
+void JobRestorer::RestoreDependencies(LiveJob& job, const RestoredUnits& units) {
+  if (job.row.job().attempt() > 0) {
+    return;
+  }
+  std::vector<v1::JobDependency> after;
+  for (const v1::JobDependency& dependency : job.row.job().after()) {
+    if (const auto unreadable = units.unreadable.find(dependency.job_id()); unreadable != units.unreadable.end()) {
+      job.damage = DataLoss("The job was not started: it comes after " + dependency.job_id() +
+                            ", and the store cannot say how that ended. " + unreadable->second);
+    } else if (!units.gone.contains(dependency.job_id())) {
+      after.push_back(dependency);
+    }
+  }
+  table_.AddWaits(*job.tenant, job, table_.JudgeUnits(*job.tenant, after, units.stored));
+}
+
+}  // namespace hpvm

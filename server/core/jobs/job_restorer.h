@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A new daemon on an old store: every job that has not ended is taken up where the disk says it is.
+#ifndef HPVMD_SERVER_CORE_JOBS_JOB_RESTORER_H_
+#define HPVMD_SERVER_CORE_JOBS_JOB_RESTORER_H_
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/core/jobs/job_lifecycle.h"
+#include "server/core/jobs/job_table.h"
+#include "server/core/rooms/tenants.h"
+#include "server/core/state/core_context.h"
+
+namespace hpvm {
+
+class JobRestorer : private CoreRoom {
+ public:
+  JobRestorer(CoreContext& context, Tenants& tenants, JobTable& table, JobLifecycle& lifecycle)
+      : CoreRoom(context), tenants_(tenants), table_(table), lifecycle_(lifecycle) {}
+
+  // --- For clients; these lock the mutex ---
+  // Once, before any other call about jobs and before serving: takes up what the store has, as a new incarnation. Jobs
+  // that ran when the earlier one ended have lost that attempt.
+  Status Restore();
+
+ private:
+  struct RestoredUnits;                                       // job_restorer.cc
+  using DamagedUnits = std::optional<std::set<std::string>>;  // Read once, and only if there is a need.
+  using StoredUnits = JobTable::StoredUnits;
+  // The clock is more than an hour from the newest time in the store.
+  bool DoubtsClock(const std::vector<StoredJob>& live, const std::map<std::string, TenantUse>& uses);
+  LiveJobRef TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock);
+  Status EndDamaged(const std::vector<DamagedJob>& damaged);
+  std::set<std::string> ReadDamagedUnits();
+  StatusOr<StoredUnit> ReadUnit(const Tenant& tenant, const std::string& id);
+  bool MayBeDamaged(const std::string& unit, DamagedUnits& damaged);
+  void CountArrays(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged);
+  void ReadForRestore(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged,
+                      std::map<Tenant*, RestoredUnits>* units);
+  void RestoreDependencies(LiveJob& job, const RestoredUnits& units);
+
+  Tenants& tenants_;
+  JobTable& table_;
+  JobLifecycle& lifecycle_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CORE_JOBS_JOB_RESTORER_H_

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// RetryJob: what a finished job was submitted with, as a new job.
+#include <utility>
+
+#include "server/core/jobs/job_submitter.h"
+#include "server/core/state/request_options.h"
+#include "server/jobs/rows/arrays.h"
+#include "server/jobs/rows/job_state_name.h"
+#include "server/jobs/rows/request_hash.h"
+#include "server/jobs/stored_request.h"
+
+namespace hpvm {
+namespace {
+
+// The input of `stored` at a position of the request; null: it is inline.
+const internal::StoredInput* InputAt(const StoredRequest& stored, int position) {
+  for (const internal::StoredInput& input : stored.inputs()) {
+    if (input.index() == static_cast<uint32_t>(position)) {
+      return &input;
+    }
+  }
+  return nullptr;
+}
+
+// One element of an array becomes a job of its own.
+Status TakeElement(StoredRequest& stored, uint64_t index) {
+  const auto type_of = [&](int position) {
+    const internal::StoredInput* input = InputAt(stored, position);
+    return input == nullptr ? v1::ELEMENT_TYPE_UNSPECIFIED : static_cast<v1::ElementType>(input->type());
+  };
+  HPVMD_RETURN_IF_ERROR(FillIndex(*stored.mutable_request(), index, type_of));
+  google::protobuf::RepeatedPtrField<internal::StoredInput> kept;
+  for (const internal::StoredInput& input : stored.inputs()) {
+    const auto position = static_cast<int>(input.index());
+    if (position < stored.request().inputs_size() && !stored.request().inputs(position).has_tensor()) {
+      *kept.Add() = input;
+    }
+  }
+  *stored.mutable_inputs() = kept;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void JobSubmitter::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request, v1::SubmitResponse* response,
+                            Done done) {
+  const std::string& key = request.options().idempotency_key();
+  Outcome refused = CheckRequestOptions(request.options(), /*key_honoured=*/true);
+  std::optional<KeyRecord> known;
+  if (refused.ok() && !key.empty()) {
+    StatusOr<KeyRecord> found = options_.jobs->database().FindKey(tenant->name, key);
+    if (found.ok()) {
+      known = *std::move(found);
+    } else if (found.status().code() != absl::StatusCode::kNotFound) {
+      refused = StoreRefusal(found.status());
+    }
+  }
+  if (!refused.ok()) {
+    done(refused);
+    return;
+  }
+  auto submission = std::make_shared<Submission>();
+  {
+    CoreScope scope(monitor_);
+    const std::string pending_key = known.has_value() ? "" : key;
+    if (JoinPending(*tenant, pending_key,
+                    [this, tenant, &request, response, done] { RetryJob(tenant, request, response, done); })) {
+      return;
+    }
+    if (!known.has_value()) {
+      refused = AdmitJobs(*tenant, 1, &submission->queued);
+    }
+    if (!refused.ok()) {
+      tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
+      scope.Defer([done = std::move(done), refused] { done(refused); });
+      return;
+    }
+    submission->tenant = tenant;
+    submission->response = response;
+    submission->done = std::move(done);
+    submission->key = key;
+    submission->holds_key = !pending_key.empty();
+    submission->count = known.has_value() ? 0 : 1;
+    submission->hash = HashOfRetry(request.job_id());
+    submission->received = options_.clock->Now();
+    table_.submissions.insert(submission.get());
+  }
+  if (known.has_value()) {
+    AnswerKnown(submission, *known);
+    return;
+  }
+  if (Status prepared = PrepareRetry(*submission, request); !prepared.ok()) {
+    CoreScope scope(monitor_);
+    Answer(scope, submission, std::move(prepared));
+    return;
+  }
+  auto blob = BlobOfRequest(submission->stored.request(), options_.request_row_bytes_max);
+  if (!blob.has_value()) {
+    SettleDependencies(submission);
+    return;
+  }
+  submission->puts_request = true;
+  options_.jobs->PutBlobs(tenant->name, {*std::move(blob)}, [this, submission](StatusOr<std::vector<PinnedBlob>> put) {
+    OnBlobs(submission, std::move(put));
+  });
+}
+
+// Without the mutex: reads the store.
+Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequest& request) {
+  Tenant& tenant = *submission.tenant;
+  const std::string& id = request.job_id();
+  StatusOr<StoredJob> found = options_.jobs->database().Find(tenant.name, id);
+  if (!found.ok()) {
+    return NotFound("There is no job \"" + id.substr(0, 80) + "\".");
+  }
+  if (!IsTerminal(found->job().state())) {
+    return FailedPrecondition("Job " + id + " is " + StateName(found->job().state()) +
+                              "; only a job that has ended is tried again.");
+  }
+  StatusOr<StoredRequest> stored = ReadWholeRequest(options_.jobs->database(), options_.jobs->blobs(), tenant.name, id);
+  if (absl::IsDataLoss(stored.status())) {
+    return stored.status();
+  }
+  if (found->job().dropped() || !stored.ok()) {
+    return FailedPrecondition("What job " + id + " was submitted with was dropped to make room; submit it again.");
+  }
+  submission.stored = *std::move(stored);
+  submission.stored.clear_request_sha256();  // The new job's request is another one.
+  submission.stored.clear_request_bytes();
+  const v1::Job& old = found->job();
+  if (!old.array_id().empty()) {
+    HPVMD_RETURN_IF_ERROR(TakeElement(submission.stored, old.array_index()));
+  }
+  v1::RequestOptions& options = *submission.stored.mutable_request()->mutable_options();
+  if (request.options().deadline_ns() != 0) {
+    options.set_deadline_ns(request.options().deadline_ns());
+  }
+  options.set_priority(request.options().priority() != 0 ? request.options().priority() : old.priority());
+  for (const auto& [label, value] : request.options().labels()) {
+    (*options.mutable_labels())[label] = value;
+  }
+  HPVMD_RETURN_IF_ERROR(CheckRequestOptions(options, /*key_honoured=*/true));
+  // What it came after is met when it has run; otherwise it is looked at again.
+  if (old.attempt() > 0) {
+    submission.stored.mutable_request()->clear_after();
+  }
+  RunOp op;
+  {
+    CoreScope scope(monitor_);
+    HPVMD_RETURN_IF_ERROR(runs_.SetOptions(op, options, old.repeat()));
+  }
+  StoredJob& row = submission.row;
+  row.set_tenant(tenant.name);
+  row.set_in_place(found->in_place());
+  v1::Job& job = *row.mutable_job();
+  job.set_name(old.name());
+  job.set_graph_sha256(old.graph_sha256());
+  job.set_graph_name(old.graph_name());
+  *job.mutable_labels() = options.labels();
+  job.set_priority(op.priority);
+  job.set_repeat(op.input.repeat);
+  job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
+  job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
+  *job.mutable_math() = old.math();
+  *job.mutable_defects() = old.defects();
+  job.set_traceparent(request.options().traceparent());
+  job.set_attempts_max(old.attempts_max());
+  *job.mutable_after() = submission.stored.request().after();
+  job.set_retry_of(id);
+  HPVMD_RETURN_IF_ERROR(PinBlobs(submission, *found));
+  uint64_t bytes = submission.stored.request().ByteSizeLong();
+  for (const internal::StoredBlob& blob : row.blobs()) {
+    bytes += blob.size_bytes();
+  }
+  CoreScope scope(monitor_);
+  return quotas_.ReserveBytes(tenant, bytes, "The job", &submission.disk_bytes);
+}
+
+// Holds the graph, the modules and the inputs, which are there, until the new row names them.
+Status JobSubmitter::PinBlobs(Submission& submission, const StoredJob& from) {
+  std::map<std::string, uint64_t> needed;  // Sizes, by raw hash.
+  const auto need = [&](const std::string& hex) {
+    if (const std::optional<Sha256> hash = Sha256FromHex(hex)) {
+      needed.emplace(std::string(reinterpret_cast<const char*>(hash->bytes.data()), hash->bytes.size()), 0);
+    }
+  };
+  need(submission.stored.request().document().graph_sha256());
+  for (const v1::ModuleBinding& module : submission.stored.request().document().modules()) {
+    need(module.sha256());
+  }
+  for (const internal::StoredInput& input : submission.stored.inputs()) {
+    if (!input.sha256().empty()) {
+      needed.emplace(input.sha256(), input.size_bytes());
+    }
+  }
+  for (const internal::StoredBlob& blob : from.blobs()) {
+    if (!needed.contains(blob.sha256()) || blob.sha256().size() != sizeof(Sha256::bytes)) {
+      continue;
+    }
+    Sha256 hash;
+    std::copy(blob.sha256().begin(), blob.sha256().end(), hash.bytes.begin());
+    StatusOr<PinnedBlob> pinned = options_.jobs->blobs().Pin(submission.tenant->name, hash, blob.size_bytes());
+    if (!pinned.ok()) {
+      return While(pinned.status(), "finding what job " + from.job().id() + " was submitted with");
+    }
+    submission.pins.push_back(pinned->pin);
+    *submission.row.add_blobs() = blob;
+    needed.erase(blob.sha256());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

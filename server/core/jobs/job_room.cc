@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A disk without room: no new job is taken and none is started, so that what is left of it goes to those that run.
+#include <vector>
+
+#include "server/core/jobs/job_lifecycle.h"
+#include "server/process/log.h"
+
+namespace hpvm {
+
+// Runs fail, attempts are broken off without having counted, and jobs wait until the tenant is enabled.
+void JobLifecycle::Suspend(CoreScope& scope, const TenantRef& tenant) {
+  LogInfo("Tenant disabled", {{"tenant", tenant->name}, {"reason", tenant->policy->disabled_reason}});
+  const auto suspend = [this](CoreScope& inner, const LiveJobRef& job) {
+    LeaveQueue(inner, job);
+    if (job->attempt != nullptr && job->phase < LiveJob::Phase::kStoring) {
+      job->attempt->broken_off = true;
+    }
+  };
+  table_.EachLive(scope, tenant, suspend, [this, tenant, why = Tenants::RefuseTenant(*tenant)](CoreScope& inner) {
+    runs_.StopRuns(inner, tenant, why);
+  });
+}
+
+void JobLifecycle::OnRoom(bool has_room) {
+  CoreScope scope(monitor_);
+  if (shutdown_.closed || table_.has_room == has_room) {
+    return;
+  }
+  table_.has_room = has_room;
+  if (!has_room) {
+    LeaveQueues(scope);
+    return;
+  }
+  for (const auto& [name, tenant] : tenants_.all()) {
+    table_.EachLive(scope, tenant, [this](CoreScope& inner, const LiveJobRef& job) { Settle(inner, job); });
+  }
+}
+
+// A job whose turn comes before it has left gives the turn back.
+void JobLifecycle::LeaveQueues(CoreScope& scope) {
+  for (const auto& [name, tenant] : tenants_.all()) {
+    table_.EachLive(scope, tenant, [this](CoreScope& inner, const LiveJobRef& job) { LeaveQueue(inner, job); });
+  }
+}
+
+}  // namespace hpvm

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/jobs/job_submitter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/core/state/bindings.h"
+#include "server/core/state/iteration.h"
+#include "server/core/state/request_options.h"
+#include "server/jobs/rows/arrays.h"
+#include "server/jobs/rows/retry.h"
+#include "server/jobs/stored_request.h"
+
+namespace hpvm {
+namespace {
+
+// Of all elements of an array together, for other jobs.
+constexpr uint64_t kWaitsMax = 100'000;
+
+constexpr size_t kNameBytesMax = 255;
+
+Status CheckShape(const v1::SubmitRequest& request, const Config& config) {
+  if (request.name().size() > kNameBytesMax) {
+    return InvalidArgument("The job's name has " + std::to_string(request.name().size()) + " bytes; the limit is 255.");
+  }
+  if (request.retry().attempts_max() > kAttemptsMax) {
+    return InvalidArgument("The retry policy's attempts (" + std::to_string(request.retry().attempts_max()) +
+                           ") are more than the limit (" + std::to_string(kAttemptsMax) + ").");
+  }
+  if (static_cast<uint64_t>(request.after_size()) > config.jobs_dependencies_max) {
+    return ResourceExhausted("The job comes after " + std::to_string(request.after_size()) + " others; the limit is " +
+                             std::to_string(config.jobs_dependencies_max) + ".");
+  }
+  for (const v1::JobDependency& dependency : request.after()) {
+    if (!v1::JobDependency::Condition_IsValid(dependency.condition())) {
+      return InvalidArgument("The condition (" + std::to_string(dependency.condition()) + ") of job \"" +
+                             dependency.job_id().substr(0, 80) + "\" is not known.");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckInputs(const v1::GraphSummary& summary, const v1::SubmitRequest& request) {
+  std::map<std::string, int> bound;
+  for (const v1::InputBinding& input : request.inputs()) {
+    if (++bound[input.name()] > 1) {
+      return InvalidArgument("Input \"" + input.name() + "\" is bound twice.");
+    }
+  }
+  for (const v1::PortSummary& port : summary.inputs()) {
+    if (bound.erase(port.name()) == 0) {
+      return InvalidArgument("Input \"" + port.name() + "\" of the graph is not bound.");
+    }
+  }
+  if (!bound.empty()) {
+    return InvalidArgument("The graph has no input \"" + bound.begin()->first.substr(0, 80) + "\".");
+  }
+  return absl::OkStatus();
+}
+
+v1::ElementType PortType(const v1::GraphSummary& summary, const std::string& name) {
+  for (const v1::PortSummary& port : summary.inputs()) {
+    if (port.name() == name) {
+      return port.type();
+    }
+  }
+  return v1::ELEMENT_TYPE_UNSPECIFIED;
+}
+
+bool IsInPlace(const v1::SubmitRequest& request) {
+  return std::any_of(request.outputs().begin(), request.outputs().end(), [&](const v1::OutputBinding& output) {
+    return std::any_of(request.inputs().begin(), request.inputs().end(), [&](const v1::InputBinding& input) {
+      return output.has_buffer_id() && input.has_buffer() && input.buffer().buffer_id() == output.buffer_id();
+    });
+  });
+}
+
+}  // namespace
+
+Outcome JobSubmitter::AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease* queued) {
+  Status status = shutdown_.RefuseWork();
+  status = status.ok() ? table_.RefuseWithoutRoom() : status;
+  if (status.ok() && table_.lease == 0) {
+    status = Unavailable("The server has not read its stored jobs yet.");
+  }
+  const uint64_t own_max = config_->jobs_queued_per_tenant_max, all_max = config_->jobs_queued_max;
+  const uint64_t slack = HPVMD_MUTANT("core_queue_limit_off_by_one") ? 1 : 0;
+  const uint64_t waiting = tenant.waiting_jobs();
+  if (status.ok() && (count > own_max || waiting > own_max - count + slack)) {
+    status = ResourceExhausted("The tenant's queue is full (" + std::to_string(waiting) + " jobs wait, " +
+                               std::to_string(count) + " more would; the limit is " + std::to_string(own_max) + ").");
+  }
+  if (status.ok() && (count > all_max || table_.waiting > all_max - count)) {
+    status = ResourceExhausted("The server's queue is full (" + std::to_string(table_.waiting) +
+                               " jobs wait; the limit is " + std::to_string(all_max) + ").");
+  }
+  if (status.ok()) {
+    if (const auto refusal = tenant.account.Take(scheduler::Resource::kQueuedJobs, count, queued)) {
+      status = ToStatus(*refusal);
+    }
+  }
+  Outcome outcome(std::move(status));
+  if (!outcome.ok()) {
+    options_.observer->OnRejected(tenant.name, "submit", outcome.status);
+    outcome.detail.emplace().set_retryable(true);
+    outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
+    return outcome;
+  }
+  table_.waiting += count;
+  return outcome;
+}
+
+// True when another request with this key is on its way: its answer decides, then this one asks again.
+bool JobSubmitter::JoinPending(Tenant& tenant, const std::string& key, std::function<void()> again) {
+  if (key.empty()) {
+    return false;
+  }
+  const auto [pending, first] = tenant.pending_keys.try_emplace(key);
+  if (!first) {
+    pending->second.push_back([again = std::move(again)](CoreScope& scope) { scope.Defer(again); });
+  }
+  return !first;
+}
+
+void JobSubmitter::Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response,
+                          Done done) {
+  const std::shared_ptr<const Config> config = config_.Get();
+  Status valid = CheckRequestOptions(request.options(), /*key_honoured=*/true);
+  valid = valid.ok() ? CheckShape(request, *config) : valid;
+  uint64_t count = 1;
+  if (valid.ok() && request.has_array()) {
+    const StatusOr<uint64_t> elements = CountElements(request.array(), config->jobs_array_max);
+    valid = elements.status();
+    count = elements.value_or(0);
+    if (const uint64_t waits = count * static_cast<uint64_t>(request.after_size()); valid.ok() && waits > kWaitsMax) {
+      valid = ResourceExhausted("The " + std::to_string(count) + " elements come after " +
+                                std::to_string(request.after_size()) + " jobs each: " + std::to_string(waits) +
+                                " in all, of at most " + std::to_string(kWaitsMax) +
+                                ". Let them come after one job that comes after all.");
+    }
+  }
+  if (!valid.ok()) {
+    options_.observer->OnRejected(tenant->name, "submit", valid);
+    done(valid);
+    return;
+  }
+  const std::string& key = request.options().idempotency_key();
+  std::optional<KeyRecord> known;
+  if (!key.empty()) {
+    StatusOr<KeyRecord> found = options_.jobs->database().FindKey(tenant->name, key);
+    if (!found.ok() && found.status().code() != absl::StatusCode::kNotFound) {
+      done(StoreRefusal(found.status()));
+      return;
+    }
+    if (found.ok()) {
+      known = *std::move(found);
+    }
+  }
+  CoreScope scope(monitor_);
+  // A known key's job is on disk: nobody has to wait for anybody.
+  const std::string pending_key = known.has_value() ? "" : key;
+  if (JoinPending(*tenant, pending_key,
+                  [this, tenant, &request, response, done] { Submit(tenant, request, response, done); })) {
+    return;
+  }
+  Outcome admitted;
+  scheduler::Lease queued;
+  if (!known.has_value()) {
+    admitted = AdmitJobs(*tenant, count, &queued);
+  }
+  if (!admitted.ok()) {
+    tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
+    scope.Defer([done = std::move(done), admitted] { done(admitted); });
+    return;
+  }
+  auto submission = std::make_shared<Submission>();
+  submission->tenant = tenant;
+  submission->request = &request;
+  submission->response = response;
+  submission->done = std::move(done);
+  submission->key = key;
+  submission->holds_key = !pending_key.empty();
+  submission->count = known.has_value() ? 0 : count;
+  submission->queued = std::move(queued);
+  submission->known = std::move(known);
+  submission->received = options_.clock->Now();
+  table_.submissions.insert(submission.get());
+  BeginSubmission(scope, submission);
+}
+
+void JobSubmitter::BeginSubmission(CoreScope& scope, const SubmissionRef& submission) {
+  const v1::SubmitRequest& request = *submission->request;
+  // Of a known key's document only the hashes count: it need not have been uploaded again.
+  if (!submission->known.has_value() || request.has_handle()) {
+    StatusOr<PreparationRef> preparation = PreparationOf(scope, *submission->tenant, request);
+    if (!preparation.ok()) {
+      Answer(scope, submission, preparation.status());
+      return;
+    }
+    submission->preparation = *std::move(preparation);
+  }
+  if (!submission->known.has_value() && !submission->preparation->validated) {
+    if (Outcome refused = quotas_.AdmitCompile(*submission->tenant, *submission->preparation); !refused.ok()) {
+      Answer(scope, submission, std::move(refused));
+      return;
+    }
+  }
+  const auto go_on = [this, submission](CoreScope& inner, const Outcome& outcome) {
+    Outcome accepted = outcome;
+    if (accepted.ok()) {
+      accepted = Accept(inner, submission);
+    }
+    if (!accepted.ok()) {
+      Answer(inner, submission, std::move(accepted));
+    }
+  };
+  if (submission->known.has_value() || submission->preparation->validated) {
+    go_on(scope, Outcome());
+  } else {
+    graphs_.WithPrepared(scope, submission->tenant, submission->preparation, go_on);
+  }
+}
+
+StatusOr<PreparationRef> JobSubmitter::PreparationOf(CoreScope& scope, Tenant& tenant,
+                                                     const v1::SubmitRequest& request) {
+  if (request.graph_case() == v1::SubmitRequest::kDocument) {
+    return graphs_.FindPreparation(scope, tenant, request.document().graph_sha256(), /*check=*/false,
+                                   request.document().modules());
+  }
+  return graphs_.UseHandle(tenant, request.handle());
+}
+
+// The graph is valid: checks what is bound to it, and sends everything to disk that the job will need.
+Status JobSubmitter::Accept(CoreScope& scope, const SubmissionRef& submission) {
+  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("core.submit.accept"));
+  const v1::SubmitRequest& request = *submission->request;
+  Tenant& tenant = *submission->tenant;
+  if (!submission->known.has_value()) {
+    HPVMD_RETURN_IF_ERROR(CheckInputs(submission->preparation->summary, request));
+    HPVMD_RETURN_IF_ERROR(CheckArrayUse(request, submission->preparation->summary));
+  }
+  HPVMD_RETURN_IF_ERROR(Normalise(*submission));
+  if (!submission->known.has_value()) {
+    uint64_t bytes = request.ByteSizeLong();
+    for (const BlobInput& blob : submission->blobs) {
+      bytes += blob.source.fd_bytes;
+    }
+    HPVMD_RETURN_IF_ERROR(quotas_.ReserveBytes(tenant, bytes, "The job", &submission->disk_bytes));
+    if (auto blob = BlobOfRequest(submission->stored.request(), options_.request_row_bytes_max)) {
+      submission->blobs.push_back(*std::move(blob));
+      submission->puts_request = true;
+    }
+  }
+  Put(scope, submission);
+  return absl::OkStatus();
+}
+
+// Fills `stored`, `row` and `blobs`.
+Status JobSubmitter::Normalise(Submission& submission) {
+  const v1::SubmitRequest& request = *submission.request;
+  *submission.stored.mutable_request() = request;
+  submission.stored.mutable_request()->mutable_options()->clear_idempotency_key();
+  if (submission.preparation != nullptr) {
+    StoreGraph(submission);
+  }
+  // What the first element would run with, for the checks.
+  v1::SubmitRequest element;
+  if (request.has_array()) {
+    *element.mutable_inputs() = request.inputs();
+    for (v1::InputBinding& input : *element.mutable_inputs()) {
+      if (input.array_index()) {
+        input.mutable_tensor()->set_type(v1::ELEMENT_TYPE_U8);  // Any scalar: CheckArrayUse has seen the real one.
+        input.mutable_tensor()->set_data(std::string(1, 0));
+      }
+    }
+  }
+  RunOp op;
+  HPVMD_RETURN_IF_ERROR(runs_.SetOptions(op, request.options(), request.repeat()));
+  HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op.input));
+  const auto& inputs = request.has_array() ? element.inputs() : request.inputs();
+  // Of a known key's request the outputs' buffers may be gone.
+  const auto& outputs = submission.known.has_value() ? element.outputs() : request.outputs();
+  HPVMD_RETURN_IF_ERROR(runs_.ResolveBindings(*submission.tenant, op, inputs, outputs));
+  StoreInputs(submission, op);
+  if (!submission.known.has_value()) {
+    FillRow(submission, op);
+  }
+  return absl::OkStatus();
+}
+
+// A document instead of a handle, and the bytes of all.
+void JobSubmitter::StoreGraph(Submission& submission) {
+  const Preparation& preparation = *submission.preparation;
+  v1::GraphReference& graph = *submission.stored.mutable_request()->mutable_document();
+  graph.set_graph_sha256(ToHex(preparation.document->hash));
+  graph.clear_modules();
+  const auto add = [&](const BlobRef& blob) {
+    BlobInput& input = submission.blobs.emplace_back();
+    input.source.fd = blob->fd.get();
+    input.source.fd_bytes = blob->size_bytes;
+    input.source.known_hash = &blob->hash;
+    input.keeps = blob;
+  };
+  add(preparation.document);
+  for (const NamedBlob& module : preparation.modules) {
+    v1::ModuleBinding& binding = *graph.add_modules();
+    binding.set_name(module.name);
+    binding.set_sha256(ToHex(module.blob->hash));
+    add(module.blob);
+  }
+  submission.stored.set_check(preparation.check);
+}
+
+void JobSubmitter::StoreInputs(Submission& submission, const RunOp& op) {
+  const v1::SubmitRequest& request = *submission.request;
+  size_t pin = 0;  // Of the inputs that have memory, in order.
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const v1::InputBinding& binding = request.inputs(i);
+    if (binding.has_tensor()) {
+      continue;
+    }
+    internal::StoredInput& stored = *submission.stored.add_inputs();
+    stored.set_index(static_cast<uint32_t>(i));
+    if (binding.array_index()) {
+      stored.set_type(submission.preparation == nullptr
+                          ? 0
+                          : static_cast<uint32_t>(PortType(submission.preparation->summary, binding.name())));
+      continue;
+    }
+    const InputTensor& from = op.input.inputs[static_cast<size_t>(i)];
+    stored.set_type(static_cast<uint32_t>(from.type));
+    stored.mutable_shape()->Add(from.shape.begin(), from.shape.end());
+    if (from.memory.has_value()) {
+      stored.set_size_bytes(from.memory->bytes);
+      BlobInput& input = submission.blobs.emplace_back();
+      input.source.fd = from.memory->fd;
+      input.source.fd_bytes = from.memory->bytes;
+      input.keeps = op.pins[pin++];
+    }
+  }
+}
+
+void JobSubmitter::FillRow(Submission& submission, const RunOp& op) {
+  const v1::SubmitRequest& request = *submission.request;
+  StoredJob& row = submission.row;
+  row.set_tenant(submission.tenant->name);
+  row.set_in_place(IsInPlace(request));
+  row.set_array_running_max(request.array().running_max());
+  row.set_array_size(request.has_array() ? submission.count : 0);
+  v1::Job& job = *row.mutable_job();
+  job.set_name(request.name());
+  job.set_graph_sha256(submission.stored.request().document().graph_sha256());
+  job.set_graph_name(submission.preparation->summary.name());
+  *job.mutable_labels() = request.options().labels();
+  job.set_priority(op.priority);
+  job.set_repeat(op.input.repeat);
+  // From the receipt on, as the deadline: validating the graph and storing its parts took a while.
+  job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
+  job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
+  *job.mutable_math() = submission.preparation->summary.math();
+  *job.mutable_defects() = submission.preparation->summary.defects();
+  *job.mutable_prepare() = TakeTiming(*submission.preparation);
+  job.set_traceparent(request.options().traceparent());
+  job.set_attempts_max(request.retry().attempts_max() != 0 ? request.retry().attempts_max()
+                                                           : static_cast<uint32_t>(config_->jobs_attempts_default));
+  *job.mutable_after() = request.after();
+}
+
+// The mutex is held, or nobody else has the submission.
+void JobSubmitter::Put(CoreScope& scope, const SubmissionRef& submission) {
+  if (shutdown_.closed) {
+    Answer(scope, submission, shutdown_.RefuseWork());
+    return;
+  }
+  const bool has_buffers = std::any_of(submission->stored.inputs().begin(), submission->stored.inputs().end(),
+                                       [](const internal::StoredInput& input) { return input.size_bytes() > 0; });
+  if (submission->known.has_value() && !has_buffers) {
+    scope.Defer([this, submission] { OnBlobs(submission, std::vector<PinnedBlob>()); });
+    return;
+  }
+  std::vector<PinnedBlob> held;
+  if (submission->preparation != nullptr) {
+    held = submission->preparation->stored;
+    submission->puts_graph = held.empty();
+    submission->blobs.erase(submission->blobs.begin(), submission->blobs.begin() + static_cast<ptrdiff_t>(held.size()));
+  }
+  if (submission->blobs.empty()) {
+    scope.Defer([this, submission, held = std::move(held)] { OnBlobs(submission, held); });
+    return;
+  }
+  options_.jobs->PutBlobs(submission->tenant->name, std::exchange(submission->blobs, {}),
+                          [this, submission, held = std::move(held)](StatusOr<std::vector<PinnedBlob>> blobs) {
+                            if (blobs.ok()) {
+                              blobs->insert(blobs->begin(), held.begin(), held.end());
+                            }
+                            OnBlobs(submission, std::move(blobs));
+                          });
+}
+
+}  // namespace hpvm

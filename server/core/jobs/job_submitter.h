@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a request to a job on disk: checked, validated by the executor, its parts made durable, then its row.
+#ifndef HPVMD_SERVER_CORE_JOBS_JOB_SUBMITTER_H_
+#define HPVMD_SERVER_CORE_JOBS_JOB_SUBMITTER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hpvm/v1/job.pb.h"
+#include "server/core/jobs/job_feed.h"
+#include "server/core/jobs/job_lifecycle.h"
+#include "server/core/jobs/job_reader.h"
+#include "server/core/jobs/job_table.h"
+#include "server/core/jobs/submission.h"
+#include "server/core/rooms/graphs.h"
+#include "server/core/rooms/quotas.h"
+#include "server/core/rooms/runs.h"
+#include "server/core/state/core_context.h"
+#include "server/jobs/unit_reader.h"
+
+namespace hpvm {
+
+class JobSubmitter : private CoreRoom {
+ public:
+  using Done = std::function<void(const Outcome&)>;
+  JobSubmitter(CoreContext& context, Quotas& quotas, Graphs& graphs, Runs& runs, JobTable& table, JobFeed& feed,
+               JobLifecycle& lifecycle, JobReader& reader)
+      : CoreRoom(context),
+        quotas_(quotas),
+        graphs_(graphs),
+        runs_(runs),
+        table_(table),
+        feed_(feed),
+        lifecycle_(lifecycle),
+        reader_(reader) {}
+
+  // --- For clients; these lock the mutex ---
+  // Requests and responses are borrowed until `done`, which comes once, perhaps before these return; never before what
+  // it acknowledges is on disk. These and the reads below ask the store on the caller's thread.
+  void Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response, Done done);
+  void RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request, v1::SubmitResponse* response, Done done);
+
+ private:
+  using SubmissionRef = std::shared_ptr<Submission>;
+  using Waits = JobTable::Waits;
+  static Outcome StoreRefusal(const Status& status);
+  Outcome AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease* queued);
+  bool JoinPending(Tenant& tenant, const std::string& key, std::function<void()> again);
+  void BeginSubmission(CoreScope& scope, const SubmissionRef& submission);
+  StatusOr<PreparationRef> PreparationOf(CoreScope& scope, Tenant& tenant, const v1::SubmitRequest& request);
+  Status Accept(CoreScope& scope, const SubmissionRef& submission);
+  Status Normalise(Submission& submission);
+  static void StoreGraph(Submission& submission);
+  static void StoreInputs(Submission& submission, const RunOp& op);
+  void FillRow(Submission& submission, const RunOp& op);
+  void Put(CoreScope& scope, const SubmissionRef& submission);
+  Status PrepareRetry(Submission& submission, const v1::RetryJobRequest& request);
+  Status PinBlobs(Submission& submission, const StoredJob& from);
+  void OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedBlob>> blobs);
+  void SettleDependencies(const SubmissionRef& submission);
+  FairQueue::Step ReadUnits(const SubmissionRef& submission, UnitReader& reader);
+  void Insert(CoreScope& scope, const SubmissionRef& submission);
+  bool MakeRows(const SubmissionRef& submission, const v1::JobArray* array, int64_t now);
+  void OnInserted(const SubmissionRef& submission, const WriteResult& result);
+  bool JoinJobs(CoreScope& scope, const SubmissionRef& submission, const std::vector<uint64_t>& sequences);
+  void EndInserting(Submission& submission);
+  void AnswerKnown(const SubmissionRef& submission, const KeyRecord& known);
+  FairQueue::Step AddElements(const SubmissionRef& submission, JobFilter* filter);
+  void Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome);
+
+  Quotas& quotas_;
+  Graphs& graphs_;
+  Runs& runs_;
+  JobTable& table_;
+  JobFeed& feed_;
+  JobLifecycle& lifecycle_;
+  JobReader& reader_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CORE_JOBS_JOB_SUBMITTER_H_

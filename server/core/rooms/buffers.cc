@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/rooms/buffers.h"
+
+#include <utility>
+
+#include "server/core/state/handle_page.h"
+#include "server/process/object_id.h"
+
+namespace hpvm {
+
+v1::Buffer ToMessage(const BufferRecord& record) {
+  v1::Buffer message;
+  message.set_id(record.id);
+  message.set_generation(record.generation);
+  message.set_size_bytes(record.size_bytes);
+  message.set_type(static_cast<v1::ElementType>(record.shape.type));
+  message.mutable_shape()->Add(record.shape.extents.begin(), record.shape.extents.end());
+  message.mutable_labels()->insert(record.labels.begin(), record.labels.end());
+  message.set_state(record.lost ? v1::Buffer::STATE_LOST : v1::Buffer::STATE_VALID);
+  message.set_created_unix_ns(record.created_unix_ns);
+  return message;
+}
+
+StatusOr<v1::Buffer> Buffers::CreateBuffer(Tenant& tenant, const v1::CreateBufferRequest& request) {
+  BufferRecord record;
+  record.size_bytes = request.size_bytes();
+  if (request.type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
+    record.shape.type = static_cast<uint8_t>(request.type());
+    record.shape.extents.assign(request.shape().begin(), request.shape().end());
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t needed, CheckedTensorBytes(static_cast<uint32_t>(request.type()),
+                                                                     record.shape.extents, "The buffer"));
+    if (record.size_bytes == 0) {
+      record.size_bytes = needed;
+    } else if (needed > record.size_bytes) {
+      return InvalidArgument("The buffer's shape needs " + std::to_string(needed) + " bytes, more than its size (" +
+                             std::to_string(record.size_bytes) + ").");
+    }
+  } else if (!request.shape().empty()) {
+    return InvalidArgument("The buffer has a shape and no element type.");
+  }
+  if (record.size_bytes == 0) {
+    return InvalidArgument("The buffer's size is 0; at least 1 byte is needed.");
+  }
+  record.labels.insert(request.options().labels().begin(), request.options().labels().end());
+  {
+    CoreScope scope(monitor_);
+    HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
+    YieldBuffers(tenant, record.size_bytes);
+    scope.Defer([yielded = std::exchange(tenant.yielded, {})] {});
+    HPVMD_RETURN_IF_ERROR(tenant.buffers.Admit(record.size_bytes));
+    graphs_.MakeRoom(scope, tenant, SegmentPool::CapacityFor(record.size_bytes));
+    record.id = NewObjectId("buf", *options_.rng);
+  }
+  // Without the mutex: zeroing takes time. Insert admits it again.
+  HPVMD_ASSIGN_OR_RETURN(record.segment, tenant.pool.Acquire(record.size_bytes, /*zero=*/true));
+  v1::Buffer message = ToMessage(record);
+  CoreScope scope(monitor_);
+  HPVMD_RETURN_IF_ERROR(tenant.buffers.Insert(std::move(record)));
+  graphs_.ScheduleExpiry(scope, tenant.shared_from_this());
+  return message;
+}
+
+StatusOr<Buffers::BufferAccess> Buffers::OpenBuffer(Tenant& tenant, std::string_view id) {
+  CoreScope scope(monitor_);
+  HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, tenant.buffers.Find(id));
+  return BufferAccess{ToMessage(*record), record->segment};
+}
+
+StatusOr<v1::Buffer> Buffers::FinishWrite(Tenant& tenant, std::string_view id, const SegmentRef& segment) {
+  CoreScope scope(monitor_);
+  HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, tenant.buffers.Find(id));
+  if (record->segment != segment) {
+    return Aborted("A run published the buffer while it was written; what was written is lost.");
+  }
+  record->generation = ++record->last_generation;
+  return ToMessage(*record);
+}
+
+Status Buffers::DeleteBuffer(Tenant& tenant, std::string_view id) {
+  SegmentRef last;  // Freed after the mutex.
+  CoreScope scope(monitor_);
+  HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, tenant.buffers.Find(id));
+  last = record->segment;
+  return tenant.buffers.Erase(id);
+}
+
+void Buffers::YieldBuffers(Tenant& tenant, uint64_t size_bytes) {
+  const Time before = options_.clock->Now() - std::chrono::milliseconds(config_->limits_yields_after_ms);
+  std::vector<SegmentRef> taken = tenant.buffers.TakeIdle(before, size_bytes);
+  std::move(taken.begin(), taken.end(), std::back_inserter(tenant.yielded));
+}
+
+Status Buffers::ListBuffers(Tenant& tenant, const v1::ListBuffersRequest& request, v1::ListBuffersResponse* response) {
+  HPVMD_ASSIGN_OR_RETURN(const size_t page, PageSize(request.page_size()));
+  HPVMD_RETURN_IF_ERROR(CheckToken(request.page_token(), "buf-00000000000000000000000000000000"));
+  CoreScope scope(monitor_);
+  const Time now = options_.clock->Now();
+  size_t bytes = 0;
+  std::string last = request.page_token();
+  for (const BufferRecord* record : tenant.buffers.After(last, page + 1)) {
+    v1::Buffer buffer = ToMessage(*record);
+    buffer.set_idle_ns(static_cast<uint64_t>(std::max(Duration{0}, now - record->used).count()));
+    if (!AddToPage(std::move(buffer), page, PageBytesMax(*config_), &bytes, last, response->mutable_buffers(),
+                   response)) {
+      break;
+    }
+    last = record->id;
+  }
+  return absl::OkStatus();
+}
+
+Status Buffers::Publish(Tenant& tenant, std::vector<RunOutput>& outputs) {
+  std::vector<std::string> made;
+  for (RunOutput& output : outputs) {
+    output.in_new_buffer |= output.segment != nullptr && output.buffer_id.empty();
+  }
+  HPVMD_RETURN_IF_ERROR(MakeBuffers(tenant, outputs, &made));
+  ReserveGenerations(tenant, outputs);
+  PublishBuffers(tenant, outputs);
+  return absl::OkStatus();
+}
+
+// All of those that want one, or none.
+Status Buffers::MakeBuffers(Tenant& tenant, std::vector<RunOutput>& outputs, std::vector<std::string>* made) {
+  for (RunOutput& output : outputs) {
+    if (!output.in_new_buffer || output.segment == nullptr) {
+      continue;
+    }
+    BufferRecord record;
+    record.id = NewObjectId("buf", *options_.rng);
+    record.size_bytes = std::max<uint64_t>(1, output.bytes);
+    record.shape = {static_cast<uint8_t>(output.type), output.shape};
+    record.segment = output.segment;
+    output.buffer_id = record.id;
+    output.generation = record.generation;
+    YieldBuffers(tenant, record.size_bytes);
+    if (const Status inserted = tenant.buffers.Insert(std::move(record)); !inserted.ok()) {
+      for (const std::string& id : *made) {
+        tenant.buffers.Erase(id).IgnoreError();
+      }
+      made->clear();
+      return While(inserted, "making a buffer for output \"" + output.name + "\"");
+    }
+    made->push_back(output.buffer_id);
+  }
+  return absl::OkStatus();
+}
+
+// Buffers that were deleted meanwhile stay without: nobody can see what was written.
+void Buffers::ReserveGenerations(Tenant& tenant, std::vector<RunOutput>& outputs) {
+  for (RunOutput& output : outputs) {
+    if (output.segment == nullptr || output.generation != 0 || output.buffer_id.empty()) {
+      continue;
+    }
+    if (const StatusOr<BufferRecord*> record = tenant.buffers.Find(output.buffer_id); record.ok()) {
+      output.generation = ++(*record)->last_generation;
+    }
+  }
+}
+
+// Nothing can fail: all existing buffers change together.
+void Buffers::PublishBuffers(Tenant& tenant, const std::vector<RunOutput>& outputs) {
+  for (const RunOutput& output : outputs) {
+    if (output.segment == nullptr || output.generation == 0 || output.buffer_id.empty() || output.in_new_buffer) {
+      continue;
+    }
+    if (const StatusOr<BufferRecord*> record = tenant.buffers.Find(output.buffer_id); record.ok()) {
+      tenant.buffers.Publish(**record, output.segment, {static_cast<uint8_t>(output.type), output.shape},
+                             output.generation);
+    }
+  }
+}
+
+}  // namespace hpvm

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/rooms/devices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/process/log.h"
+
+namespace hpvm {
+namespace {
+
+// A driver's kernels cannot be stopped from outside, only waited for: those that end soon should not cost the tenant's
+// executor.
+constexpr Duration kDriverStopGrace = std::chrono::milliseconds(1'000);
+
+}  // namespace
+
+void Devices::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
+  CoreScope scope(monitor_);
+  for (v1::Device& device : devices_.Describe()) {
+    *response->add_devices() = std::move(device);
+  }
+  v1::Sandbox& shown = *response->mutable_sandbox();
+  shown.set_level_min(std::max(tenant.policy->sandbox_level_min, static_cast<uint32_t>(config_->executor_sandbox_min)));
+  const std::optional<SandboxFacts>& facts = tenant.executor.sandbox.has_value() ? tenant.executor.sandbox : sandbox_;
+  if (facts.has_value()) {
+    shown.set_known(true);
+    shown.set_level(facts->level);
+    shown.set_detail(facts->detail);
+  }
+}
+
+void Devices::SetFound(const std::string& family, const StatusOr<ProbedDevices>& found) {
+  if (!found.ok()) {
+    LogError("Looking for devices failed", {{"backend", family}, {"error", Message(found.status())}});
+  } else {
+    for (const ExecutorDevice& device : found->devices) {
+      LogInfo("Device found",
+              {{"device", device.id}, {"name", device.name}, {"emulated", device.is_emulated ? "yes" : "no"}});
+    }
+    for (const BrokenDevice& broken : found->broken) {
+      LogWarning("Device broken", {{"device", broken.id}, {"reason", broken.detail}});
+    }
+  }
+  CoreScope scope(monitor_);
+  devices_.SetFound(family, found);
+  on_settled_(scope);
+}
+
+void Devices::LookAtSandbox() {
+  std::vector<std::string> profile;
+  bool has_driver = false;
+  {
+    CoreScope scope(monitor_);
+    profile = devices_.Profile();
+    has_driver = HasDriver(profile);
+  }
+  if (profile.empty()) {
+    return;
+  }
+  const StatusOr<SandboxFacts> facts = options_.spawner->ProbeSandbox(profile, !has_driver);
+  if (!facts.ok()) {
+    LogWarning("Looking at the executors' sandbox failed", {{"error", Message(facts.status())}});
+    return;
+  }
+  CoreScope scope(monitor_);
+  sandbox_ = *facts;
+  if (facts->level < config_->executor_sandbox_min) {
+    LogError("Executors' sandbox is weaker than executor.sandbox_min: no work runs",
+             {{"level", std::to_string(facts->level)},
+              {"sandbox_min", std::to_string(config_->executor_sandbox_min)},
+              {"sandbox", facts->detail}});
+  }
+}
+
+void Devices::DevicesKnown() {
+  CoreScope scope(monitor_);
+  devices_known_ = true;
+  scope.Defer([this, profile = devices_.Profile()] { options_.spawner->Expect(profile, !HasDriver(profile)); });
+  on_settled_(scope);
+}
+
+std::vector<std::pair<std::string, std::string>> Devices::DriverDevices() {
+  CoreScope scope(monitor_);
+  return devices_.DriverDevices();
+}
+
+void Devices::SetDefects(const std::string& id, const std::vector<DriverDefect>& defects) {
+  for (const DriverDefect& defect : defects) {
+    LogWarning("Driver computes wrongly", {{"device", id},
+                                           {"defect", defect.name},
+                                           {"concerns", defect.is_ours ? "generated code" : "native modules"},
+                                           {"reason", defect.reason}});
+  }
+  CoreScope scope(monitor_);
+  devices_.SetDefects(id, defects);
+}
+
+std::optional<std::string> Devices::DueProbe(Time* next) {
+  CoreScope scope(monitor_);
+  std::optional<std::string> due = devices_.DueProbe(options_.clock->Now());
+  *next = devices_.NextProbe();
+  return due;
+}
+
+void Devices::OnProbed(const std::string& id, const Status& outcome) {
+  if (outcome.ok()) {
+    LogInfo("Device works and is used again", {{"device", id}});
+  } else {
+    LogWarning("Device does not answer a probe", {{"device", id}, {"error", Message(outcome)}});
+  }
+  CoreScope scope(monitor_);
+  devices_.OnProbed(id, outcome, options_.clock->Now());
+  on_settled_(scope);
+}
+
+void Devices::SetProbeWake(std::function<void()> wake) { probe_wake_ = std::move(wake); }
+
+void Devices::FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& what,
+                           const std::string& why) {
+  bool is_news = false;
+  for (const std::string& id : ids) {
+    if (devices_.Fence(id, what, options_.clock->Now())) {
+      LogWarning("Device left out until it has been tried out", {{"device", id}, {"reason", what}, {"error", why}});
+      is_news = true;
+    }
+  }
+  if (is_news && probe_wake_) {
+    scope.Defer(probe_wake_);
+  }
+}
+
+std::vector<std::string> Devices::DriverDevices(const Preparation& preparation) const {
+  std::vector<std::string> ids;
+  for (const std::string& id : preparation.summary.devices()) {
+    if (devices_.HasDriver(id)) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+Duration Devices::StopGrace(const std::vector<std::string>& profile) const {
+  return HasDriver(profile) ? kDriverStopGrace : Duration(std::chrono::milliseconds(limits::kStopGraceMs));
+}
+
+bool Devices::HasDriver(const std::vector<std::string>& profile) const {
+  return std::any_of(profile.begin(), profile.end(), [&](const std::string& id) { return devices_.HasDriver(id); });
+}
+
+}  // namespace hpvm

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices' memory between tenants: what executors say that they hold, and who gives way when it is short.
+//
+// An executor's word decides only who is asked first and what its own tenant's accounts show. One that says it holds
+// less than it does keeps others from nothing that the driver would not keep them from anyway; one that says it lacks
+// memory when it does not costs idle tenants what they had cached, once a second at most.
+#include <algorithm>
+#include <utility>
+
+#include "server/core/rooms/executors.h"
+#include "server/process/log.h"
+
+namespace hpvm {
+namespace {
+
+uint64_t At(const std::vector<uint64_t>& values, size_t index) { return index < values.size() ? values[index] : 0; }
+
+}  // namespace
+
+// What one tenant holds of one device.
+struct Executors::Claim {
+  Tenant* tenant = nullptr;
+  uint32_t entry = 0;
+  uint64_t bytes = 0, idle_bytes = 0;
+};
+
+// Of all tenants but one; the most idle first.
+std::vector<Executors::Claim> Executors::ClaimsOn(const Tenant& but, const std::string& device) {
+  std::vector<Claim> claims;
+  for (const auto& [name, tenant] : tenants_.all()) {
+    const ExecutorSlot& slot = tenant->executor;
+    const auto found = std::find(slot.profile.begin(), slot.profile.end(), device);
+    if (tenant.get() == &but || slot.port == nullptr || found == slot.profile.end()) {
+      continue;
+    }
+    const auto entry = static_cast<uint32_t>(found - slot.profile.begin());
+    const ExecutorUsage& usage = slot.usage;
+    claims.push_back({tenant.get(), entry, At(usage.device_bytes, entry), At(usage.idle_device_bytes, entry)});
+  }
+  std::sort(claims.begin(), claims.end(), [](const Claim& a, const Claim& b) {
+    return std::pair(b.idle_bytes, a.tenant->key) < std::pair(a.idle_bytes, b.tenant->key);
+  });
+  return claims;
+}
+
+// Asks for `bytes` of the device. How many were asked; each of them calls `answered`, also when it fails.
+uint64_t Executors::Ask(CoreScope& scope, const Tenant& but, const std::string& device, uint64_t bytes,
+                        const std::function<void()>& answered) {
+  uint64_t asked = 0, wanted = bytes;
+  for (const Claim& claim : ClaimsOn(but, device)) {
+    if (wanted == 0 || claim.idle_bytes == 0) {
+      break;
+    }
+    const uint64_t part = std::min(wanted, claim.idle_bytes);
+    wanted -= part;
+    ++asked;
+    LogInfo("Device memory is asked back",
+            {{"tenant", claim.tenant->name}, {"device", device}, {"bytes", std::to_string(part)}, {"for", but.name}});
+    ExecutorSlot& slot = claim.tenant->executor;
+    // As if it had been done: nobody is asked twice for the same.
+    slot.usage.idle_device_bytes[claim.entry] -= part;
+    scope.Defer([this, port = slot.port, tenant = claim.tenant->shared_from_this(), epoch = slot.epoch,
+                 entry = claim.entry, left = claim.bytes - part, answered] {
+      port->Reclaim(entry, left, [this, tenant, epoch, answered](const StatusOr<ExecutorUsage>& usage) {
+        if (usage.ok()) {
+          OnUsage(tenant, epoch, *usage);
+        }
+        if (answered) {
+          answered();
+        }
+      });
+    });
+  }
+  return asked;
+}
+
+void Executors::OnUsage(const TenantRef& tenant, uint64_t epoch, const ExecutorUsage& usage) {
+  CoreScope scope(monitor_);
+  ExecutorSlot& slot = tenant->executor;
+  if (slot.epoch != epoch || slot.port == nullptr) {
+    return;
+  }
+  const ExecutorUsage before = std::exchange(slot.usage, usage);
+  uint64_t sum = 0;  // At most 8 of 2^50: protocol.h.
+  for (const uint64_t bytes : usage.device_bytes) {
+    sum += bytes;
+  }
+  quotas_.SetDeviceBytes(*tenant, epoch, sum);
+  for (size_t entry = 0; entry < std::min(slot.profile.size(), usage.device_bytes.size()); ++entry) {
+    const uint64_t memory = devices_.table().MemoryOf(slot.profile[entry]);
+    if (memory == 0 || usage.device_bytes[entry] <= At(before.device_bytes, entry)) {
+      continue;
+    }
+    uint64_t held = usage.device_bytes[entry];
+    for (const Claim& claim : ClaimsOn(*tenant, slot.profile[entry])) {
+      held += claim.bytes;
+    }
+    if (held > memory) {
+      Ask(scope, *tenant, slot.profile[entry], held - memory, nullptr);
+    }
+  }
+}
+
+}  // namespace hpvm

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/rooms/graphs.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/process/log.h"
+
+namespace hpvm {
+namespace {
+
+// Preparations that nobody uses but that a Submit of the same document would find.
+constexpr size_t kIdlePreparationsMax = 32;
+// The answer to a late prepare is the executor's; past this it does not answer at all.
+constexpr Duration kPrepareGrace = std::chrono::seconds(2);
+
+BytesSource SourceOf(const Blob& blob) { return {.bytes = {}, .fd = blob.fd.get(), .fd_bytes = blob.size_bytes}; }
+
+void FillPorts(const std::vector<ExecutorPort>& ports, google::protobuf::RepeatedPtrField<v1::PortSummary>* into) {
+  for (const ExecutorPort& port : ports) {
+    v1::PortSummary& to = *into->Add();
+    to.set_name(port.name);
+    to.set_type(static_cast<v1::ElementType>(port.type));
+    to.mutable_shape()->Add(port.shape.begin(), port.shape.end());
+  }
+}
+
+v1::GraphSummary ToMessage(const ExecutorSummary& from) {
+  v1::GraphSummary to;
+  to.set_name(from.name);
+  FillPorts(from.inputs, to.mutable_inputs());
+  FillPorts(from.outputs, to.mutable_outputs());
+  to.mutable_symbols()->Add(from.symbols.begin(), from.symbols.end());
+  to.set_leaf_nodes(from.leaf_nodes);
+  to.set_internal_nodes(from.internal_nodes);
+  to.set_edges(from.edges);
+  to.mutable_devices()->Add(from.devices.begin(), from.devices.end());
+  to.set_streaming(from.streaming);
+  for (const std::string& node : from.fast_math_nodes) {
+    v1::NodeMath& math = *to.add_math();
+    math.set_node(node);
+    math.set_math("fast");
+  }
+  v1::PrepareTiming& timing = *to.mutable_timing();
+  timing.set_parse_ns(static_cast<uint64_t>(from.parse.count()));
+  timing.set_compile_ns(static_cast<uint64_t>(from.compile.count()));
+  timing.set_load_ns(static_cast<uint64_t>(from.load.count()));
+  timing.set_compiled(from.compiled);
+  timing.set_from_cache(from.from_cache);
+  return to;
+}
+
+// Which modules run as their authors made them, each once a device. The nodes are the executor's word.
+std::vector<NativeUse> NativeUsesOf(const Preparation& preparation,
+                                    const std::vector<ExecutorSummary::NativeNode>& nodes) {
+  std::set<NativeUse> uses;
+  for (const ExecutorSummary::NativeNode& node : nodes) {
+    const auto named = std::find_if(preparation.modules.begin(), preparation.modules.end(),
+                                    [&](const NamedBlob& module) { return module.name == node.module; });
+    // One that stands in the document itself is known by that.
+    const std::string module =
+        named != preparation.modules.end() ? ToHex(named->blob->hash) : preparation.key + " " + node.module;
+    for (const std::string& device : node.devices) {
+      uses.insert({module, device, node.module});
+    }
+  }
+  return {uses.begin(), uses.end()};
+}
+
+}  // namespace
+
+v1::PrepareTiming TakeTiming(Preparation& preparation) {
+  v1::PrepareTiming& kept = *preparation.summary.mutable_timing();
+  v1::PrepareTiming taken = kept;
+  kept.Clear();
+  kept.set_from_cache(taken.compiled() + taken.from_cache());
+  return taken;
+}
+
+bool Graphs::HasBlob(Tenant& tenant, BlobKind kind, const Sha256& hash) {
+  CoreScope scope(monitor_);
+  return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Find(hash).ok();
+}
+
+Status Graphs::BeginUpload(Tenant& tenant) {
+  CoreScope scope(monitor_);
+  Status admitted = shutdown_.RefuseWork();
+  if (admitted.ok() && tenant.uploads >= config_->limits_uploads_max) {
+    admitted = ResourceExhausted("The tenant has as many uploads in progress as it may (" +
+                                 std::to_string(config_->limits_uploads_max) + ").");
+  }
+  if (!admitted.ok()) {
+    options_.observer->OnRejected(tenant.name, "upload", admitted);
+    return admitted;
+  }
+  ++tenant.uploads;
+  return absl::OkStatus();
+}
+
+void Graphs::EndUpload(Tenant& tenant) {
+  CoreScope scope(monitor_);
+  --tenant.uploads;
+}
+
+Status Graphs::BeginDownload(Tenant& tenant) {
+  CoreScope scope(monitor_);
+  if (tenant.downloads >= config_->limits_uploads_max) {
+    Status refused = ResourceExhausted("The tenant has as many downloads in progress as it may (" +
+                                       std::to_string(config_->limits_uploads_max) + ").");
+    options_.observer->OnRejected(tenant.name, "download", refused);
+    return refused;
+  }
+  ++tenant.downloads;
+  return absl::OkStatus();
+}
+
+void Graphs::EndDownload(Tenant& tenant) {
+  CoreScope scope(monitor_);
+  --tenant.downloads;
+}
+
+Status Graphs::InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob) {
+  CoreScope scope(monitor_);
+  return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Insert(std::move(blob), [&] {
+    return DropOnePreparation(scope, tenant);
+  });
+}
+
+StatusOr<PreparationRef> Graphs::FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
+                                                 bool check,
+                                                 const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules) {
+  HPVMD_ASSIGN_OR_RETURN(const Sha256 graph_hash, ParseSha256("graph document", graph_sha256));
+  HPVMD_ASSIGN_OR_RETURN(BlobRef document, tenant.graphs.Find(graph_hash));
+  NamedBlobs named;
+  for (const v1::ModuleBinding& module : modules) {
+    HPVMD_ASSIGN_OR_RETURN(const Sha256 hash, ParseSha256("module \"" + module.name() + "\"", module.sha256()));
+    HPVMD_ASSIGN_OR_RETURN(BlobRef blob, tenant.modules.Find(hash));
+    if (!named.emplace(module.name(), std::move(blob)).second) {
+      return InvalidArgument("The module \"" + module.name() + "\" is bound twice.");
+    }
+  }
+  return MakePreparation(scope, tenant, check, std::move(document), std::move(named), /*is_limited=*/true);
+}
+
+StatusOr<PreparationRef> Graphs::MakePreparation(CoreScope& scope, Tenant& tenant, bool check, BlobRef document,
+                                                 NamedBlobs named, bool is_limited) {
+  Hasher hasher;
+  hasher.AddField(ToHex(document->hash));
+  for (const auto& [name, blob] : named) {
+    hasher.AddField(name);
+    hasher.AddField(ToHex(blob->hash));
+  }
+  hasher.AddField(check ? "check" : "");
+  std::string key = ToHex(hasher.Finish());
+  PreparationRef& preparation = tenant.preparations[key];
+  if (preparation == nullptr) {
+    preparation = std::make_shared<Preparation>();
+    preparation->key = std::move(key);
+    preparation->check = check;
+    preparation->document = std::move(document);
+    for (auto& [name, blob] : named) {
+      preparation->modules.push_back({name, std::move(blob)});
+    }
+    preparation->link_handle = tenant.next_link_handle++;
+  }
+  preparation->used = ++tenant.uses;
+  PreparationRef found = preparation;  // Dropping others below must not drop this one.
+  DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
+  if (tenant.preparations.size() > config_->limits_prepared_graphs_max) {
+    DropIdlePreparations(scope, tenant, 0);
+  }
+  if (is_limited && tenant.preparations.size() > config_->limits_prepared_graphs_max) {
+    YieldHandle(scope, tenant);
+  }
+  if (is_limited && tenant.preparations.size() > config_->limits_prepared_graphs_max) {
+    tenant.preparations.erase(found->key);
+    return ResourceExhausted("The tenant has as many prepared graphs as it may (" +
+                             std::to_string(config_->limits_prepared_graphs_max) + "); release some.");
+  }
+  return found;
+}
+
+void Graphs::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
+  std::vector<std::pair<uint64_t, Preparation*>> idle;  // By last use.
+  for (const auto& [key, preparation] : tenant.preparations) {
+    if (preparation.use_count() == 1) {
+      idle.emplace_back(preparation->used, preparation.get());
+    }
+  }
+  if (idle.size() <= keep) {
+    return;
+  }
+  std::sort(idle.begin(), idle.end());
+  idle.resize(idle.size() - keep);
+  for (const auto& [used, preparation] : idle) {
+    DropPreparation(scope, tenant, *preparation);
+  }
+}
+
+bool Graphs::DropOnePreparation(CoreScope& scope, Tenant& tenant) {
+  Preparation* oldest = nullptr;
+  for (const auto& [key, preparation] : tenant.preparations) {
+    if (preparation.use_count() == 1 && (oldest == nullptr || preparation->used < oldest->used)) {
+      oldest = preparation.get();
+    }
+  }
+  if (oldest != nullptr) {
+    DropPreparation(scope, tenant, *oldest);
+  }
+  return oldest != nullptr;
+}
+
+void Graphs::DropPreparation(CoreScope& scope, Tenant& tenant, Preparation& preparation) {
+  if (preparation.ready_epoch == tenant.executor.epoch && tenant.executor.port != nullptr) {
+    scope.Defer([port = tenant.executor.port, handle = preparation.link_handle] { port->Release(handle); });
+  }
+  // A file whose last pin goes may be looked up and removed: not under the mutex.
+  scope.Defer([pins = std::exchange(preparation.stored, {})] {});
+  tenant.preparations.erase(std::string(preparation.key));
+}
+
+void Graphs::WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then,
+                          std::function<bool()> is_wanted) {
+  ExecutorSlot& slot = tenant->executor;
+  slot.last_used = options_.clock->Now();
+  if (slot.state == ExecutorSlot::State::kUp && preparation->ready_epoch == slot.epoch) {
+    then(scope, Outcome());
+    return;
+  }
+  preparation->waits.push_back({std::move(then), std::move(is_wanted)});
+  if (preparation->waits.size() > 1) {
+    return;  // Somebody asked already.
+  }
+  preparation->stop.store(false);
+  preparation->request.store(0);
+  ++tenant->active;
+  executors_.WithExecutor(scope, tenant, [this, tenant, preparation](CoreScope& inner, const Outcome& outcome) {
+    if (outcome.ok()) {
+      SendPrepare(inner, tenant, preparation);
+      return;
+    }
+    --tenant->active;
+    for (const Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
+      wait.then(inner, outcome);
+    }
+  });
+}
+
+void Graphs::StopUnwanted(CoreScope& scope, Tenant& tenant, Preparation& preparation) {
+  const auto is_wanted = [](const Preparation::Wait& wait) { return !wait.is_wanted || wait.is_wanted(); };
+  if (preparation.waits.empty() || std::any_of(preparation.waits.begin(), preparation.waits.end(), is_wanted)) {
+    return;
+  }
+  preparation.stop.store(true);
+  if (const RequestId id = preparation.request.load(); id != 0 && tenant.executor.port != nullptr) {
+    scope.Defer([port = tenant.executor.port, id] { port->Cancel(id); });
+  }
+}
+
+void Graphs::SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation) {
+  const uint64_t epoch = tenant->executor.epoch;
+  preparation->sent = options_.clock->Now();
+  const Duration within = std::chrono::milliseconds(config_->executor_prepare_ms_max);
+  const Time late = options_.clock->Now() + within + kPrepareGrace;
+  preparation->timer = monitor_.AddTimer(scope, late, [this, tenant, epoch](CoreScope& inner) {
+    if (tenant->executor.epoch == epoch) {
+      executors_.KillExecutor(inner, *tenant,
+                              "Preparing a graph took longer than its limit (" +
+                                  std::to_string(config_->executor_prepare_ms_max) + " ms).");
+    }
+  });
+  scope.Defer([this, tenant, preparation, epoch, within, port = tenant->executor.port] {
+    if (const Status sent = HPVMD_FAILPOINT("core.prepare.send"); !sent.ok()) {
+      OnPrepared(tenant, preparation, epoch, sent);
+      return;
+    }
+    PrepareInput input;
+    input.handle = preparation->link_handle;
+    input.document = SourceOf(*preparation->document);
+    for (const NamedBlob& module : preparation->modules) {
+      input.modules.push_back({module.name, module.blob->hash, SourceOf(*module.blob)});
+    }
+    input.within = within;
+    input.check = preparation->check;
+    const RequestId id = port->Prepare(input, [this, tenant, preparation, epoch](StatusOr<PrepareReply> reply) {
+      OnPrepared(tenant, preparation, epoch, std::move(reply));
+    });
+    // StopUnwanted sets `stop` and then looks here; one of the two sees the other.
+    preparation->request.store(id);
+    if (preparation->stop.load() && id != 0) {
+      port->Cancel(id);
+    }
+  });
+}
+
+void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
+                        StatusOr<PrepareReply> reply) {
+  if (const Status received = HPVMD_FAILPOINT("core.prepare.reply"); !received.ok()) {
+    reply = received;
+  }
+  CoreScope scope(monitor_);
+  monitor_.DropTimer(preparation->timer);
+  --tenant->active;
+  if (absl::IsUnavailable(reply.status()) && executors_.ReplaceDeadSpare(scope, *tenant, epoch)) {
+    for (Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
+      WithPrepared(scope, tenant, preparation, std::move(wait.then), std::move(wait.is_wanted));
+    }
+    return;
+  }
+  Outcome outcome;
+  const Status failed = reply.ok() ? reply->status : reply.status();
+  if (absl::IsDeadlineExceeded(failed)) {  // The one that it was sent with.
+    outcome =
+        ResourceExhausted("Preparing the graph was given up after " + std::to_string(config_->executor_prepare_ms_max) +
+                          " ms, this server's limit (executor.prepare_ms_max). It may be too busy; trying again "
+                          "may help.");
+    outcome.detail.emplace().set_retryable(true);
+  } else if (!failed.ok()) {
+    outcome = While(failed, "preparing the graph");
+    if (absl::IsUnavailable(failed)) {
+      outcome.detail.emplace().set_retryable(true);
+      devices_.FenceDevices(scope, tenant->executor.profile, "An executor ended while it prepared a graph.",
+                            Message(outcome.status));
+    }
+  } else if (!reply->summary.has_value()) {
+    outcome = HasErrors(reply->diagnostics)
+                  ? RejectedBy(reply->diagnostics, reply->diagnostics_omitted)
+                  : Outcome(Internal("The executor neither accepted nor rejected the graph."));
+  } else {
+    preparation->ready_epoch = epoch;
+    if (!preparation->validated) {
+      preparation->validated = true;
+      preparation->summary = ToMessage(*reply->summary);
+      preparation->native = NativeUsesOf(*preparation, reply->summary->native_nodes);
+      for (std::string& sentence : devices_.table().DefectNotes(reply->summary->native_nodes)) {
+        preparation->summary.add_defects(std::move(sentence));
+      }
+      preparation->warnings = ToMessage(reply->diagnostics, reply->diagnostics_omitted);
+    }
+  }
+  if (reply.ok()) {
+    quotas_.ChargeCompileTime(*tenant, reply->compile_cpu_ns, options_.clock->Now() - preparation->sent);
+  }
+  options_.observer->OnPrepared(tenant->name, preparation->summary.timing(), outcome.status);
+  // The answer may have been on its way while its executor was killed: what that one prepared went with it.
+  const bool is_gone = tenant->executor.state != ExecutorSlot::State::kUp || tenant->executor.epoch != epoch;
+  // Nobody wanted it, and then somebody did.
+  const bool was_stopped = preparation->stop.load() && absl::IsCancelled(failed);
+  for (Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
+    const bool is_wanted = !wait.is_wanted || wait.is_wanted();
+    if (outcome.ok() ? is_gone : was_stopped && is_wanted) {
+      WithPrepared(scope, tenant, preparation, std::move(wait.then), std::move(wait.is_wanted));
+    } else {
+      wait.then(scope, outcome);
+    }
+  }
+}
+
+uint64_t Graphs::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& request,
+                              v1::PrepareGraphResponse* response, std::function<void(const Outcome&)> done) {
+  CoreScope scope(monitor_);
+  Status admitted = shutdown_.RefuseWork();
+  if (tenant->handles.size() >= config_->limits_prepared_graphs_max) {
+    YieldHandle(scope, *tenant);
+  }
+  if (admitted.ok() && tenant->handles.size() >= config_->limits_prepared_graphs_max) {
+    admitted = ResourceExhausted("The tenant holds as many prepared graphs as it may (" +
+                                 std::to_string(config_->limits_prepared_graphs_max) +
+                                 "); release some (ListGraphs names them).");
+  }
+  StatusOr<PreparationRef> preparation =
+      admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.check(), request.modules())
+                    : admitted;
+  Outcome refused(preparation.status());
+  if (refused.ok()) {
+    refused = quotas_.AdmitCompile(*tenant, **preparation);
+  } else if (absl::IsUnavailable(refused.status)) {
+    refused.detail.emplace().set_retryable(true);
+  }
+  if (!refused.ok()) {
+    options_.observer->OnRejected(tenant->name, "prepare", refused.status);
+    scope.Defer([done = std::move(done), refused] { done(refused); });
+    return 0;
+  }
+  const uint64_t id = next_prepare_++;
+  auto op = std::make_shared<PrepareOp>(PrepareOp{tenant, *preparation, std::move(done)});
+  prepare_ops_.emplace(id, op);
+  WithPrepared(
+      scope, tenant, op->preparation,
+      [this, id, op, response](CoreScope& inner, const Outcome& outcome) {
+        if (!op->done) {
+          return;  // Cancelled meanwhile.
+        }
+        if (outcome.ok()) {
+          response->set_handle(AddHandle(inner, op->tenant, op->preparation));
+          *response->mutable_summary() = op->preparation->summary;
+          *response->mutable_summary()->mutable_timing() = TakeTiming(*op->preparation);
+          *response->mutable_diagnostics() = op->preparation->warnings;
+        }
+        prepare_ops_.erase(id);
+        inner.Defer([done = std::exchange(op->done, nullptr), outcome] { done(outcome); });
+      },
+      [op] { return op->done != nullptr; });
+  return id;
+}
+
+void Graphs::CancelPrepare(uint64_t id) {
+  CoreScope scope(monitor_);
+  const auto found = prepare_ops_.find(id);
+  if (found == prepare_ops_.end()) {
+    return;
+  }
+  const std::shared_ptr<PrepareOp> op = found->second;
+  prepare_ops_.erase(found);
+  scope.Defer([done = std::exchange(op->done, nullptr)] { done(Cancelled("Preparing the graph was cancelled.")); });
+  StopUnwanted(scope, *op->tenant, *op->preparation);
+}
+
+Status Graphs::ReleaseGraph(Tenant& tenant, std::string_view handle) {
+  CoreScope scope(monitor_);
+  if (tenant.handles.erase(std::string(handle)) == 0) {
+    return NotFound("There is no prepared graph \"" + std::string(handle.substr(0, 80)) + "\".");
+  }
+  DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
+  return absl::OkStatus();
+}
+
+StatusOr<PreparationRef> Graphs::FindHandle(Tenant& tenant, std::string_view handle) {
+  CoreScope scope(monitor_);
+  HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
+  return UseHandle(tenant, handle);
+}
+
+// Modules and documents that no prepared graph uses go first.
+void Graphs::MakeRoom(CoreScope& scope, Tenant& tenant, uint64_t host_bytes) {
+  while (tenant.account.Room(scheduler::Resource::kHostBytes) < host_bytes &&
+         (tenant.modules.DropOne() || tenant.graphs.DropOne() || DropOnePreparation(scope, tenant))) {
+  }
+}
+
+StatusOr<scheduler::Lease> Graphs::HoldHostBytes(Tenant& tenant, uint64_t bytes) {
+  CoreScope scope(monitor_);
+  MakeRoom(scope, tenant, bytes);
+  scheduler::Lease lease;
+  if (const auto refusal = tenant.account.Take(scheduler::Resource::kHostBytes, bytes, &lease)) {
+    const Status refused = ToStatus(*refusal);
+    options_.observer->OnRejected(tenant.name, "upload", refused);
+    return refused;
+  }
+  return lease;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that a driver refused memory: it waits for other tenants to give some back.
+#include <atomic>
+#include <utility>
+
+#include "server/core/rooms/runs.h"
+
+namespace hpvm {
+namespace {
+
+// A run waits so long at most for others to give memory back.
+constexpr Duration kReclaimWithin = std::chrono::milliseconds(500);
+// One tenant's wishes disturb the others no more often.
+constexpr Duration kAskPause = std::chrono::seconds(1);
+
+// A run that waits until all who were asked have answered, or long enough.
+struct WaitingRun {
+  std::atomic<int> answers{0};
+  std::atomic<bool> has_gone{false};
+};
+
+}  // namespace
+
+bool Runs::RunAgainWithMemory(const std::shared_ptr<RunOp>& op, const RunReply& reply) {
+  if (!reply.short_entry.has_value() || op->sends >= RunOp::kSendsMax || op->stop.load()) {
+    return false;
+  }
+  CoreScope scope(monitor_);
+  ExecutorSlot& slot = op->tenant->executor;
+  const Time now = options_.clock->Now();
+  if (op->asked_for_memory || slot.epoch != op->epoch || *reply.short_entry >= slot.profile.size() ||
+      (slot.memory_asked != Time{0} && now - slot.memory_asked < kAskPause)) {
+    return false;
+  }
+  const std::string device = slot.profile[*reply.short_entry];
+  op->asked_for_memory = true;
+  slot.memory_asked = now;
+  const auto waiting = std::make_shared<WaitingRun>();
+  const auto go_on = [this, op, waiting] {
+    if (waiting->has_gone.exchange(true)) {
+      return;
+    }
+    if (op->stop.load()) {
+      OnRunReply(op, Cancelled("The run was stopped while it waited for device memory."));
+    } else {
+      Transmit(op);
+    }
+  };
+  // Sent in any case not before all have been asked.
+  waiting->answers.store(1);
+  const auto answered = [waiting, go_on] {
+    if (waiting->answers.fetch_sub(1) == 1) {
+      go_on();
+    }
+  };
+  const uint64_t asked = executors_.Ask(scope, *op->tenant, device, reply.short_bytes, answered);
+  if (asked == 0) {
+    return false;
+  }
+  waiting->answers.fetch_add(static_cast<int>(asked));
+  scope.Defer(answered);
+  op->timers.push_back(
+      monitor_.AddTimer(scope, now + kReclaimWithin, [go_on](CoreScope& inner) { inner.Defer(go_on); }));
+  return true;
+}
+
+}  // namespace hpvm

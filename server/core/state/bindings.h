@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a request binds to a graph's ports, checked and turned into what an executor is sent.
+#ifndef HPVMD_SERVER_CORE_STATE_BINDINGS_H_
+#define HPVMD_SERVER_CORE_STATE_BINDINGS_H_
+
+#include <string>
+#include <vector>
+
+#include "hpvm/v1/tensor.pb.h"
+#include "server/core/state/run_op.h"
+#include "server/memory/buffer_store.h"
+
+namespace hpvm {
+
+inline MemorySlice SliceOf(const Segment& segment, uint64_t bytes) {
+  return {.memory_id = segment.id,
+          .fd = segment.fd.get(),
+          .memory_bytes = segment.capacity_bytes,
+          .writable = true,
+          .offset = 0,
+          .bytes = bytes};
+}
+
+// No more than a graph has ports at all: kInvalidArgument.
+Status CheckCount(std::string_view what, int count);
+Status CheckBindings(const google::protobuf::RepeatedPtrField<v1::InputBinding>& inputs,
+                     const google::protobuf::RepeatedPtrField<v1::OutputBinding>& outputs);
+
+// All borrow the tensor's bytes. kInvalidArgument names `place`.
+Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, InputTensor& input);
+// Adds the buffer's memory to `pins`, unless the view is empty.
+Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::string& place, InputTensor& input,
+                   std::vector<SegmentRef>& pins);
+Status ResolveOutput(BufferStore& buffers, const v1::OutputBinding& binding, OutputPlan& plan);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CORE_STATE_BINDINGS_H_

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The core as metrics and health see it: what stands where at one moment.
+#ifndef HPVMD_SERVER_CORE_STATE_CORE_SNAPSHOT_H_
+#define HPVMD_SERVER_CORE_STATE_CORE_SNAPSHOT_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hpvm/v1/service.pb.h"
+#include "scheduler/share/ledger.h"
+#include "server/executors/sandbox_facts.h"
+#include "server/jobs/job_store.h"
+
+namespace hpvm {
+
+// Below 0, 0, above: where jobs of a priority are counted.
+inline size_t PriorityClass(int32_t priority) { return priority < 0 ? 0 : priority == 0 ? 1 : 2; }
+
+struct TenantSnapshot {
+  std::string name;
+  // Runs and jobs in the fair share's queue, by priority: below 0, 0, above 0.
+  std::array<uint64_t, 3> queued{};
+  uint64_t running = 0;  // Runs and jobs' attempts.
+  uint64_t buffer_bytes = 0;
+  uint64_t stored_job_bytes = 0;  // As its quota counts them.
+  std::array<scheduler::Ledger::Balance, scheduler::kResourceCount> quota{};
+};
+
+struct CoreSnapshot {
+  bool devices_known = false;  // Discovery has ended.
+  bool draining = false;
+  // Jobs that have not ended, by state as clients see it.
+  uint64_t jobs_accepted = 0, jobs_queued = 0, jobs_running = 0;
+  uint64_t runs = 0;       // Run and Stream items in progress, those that wait included.
+  uint64_t executors = 0;  // Processes alive.
+  uint64_t watchers = 0;
+  JobStoreHealth store;
+  std::vector<v1::Device> devices;
+  std::optional<SandboxFacts> sandbox;  // Of the executor that started last; empty: none has.
+  uint32_t sandbox_level_min = 0;       // executor.sandbox_min.
+  std::vector<TenantSnapshot> tenants;  // Only when asked for.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CORE_STATE_CORE_SNAPSHOT_H_

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/state/iteration.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "proto/internal/protocol.h"
+
+namespace hpvm {
+namespace {
+
+constexpr size_t kPortNameBytesMax = 255;  // As graph documents have it.
+
+// As documents write names; whether the graph has such a port the executor says.
+bool IsPortName(const std::string& name) {
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; };
+  return !name.empty() && name.size() <= kPortNameBytesMax && std::all_of(name.begin(), name.end(), is_word);
+}
+
+Status RefuseName(const std::string& what, const std::string& name) {
+  return InvalidArgument(what + " (\"" + CleanText(name, 80, false) +
+                         "\") is no name of a port: letters, digits, _ and -, at most " +
+                         std::to_string(kPortNameBytesMax) + " of them.");
+}
+
+}  // namespace
+
+Status SetIteration(const google::protobuf::RepeatedPtrField<v1::Rotation>& rotations, const std::string& until,
+                    RunInput* input) {
+  if (static_cast<uint32_t>(rotations.size()) > kPortsMax) {
+    return InvalidArgument("There are more rotations (" + std::to_string(rotations.size()) + ") than the limit (" +
+                           std::to_string(kPortsMax) + ").");
+  }
+  for (const v1::Rotation& rotation : rotations) {
+    if (!IsPortName(rotation.output())) {
+      return RefuseName("A rotation's output", rotation.output());
+    }
+    if (!IsPortName(rotation.input())) {
+      return RefuseName("A rotation's input", rotation.input());
+    }
+    input->rotations.push_back({rotation.output(), rotation.input()});
+  }
+  if (!until.empty() && !IsPortName(until)) {
+    return RefuseName("The output that ends a run (until)", until);
+  }
+  input->until = until;
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

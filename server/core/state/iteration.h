@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Repetitions of a run: what a request says of them, checked before an executor sees it.
+#ifndef HPVMD_SERVER_CORE_STATE_ITERATION_H_
+#define HPVMD_SERVER_CORE_STATE_ITERATION_H_
+
+#include <string>
+
+#include "hpvm/v1/job.pb.h"
+#include "supervisor/executor_link.h"
+
+namespace hpvm {
+
+// What a request says of repetitions beside their number. kInvalidArgument for what cannot be a port's name.
+Status SetIteration(const google::protobuf::RepeatedPtrField<v1::Rotation>& rotations, const std::string& until,
+                    RunInput* input);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CORE_STATE_ITERATION_H_

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/core/state/monitor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/core/state/shutdown.h"
+#include "server/jobs/job_store.h"
+
+namespace hpvm {
+namespace {
+
+// How many timers fire under one hold of the mutex.
+constexpr int kTimersAtOnce = 8;
+
+}  // namespace
+
+CoreScope::~CoreScope() {
+  hold_.End();
+  lock_.unlock();
+  for (const std::function<void()>& action : actions_) {
+    action();
+  }
+  if (wake_timer_) {
+    monitor_.Wake();
+  }
+}
+
+Monitor::TimerKey Monitor::AddTimer(CoreScope& scope, Time when, std::function<void(CoreScope&)> action) {
+  const TimerKey key(when, next_timer_++);
+  timers_.emplace(key, std::move(action));
+  WakeBy(scope, when);
+  return key;
+}
+
+void Monitor::DropTimer(TimerKey& timer) {
+  timers_.erase(timer);
+  timer = {kNever, 0};
+}
+
+bool Monitor::FireTimers(CoreScope& scope, Time now) {
+  int fired = 0;
+  for (auto timer = timers_.begin(); timer != timers_.end() && timer->first.first <= now && fired < kTimersAtOnce;
+       timer = timers_.begin(), ++fired) {
+    const auto action = std::move(timer->second);
+    timers_.erase(timer);
+    action(scope);
+  }
+  return fired < kTimersAtOnce;
+}
+
+void Monitor::WakeBy(CoreScope& scope, Time when) {
+  if (when < next_wake_) {
+    next_wake_ = when;
+    scope.WakeTimer();
+  }
+}
+
+Time Monitor::NextWake(Time other) {
+  next_wake_ = std::min(other, timers_.empty() ? kNever : timers_.begin()->first.first);
+  return next_wake_;
+}
+
+void Monitor::Wake() const {
+  if (wake_) {
+    wake_();
+  }
+}
+
+void Monitor::PostRead(const Tenant& tenant, FairQueue::Work work) { jobs_.PostRead(tenant.name, std::move(work)); }
+
+void Monitor::InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice) {
+  if (!slice(scope)) {
+    InLaterSlice(scope, tenant, std::move(slice));
+  }
+}
+
+void Monitor::InLaterSlice(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice) {
+  if (shutdown_.closed) {  // The store ends, and its threads with it.
+    while (!slice(scope)) {
+    }
+    return;
+  }
+  jobs_.PostRead(tenant->name, [this, tenant, slice = std::move(slice)] {
+    CoreScope inner(*this);
+    return slice(inner) ? FairQueue::Step::kDone : FairQueue::Step::kAgain;
+  });
+}
+
+}  // namespace hpvm

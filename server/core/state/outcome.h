@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a call ended: a status and, when there is more to say, the details that travel beside it.
+#ifndef HPVMD_SERVER_CORE_STATE_OUTCOME_H_
+#define HPVMD_SERVER_CORE_STATE_OUTCOME_H_
+
+#include <optional>
+#include <utility>
+
+#include "base/diagnostic.h"
+#include "base/status.h"
+#include "hpvm/v1/common.pb.h"
+
+namespace hpvm {
+
+struct Outcome {
+  Outcome() = default;
+  Outcome(Status s) : status(std::move(s)) {}  // Implicit on purpose: most failures are a status alone.
+  Outcome(Status s, v1::ErrorDetail d) : status(std::move(s)), detail(std::move(d)) {}
+  bool ok() const { return status.ok(); }
+
+  Status status;
+  std::optional<v1::ErrorDetail> detail;
+};
+
+// One that failed as google.rpc.Status on the wire, as far as it fits the metadata of a failed call: lines of the text
+// and findings are left out from the end, warnings before errors. Null when all of it fits.
+std::optional<v1::Status> ShortenedForMetadata(const Outcome& outcome);
+
+// The findings as messages; at most limits::kDiagnosticsMax, `omitted` more were found.
+v1::Diagnostics ToMessage(const Diagnostics& diagnostics, uint64_t omitted);
+// kInvalidArgument whose text lists the errors up to 3 KiB, with all of them in the detail.
+Outcome RejectedBy(const Diagnostics& diagnostics, uint64_t omitted);
+// google.rpc.Status on the wire.
+v1::Status ToMessage(const Outcome& outcome);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CORE_STATE_OUTCOME_H_

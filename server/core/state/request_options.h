@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of what every request carries.
+#ifndef HPVMD_SERVER_CORE_STATE_REQUEST_OPTIONS_H_
+#define HPVMD_SERVER_CORE_STATE_REQUEST_OPTIONS_H_
+
+#include "base/status.h"
+#include "hpvm/v1/common.pb.h"
+
+namespace hpvm {
+
+// kInvalidArgument naming the field, the value and the limit. An idempotency key where none is honoured is
+// kUnimplemented.
+Status CheckRequestOptions(const v1::RequestOptions& options, bool key_honoured);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CORE_STATE_REQUEST_OPTIONS_H_

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HPVMD_SERVER_CORE_STATE_SHUTDOWN_H_
+#define HPVMD_SERVER_CORE_STATE_SHUTDOWN_H_
+
+#include "base/status.h"
+
+namespace hpvm {
+
+// How far the daemon's end has come. Guarded by the core's mutex; each sets those before it.
+struct Shutdown {
+  bool draining = false;      // No new work is taken, and no job is started.
+  bool breaking_off = false;  // What runs is stopped.
+  bool stopped = false;       // Executors are killed.
+  bool closed = false;        // The store is not called any more.
+
+  Status RefuseWork() const {
+    return draining ? Unavailable("The server is stopping and takes no new work.") : absl::OkStatus();
+  }
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CORE_STATE_SHUTDOWN_H_

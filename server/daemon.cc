@@ -82,7 +82,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(DaemonOptions options) {
 
 StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& options) {
   if (options.config.jobs_store == "memory") {
-    return OpenMemoryJobStore(folder_->path(), observers_.get(), room_.get());
+    return OpenMemoryJobStore(folder_->path(), &events_, room_.get());
   }
   const auto on_broken = [then = options.on_broken](const Status& why) {
     LogError("The job store is broken; nothing is acknowledged any more", {{"error", Message(why)}});
@@ -92,7 +92,7 @@ StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& option
   };
   const ScrubOptions scrub = {options.config.jobs_scrub_bytes_per_second,
                               std::chrono::milliseconds(options.config.jobs_scrub_every_ms)};
-  return OpenLocalJobStore(folder_->path(), on_broken, observers_.get(), room_.get(), scrub);
+  return OpenLocalJobStore(folder_->path(), on_broken, &events_, room_.get(), scrub);
 }
 
 Status Daemon::OpenAudit(const Config& config) {
@@ -102,9 +102,10 @@ Status Daemon::OpenAudit(const Config& config) {
     audit_ = kept_audit_.get();
   }
   audit_observer_ = std::make_unique<AuditObserver>(*audit_);
-  observers_ = std::make_unique<TwoObservers>(observation_->observer(), *audit_observer_);
+  events_.Subscribe(observation_->observer());
+  events_.Subscribe(*audit_observer_);
   SetOnSlowItem([this](const SlowItem& item) {
-    observers_->OnSlowItem(item);
+    events_.On(item);
     LogWarning("A thread or lock that serves all tenants was busy with one item for long",
                {{"tenant", item.tenant},
                 {"thread", item.thread},
@@ -154,7 +155,7 @@ Status Daemon::Open(DaemonOptions& options) {
   core.rng = &SystemRng();
   core.spawner = spawner_.get();
   core.jobs = jobs_.get();
-  core.observer = observers_.get();
+  core.observer = &events_;
   core.policies = &identity_->directory();
   core.awaits_devices = true;
   HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder_->path()));
@@ -335,7 +336,7 @@ void Daemon::WatchRoom() {
 Status Daemon::Reload(const StatusOr<Config>& next) {
   const std::shared_ptr<const Config> current = core_->config();
   const StatusOr<ConfigReload> reload = next.ok() ? MergeReload(*current, *next) : next.status();
-  core_->observer().OnReload(reload.ok());
+  core_->observer().On(events::Reloaded{reload.ok()});
   if (!reload.ok()) {
     LogError("The new configuration was not taken; the old one stays whole", {{"error", Message(reload.status())}});
     return reload.status();

@@ -22,7 +22,6 @@
 #include "server/jobs/blobs/disk_room.h"
 #include "server/jobs/job_store.h"
 #include "server/observe/observation.h"
-#include "server/observe/two_observers.h"
 #include "server/process/spent_file.h"
 #include "server/process/state_folder.h"
 #include "server/rpc/service.h"
@@ -126,7 +125,7 @@ class Daemon {
   std::unique_ptr<AuditLog> kept_audit_;  // None without audit.enabled.
   AuditLog* audit_ = &NoAuditLog();
   std::unique_ptr<AuditObserver> audit_observer_;
-  std::unique_ptr<TwoObservers> observers_;
+  EventList events_;
   std::unique_ptr<Identity> identity_;
   std::unique_ptr<ExecutorSpawner> spawner_;
   std::unique_ptr<JobStore> jobs_;

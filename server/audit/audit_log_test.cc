@@ -509,18 +509,18 @@ TEST_F(AuditLogTest, TheObserverTellsWhatNoCallDid) {
   job.set_id("job-1");
   for (const v1::JobState state : {v1::JOB_STATE_ACCEPTED, v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING}) {
     job.set_state(state);
-    observer.OnJob("blue", job);
+    observer.On(events::JobChanged{"blue", job});
   }
   job.set_state(v1::JOB_STATE_SUCCEEDED);
-  observer.OnJob("blue", job);
+  observer.On(events::JobChanged{"blue", job});
   job.set_state(v1::JOB_STATE_FAILED);
   job.mutable_error()->set_code(static_cast<int>(absl::StatusCode::kAborted));
   job.mutable_error()->set_message("What a kernel said.");
-  observer.OnJob("blue", job);
+  observer.On(events::JobChanged{"blue", job});
   for (const char* what : {"started", "crashed", "retired", "killed"}) {
-    observer.OnExecutor("blue", what);
+    observer.On(events::ExecutorChanged{"blue", what});
   }
-  observer.OnReload(false);
+  observer.On(events::Reloaded{false});
   ASSERT_EQ(log_->Flush(), absl::OkStatus());
   const std::vector<std::string> lines = Lines();
   ASSERT_EQ(lines.size(), 5u);

@@ -7,7 +7,8 @@
 
 namespace hpvm {
 
-void AuditObserver::OnJob(std::string_view tenant, const v1::Job& job) {
+void AuditObserver::Take(const events::JobChanged& event) {
+  const v1::Job& job = event.job;
   if (job.state() < v1::JOB_STATE_SUCCEEDED) {
     return;  // Accepted by a call, which has a record of its own; or under way.
   }
@@ -15,35 +16,35 @@ void AuditObserver::OnJob(std::string_view tenant, const v1::Job& job) {
   // The state alone: an error's message may repeat what a kernel said.
   log_.Append({.who = "hpvmd",
                .peer = "",
-               .tenant = std::string(tenant),
+               .tenant = std::string(event.tenant),
                .method = "job end",
                .object = job.id(),
                .verdict = job.has_error() ? absl::StatusCodeToString(code) : "ok",
                .detail = StateName(job.state()),
-               .payer = std::string(tenant)});
+               .payer = std::string(event.tenant)});
 }
 
-void AuditObserver::OnExecutor(std::string_view tenant, std::string_view what) {
-  if (what == "started" || what == "retired") {
+void AuditObserver::Take(const events::ExecutorChanged& event) {
+  if (event.what == "started" || event.what == "retired") {
     return;  // They follow from calls.
   }
   log_.Append({.who = "hpvmd",
                .peer = "",
-               .tenant = std::string(tenant),
-               .method = "executor " + std::string(what),
+               .tenant = std::string(event.tenant),
+               .method = "executor " + std::string(event.what),
                .object = "",
                .verdict = "ok",
                .detail = "",
-               .payer = std::string(tenant)});
+               .payer = std::string(event.tenant)});
 }
 
-void AuditObserver::OnReload(bool ok) {
+void AuditObserver::Take(const events::Reloaded& event) {
   log_.Append({.who = "hpvmd",
                .peer = "",
                .tenant = "",
                .method = "configuration reload",
                .object = "",
-               .verdict = ok ? "ok" : "INVALID_ARGUMENT",
+               .verdict = event.ok ? "ok" : "INVALID_ARGUMENT",
                .detail = ""});
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "server/audit/audit_log.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 
 namespace hpvm {
 
@@ -15,9 +15,10 @@ namespace hpvm {
 class AuditObserver final : public Observer {
  public:
   explicit AuditObserver(AuditLog& log) : log_(log) {}
-  void OnJob(std::string_view tenant, const v1::Job& job) override;
-  void OnExecutor(std::string_view tenant, std::string_view what) override;
-  void OnReload(bool ok) override;
+  void On(const Event& event) override { Dispatch(*this, event); }
+  void Take(const events::JobChanged& event);
+  void Take(const events::ExecutorChanged& event);
+  void Take(const events::Reloaded& event);
 
  private:
   AuditLog& log_;

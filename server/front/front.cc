@@ -262,7 +262,7 @@ void Front::Tell(const std::shared_ptr<Ear>& ear, const ConnectionFacts& facts, 
   LogWarning("A connection was ended", {{"peer", peer}, {"reason", std::string(reason)}, {"why", std::string(why)}});
   std::lock_guard lock(ear->mutex);
   if (ear->observer != nullptr) {
-    ear->observer->OnConnectionEnded(reason);
+    ear->observer->On(events::ConnectionEnded{reason});
   }
 }
 

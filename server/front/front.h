@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/io/fd.h"
 #include "base/status.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/front/connection_facts.h"
 #include "server/front/frame_meter.h"
 #include "server/front/session.h"

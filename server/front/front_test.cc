@@ -48,9 +48,10 @@ const std::string kSettings("\0\0\0\4\0\0\0\0\0", 9),
 
 class Ends final : public Observer {
  public:
-  void OnConnectionEnded(std::string_view reason) override {
+  void On(const Event& event) override { Dispatch(*this, event); }
+  void Take(const events::ConnectionEnded& event) {
     std::lock_guard lock(mutex_);
-    ++counts_[std::string(reason)];
+    ++counts_[std::string(event.reason)];
   }
   int of(const std::string& reason) {
     std::lock_guard lock(mutex_);

@@ -222,9 +222,10 @@ TEST_F(TlsTest, KeepsTheLastGoodPair) {
 
 class CertificateObserver final : public Observer {
  public:
-  void OnCertificate(const Status& loaded, int64_t not_after_unix_s) override {
+  void On(const Event& event) override { Dispatch(*this, event); }
+  void Take(const events::CertificateLoaded& event) {
     std::lock_guard lock(mutex_);
-    loads_.emplace_back(loaded, not_after_unix_s);
+    loads_.emplace_back(event.status, event.not_after_unix_s);
   }
   std::vector<std::pair<Status, int64_t>> loads() {
     std::lock_guard lock(mutex_);

@@ -74,7 +74,7 @@ void TlsWatch::Load(TlsFiles files) {
   LogInfo(
       "A TLS certificate was loaded",
       {{"subject", files.subject}, {"not_after", TimeText(files.not_after_unix_s)}, {"file", config_.tls_certificate}});
-  observer_.OnCertificate(absl::OkStatus(), files.not_after_unix_s);
+  observer_.On(events::CertificateLoaded{absl::OkStatus(), files.not_after_unix_s});
   std::lock_guard lock(mutex_);
   files_ = std::move(files);
   is_taken_ = false;
@@ -91,7 +91,7 @@ void TlsWatch::Refuse(const TlsFiles& files, const Diagnostics& faults) {
   LogWarning(
       "The TLS files were not taken; the certificate that was loaded before stays in force",
       {{"error", Message(status)}, {"subject", files_.subject}, {"not_after", TimeText(files_.not_after_unix_s)}});
-  observer_.OnCertificate(status, files_.not_after_unix_s);
+  observer_.On(events::CertificateLoaded{status, files_.not_after_unix_s});
 }
 
 StatusOr<std::unique_ptr<TlsWatch>> WatchTls(const Config& config, Observer& observer) {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/status.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/front/tls.h"
 
 namespace hpvm {

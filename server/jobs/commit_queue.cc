@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/jobs/blobs/disk_room.h"
 #include "server/jobs/rows/job_rules.h"
 
@@ -295,7 +295,7 @@ Status CommitQueue::Commit(const Batch& batch, std::vector<WriteResult>* results
     status = after.ok() ? status : DataLoss(Message(after));
   }
   if (options_.observer != nullptr && !batch.writes.empty()) {
-    options_.observer->OnCommit(batch.writes.size(), clock_.Now() - start, status);
+    options_.observer->On(events::Committed{batch.writes.size(), clock_.Now() - start, status});
   }
   return status;
 }

@@ -39,7 +39,7 @@ struct CommitQueueOptions {
   BlobFolder* blobs = nullptr;      // Files that no row needs any more are removed; null: nothing is.
   DiskRoom* room = nullptr;         // Looked at by whoever calls CommitSome; null: it is known by commits alone.
   const Clock* clock = nullptr;     // Null: the machine's.
-  Observer* observer = nullptr;     // OnCommit; null: nobody.
+  Observer* observer = nullptr;     // Hears of commits; null: nobody.
   size_t group_max = 256;           // Rows of one transaction, except for a write that has more by itself.
   Duration retry_every = std::chrono::seconds(1);
   std::function<void(const Status&)> on_broken;  // Once, from within CommitSome or Break.

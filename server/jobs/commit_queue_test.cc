@@ -12,7 +12,7 @@
 #include <numeric>
 #include <thread>
 
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/jobs/rows/memory_job_database.h"
 #include "server/jobs/stored_request.h"
 #include "server/jobs/testing/job_writes.h"
@@ -30,8 +30,9 @@ constexpr int64_t kNow = 1'700'000'000'000'000'000;
 
 class CountingObserver final : public Observer {
  public:
-  void OnCommit(size_t writes, Duration took, const Status& status) override {
-    commits.push_back(std::to_string(writes) + (status.ok() ? "" : " failed"));
+  void On(const Event& event) override { Dispatch(*this, event); }
+  void Take(const events::Committed& event) {
+    commits.push_back(std::to_string(event.writes) + (event.status.ok() ? "" : " failed"));
   }
   std::vector<std::string> commits;
 };

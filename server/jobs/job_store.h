@@ -95,7 +95,7 @@ struct LocalJobStoreOptions {
   size_t group_max = 256;  // Rows of one commit.
   // After kDataLoss, once, on a thread of the store: the daemon stops.
   std::function<void(const Status&)> on_broken;
-  Observer* observer = nullptr;   // OnCommit; null: nobody. Outlives the store.
+  Observer* observer = nullptr;  // Hears of commits; null: nobody. Outlives the store.
   ScrubOptions scrub;
 };
 // Starts the threads. A commit that fails with kResourceExhausted fails its inserts with that, and is tried again

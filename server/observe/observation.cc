@@ -15,7 +15,6 @@
 #include "server/observe/snapshot_metrics.h"
 #include "server/observe/span_exporter.h"
 #include "server/observe/tracer.h"
-#include "server/observe/two_observers.h"
 #include "server/process/log.h"
 
 namespace hpvm {
@@ -64,7 +63,7 @@ struct Observation::Parts {
   Heart heart;
   std::unique_ptr<SpanExporter> exporter;
   std::unique_ptr<Tracer> tracer;
-  std::unique_ptr<TwoObservers> both;
+  EventList events;  // For metrics and traces.
   hpvm::Watch watch;
   PacedText text, anonymous_text;          // The endpoint's thread's.
   std::unique_ptr<HttpEndpoint> endpoint;  // Goes first.
@@ -141,12 +140,13 @@ StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, 
   std::unique_ptr<Observation> observation(new Observation());
   observation->parts_ = std::make_unique<Parts>(config, clock);
   Parts& parts = *observation->parts_;
+  parts.events.Subscribe(parts.metrics);
   if (!config.tracing_endpoint.empty()) {
     HPVMD_ASSIGN_OR_RETURN(HttpTarget target, ParseHttpTarget(config.tracing_endpoint));
     parts.exporter =
         std::make_unique<SpanExporter>(std::move(target), SpanResource{HPVMD_VERSION, std::to_string(getpid())});
     parts.tracer = std::make_unique<Tracer>(config.tracing_sampled_per_mille, clock, rng, *parts.exporter);
-    parts.both = std::make_unique<TwoObservers>(parts.metrics, *parts.tracer);
+    parts.events.Subscribe(*parts.tracer);
     LogInfo("Exporting traces", {{"endpoint", config.tracing_endpoint}});
   }
   if (!config.metrics_listen.empty()) {
@@ -164,9 +164,7 @@ StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, 
   return observation;
 }
 
-Observer& Observation::observer() {
-  return parts_->both != nullptr ? static_cast<Observer&>(*parts_->both) : parts_->metrics;
-}
+Observer& Observation::observer() { return parts_->events; }
 
 CallHooks Observation::hooks() { return {&parts_->metrics, parts_->tracer.get()}; }
 

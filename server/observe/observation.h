@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "server/config/config.h"
 #include "server/events/call_hooks.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/observe/watch.h"
 
 namespace hpvm {

@@ -79,22 +79,22 @@ Metrics ReadText(const std::string& text) {
 void LetEverythingHappen(Observer& observer) {
   RunOutcome outcome;
   outcome.reply.nodes = {{"n", "cpu:0", 0, 1, false}};
-  observer.OnRun("local", "", "g", "", outcome);
+  observer.On(events::RunEnded{"local", "", "g", "", outcome});
   outcome.outcome = Aborted("x");
-  observer.OnRun("local", "", "g", "", outcome);
-  observer.OnRejected("local", "run", ResourceExhausted("x"));
-  observer.OnPrepared("local", {}, absl::OkStatus());
-  observer.OnCommit(1, milliseconds(1), Unavailable("x"));
-  observer.OnCall("/hpvm.v1.Hpvm/Run", absl::OkStatus(), milliseconds(1));
-  observer.OnExecutor("local", "started");
-  observer.OnDecision(milliseconds(1));
-  observer.OnSlowItem({"grpc", "/hpvm.v1.Hpvm/Run", "local", milliseconds(7)});
-  observer.OnReload(true);
-  observer.OnConnectionEnded("silent");
-  observer.OnCertificate(absl::OkStatus(), 1);
+  observer.On(events::RunEnded{"local", "", "g", "", outcome});
+  observer.On(events::Rejected{"local", "run", ResourceExhausted("x")});
+  observer.On(events::Prepared{"local", {}, absl::OkStatus()});
+  observer.On(events::Committed{1, milliseconds(1), Unavailable("x")});
+  observer.On(events::CallEnded{"/hpvm.v1.Hpvm/Run", absl::OkStatus(), milliseconds(1)});
+  observer.On(events::ExecutorChanged{"local", "started"});
+  observer.On(events::Decided{milliseconds(1)});
+  observer.On(SlowItem{"grpc", "/hpvm.v1.Hpvm/Run", "local", milliseconds(7)});
+  observer.On(events::Reloaded{true});
+  observer.On(events::ConnectionEnded{"silent"});
+  observer.On(events::CertificateLoaded{absl::OkStatus(), 1});
   v1::Job job;
   job.set_state(v1::JOB_STATE_SUCCEEDED);
-  observer.OnJob("local", job);
+  observer.On(events::JobChanged{"local", job});
 }
 
 CoreSnapshot SnapshotOf(bool with_tenants) {
@@ -234,7 +234,7 @@ TEST_F(ObservationTest, ScrapesAtFullSpeedLeaveTheCoreAlone) {
   for (int i = 0; i < 4; ++i) {
     clients.emplace_back([&] {
       while (RealClock().Now() < end) {
-        observation_->observer().OnReload(true);  // No two renderings are alike.
+        observation_->observer().On(events::Reloaded{true});  // No two renderings are alike.
         std::string text = Get("/metrics");
         std::lock_guard lock(mutex);
         answers += text.starts_with("HTTP/1.1 200 ") ? 1 : 0;
@@ -261,7 +261,8 @@ TEST_F(ObservationTest, TracesWhereConfigured) {
   RunOutcome outcome;
   outcome.reply.run = milliseconds(1);
   outcome.total = milliseconds(2);
-  observation_->observer().OnRun("local", "", "g", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", outcome);
+  observation_->observer().On(
+      events::RunEnded{"local", "", "g", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", outcome});
   EXPECT_NE(Get("/metrics").find("hpvm_graph_submitted_total{kind=\"run\"} 1\n"), std::string::npos);
   observation_.reset();
   ASSERT_EQ(collector.requests().size(), 1u);

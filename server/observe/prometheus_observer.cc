@@ -66,20 +66,23 @@ Duration Between(int64_t from_unix_ns, int64_t to_unix_ns) {
 
 }  // namespace
 
-void PrometheusObserver::OnRejected(std::string_view tenant, std::string_view what, const Status& why) {
-  const auto found = std::find(std::begin(kRejectedNames), std::end(kRejectedNames) - 1, what);
-  tenants_.Find(tenant).value.rejected[static_cast<size_t>(found - std::begin(kRejectedNames))][CodeOf(why)].Add();
+void PrometheusObserver::Take(const events::Rejected& event) {
+  const auto found = std::find(std::begin(kRejectedNames), std::end(kRejectedNames) - 1, event.what);
+  tenants_.Find(event.tenant)
+      .value.rejected[static_cast<size_t>(found - std::begin(kRejectedNames))][CodeOf(event.why)]
+      .Add();
 }
 
-void PrometheusObserver::OnJob(std::string_view tenant, const v1::Job& job) {
-  TenantTallies& tallies = tenants_.Find(tenant).value;
+void PrometheusObserver::Take(const events::JobChanged& event) {
+  const v1::Job& job = event.job;
+  TenantTallies& tallies = tenants_.Find(event.tenant).value;
   switch (job.state()) {
     case v1::JOB_STATE_ACCEPTED:
     case v1::JOB_STATE_QUEUED:
       if (job.attempt() == 0) {
         tallies.submitted[kJob].Add();
       } else {
-        CountLost(job);
+        CountLost(event);
       }
       break;
     case v1::JOB_STATE_RUNNING:
@@ -88,25 +91,22 @@ void PrometheusObserver::OnJob(std::string_view tenant, const v1::Job& job) {
       }
       break;
     default:
-      CountEnd(tallies, job);
+      CountEnd(tallies, event);
       break;
   }
 }
 
 // The attempt that the job's last words are about, if it was lost.
-void PrometheusObserver::CountLost(const v1::Job& job) {
-  const int count = job.lost_attempts_size();
-  if (count == 0 || job.lost_attempts(count - 1).attempt() != job.attempt()) {
+void PrometheusObserver::CountLost(const events::JobChanged& event) {
+  const int count = event.job.lost_attempts_size();
+  if (count == 0 || event.job.lost_attempts(count - 1).attempt() != event.job.attempt()) {
     return;  // Put back by a daemon that stops.
   }
-  const std::string& why = job.lost_attempts(count - 1).error().message();
-  const Lost cause = why.starts_with("The daemon")             ? kLostDaemon
-                     : why.find("device") != std::string::npos ? kLostDevice
-                                                               : kLostExecutor;
-  lost_[cause].Add();
+  lost_[static_cast<size_t>(event.cause)].Add();
 }
 
-void PrometheusObserver::CountEnd(TenantTallies& tallies, const v1::Job& job) {
+void PrometheusObserver::CountEnd(TenantTallies& tallies, const events::JobChanged& event) {
+  const v1::Job& job = event.job;
   const auto end = static_cast<size_t>(job.state()) - static_cast<size_t>(v1::JOB_STATE_SUCCEEDED);
   if (end >= std::size(kEndNames)) {
     return;
@@ -124,46 +124,46 @@ void PrometheusObserver::CountEnd(TenantTallies& tallies, const v1::Job& job) {
       break;
     case v1::JOB_STATE_DEAD:
       tallies.failed[kJob][kDead].Add();
-      CountLost(job);
+      CountLost(event);
       break;
     default:
       tallies.failed[kJob][CodeOf(job.error().code())].Add();
       if (job.error().code() == static_cast<int>(absl::StatusCode::kUnavailable)) {
-        CountLost(job);  // It may not be tried again.
+        CountLost(event);  // It may not be tried again.
       }
       break;
   }
 }
 
-void PrometheusObserver::OnRun(std::string_view tenant, std::string_view job_id, std::string_view, std::string_view,
-                               const RunOutcome& outcome) {
-  if (job_id.empty()) {
-    TenantTallies& tallies = tenants_.Find(tenant).value;
+void PrometheusObserver::Take(const events::RunEnded& event) {
+  if (event.job_id.empty()) {
+    TenantTallies& tallies = tenants_.Find(event.tenant).value;
     tallies.submitted[kRun].Add();
-    if (outcome.outcome.ok()) {
+    if (event.outcome.outcome.ok()) {
       tallies.completed[kRun].Add();
-    } else if (absl::IsCancelled(outcome.outcome.status)) {
+    } else if (absl::IsCancelled(event.outcome.outcome.status)) {
       tallies.cancelled[kRun].Add();
     } else {
-      tallies.failed[kRun][CodeOf(outcome.outcome.status)].Add();
+      tallies.failed[kRun][CodeOf(event.outcome.outcome.status)].Add();
     }
-    queue_[kRun].Observe(outcome.queue);
+    queue_[kRun].Observe(event.outcome.queue);
   } else {
     attempts_.Add();
   }
-  const RunReply& reply = outcome.reply;
-  const Duration phases[] = {outcome.queue, reply.bind, reply.copy_in, reply.run, reply.copy_out, outcome.total};
+  const RunReply& reply = event.outcome.reply;
+  const Duration phases[] = {event.outcome.queue, reply.bind,     reply.copy_in,
+                             reply.run,           reply.copy_out, event.outcome.total};
   static_assert(std::size(phases) == kPhases);
   for (size_t i = 0; i < kPhases; ++i) {
     phases_[i].Observe(phases[i]);
   }
-  bytes_in_.Add(outcome.input_bytes);
+  bytes_in_.Add(event.outcome.input_bytes);
   uint64_t bytes_out = 0;
-  for (const RunOutput& output : outcome.outputs) {
+  for (const RunOutput& output : event.outcome.outputs) {
     bytes_out += output.bytes;
   }
   bytes_out_.Add(bytes_out);
-  CountNodes(outcome);
+  CountNodes(event.outcome);
 }
 
 void PrometheusObserver::CountNodes(const RunOutcome& outcome) {
@@ -174,25 +174,25 @@ void PrometheusObserver::CountNodes(const RunOutcome& outcome) {
   }
 }
 
-void PrometheusObserver::OnPrepared(std::string_view, const v1::PrepareTiming& timing, const Status& status) {
-  prepared_[CodeOf(status)].Add();
-  cache_hits_.Add(timing.from_cache());
-  cache_misses_.Add(timing.compiled());
-  if (timing.compiled() > 0) {
-    compile_.Observe(timing.compile_ns());
+void PrometheusObserver::Take(const events::Prepared& event) {
+  prepared_[CodeOf(event.status)].Add();
+  cache_hits_.Add(event.timing.from_cache());
+  cache_misses_.Add(event.timing.compiled());
+  if (event.timing.compiled() > 0) {
+    compile_.Observe(event.timing.compile_ns());
   }
 }
 
-void PrometheusObserver::OnExecutor(std::string_view, std::string_view what) {
-  const auto event = std::find(std::begin(kEventNames), std::end(kEventNames), what);
-  if (event == std::end(kEventNames)) {
+void PrometheusObserver::Take(const events::ExecutorChanged& event) {
+  const auto found = std::find(std::begin(kEventNames), std::end(kEventNames), event.what);
+  if (found == std::end(kEventNames)) {
     return;
   }
-  executors_[static_cast<size_t>(event - std::begin(kEventNames))].Add();
-  if (what == "failed") {
+  executors_[static_cast<size_t>(found - std::begin(kEventNames))].Add();
+  if (event.what == "failed") {
     last_failure_ns_.store(clock_.Now().count(), std::memory_order_relaxed);
     failures_in_a_row_.fetch_add(1, std::memory_order_relaxed);
-  } else if (what == "started") {
+  } else if (event.what == "started") {
     failures_in_a_row_.store(0, std::memory_order_relaxed);
   }
 }
@@ -201,40 +201,40 @@ PrometheusObserver::SpawnFailures PrometheusObserver::spawn_failures() const {
   return {failures_in_a_row_.load(std::memory_order_relaxed), Time(last_failure_ns_.load(std::memory_order_relaxed))};
 }
 
-void PrometheusObserver::OnDecision(Duration took) { decisions_.Observe(took); }
+void PrometheusObserver::Take(const events::Decided& event) { decisions_.Observe(event.took); }
 
-void PrometheusObserver::OnCommit(size_t writes, Duration took, const Status& status) {
-  commits_.Observe(took);
-  commit_writes_.Observe(uint64_t{writes});
-  if (!status.ok()) {
-    commit_failures_[CodeOf(status)].Add();
+void PrometheusObserver::Take(const events::Committed& event) {
+  commits_.Observe(event.took);
+  commit_writes_.Observe(uint64_t{event.writes});
+  if (!event.status.ok()) {
+    commit_failures_[CodeOf(event.status)].Add();
   }
   last_commit_ns_.store(clock_.Now().count(), std::memory_order_relaxed);
 }
 
-void PrometheusObserver::OnSlowItem(const SlowItem& item) {
+void PrometheusObserver::Take(const SlowItem& item) {
   std::lock_guard lock(slow_mutex_);
   SlowItems& items = slow_items_[{item.thread, item.item}];
   ++items.count;
   items.spent += item.spent;
 }
 
-void PrometheusObserver::OnReload(bool ok) { reloads_[ok ? 1 : 0].Add(); }
+void PrometheusObserver::Take(const events::Reloaded& event) { reloads_[event.ok ? 1 : 0].Add(); }
 
-void PrometheusObserver::OnCertificate(const Status& loaded, int64_t not_after_unix_s) {
-  certificates_[loaded.ok() ? 1 : 0].Add();
-  certificate_refused_.store(!loaded.ok(), std::memory_order_relaxed);
-  certificate_ends_s_.store(not_after_unix_s, std::memory_order_relaxed);
+void PrometheusObserver::Take(const events::CertificateLoaded& event) {
+  certificates_[event.status.ok() ? 1 : 0].Add();
+  certificate_refused_.store(!event.status.ok(), std::memory_order_relaxed);
+  certificate_ends_s_.store(event.not_after_unix_s, std::memory_order_relaxed);
 }
 
-void PrometheusObserver::OnConnectionEnded(std::string_view reason) { connection_ends_.Find(reason).value.Add(); }
+void PrometheusObserver::Take(const events::ConnectionEnded& event) { connection_ends_.Find(event.reason).value.Add(); }
 
-void PrometheusObserver::OnCall(std::string_view method, const Status& status, Duration took) {
+void PrometheusObserver::Take(const events::CallEnded& event) {
   const bool is_ours = std::any_of(std::begin(kServices), std::end(kServices),
-                                   [&](std::string_view service) { return method.starts_with(service); });
-  CallTallies& call = methods_.Find(is_ours ? method.substr(1) : "other").value;
-  call.codes[CodeOf(status)].Add();
-  call.seconds.Observe(took);
+                                   [&](std::string_view service) { return event.method.starts_with(service); });
+  CallTallies& call = methods_.Find(is_ours ? event.method.substr(1) : "other").value;
+  call.codes[CodeOf(event.status)].Add();
+  call.seconds.Observe(event.took);
 }
 
 // --- As families ---

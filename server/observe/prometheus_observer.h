@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/observe/tally.h"
 
 namespace hpvm {
@@ -30,19 +30,19 @@ class PrometheusObserver final : public Observer {
 
   explicit PrometheusObserver(const Clock& clock) : clock_(clock) {}
 
-  void OnRejected(std::string_view tenant, std::string_view what, const Status& why) override;
-  void OnJob(std::string_view tenant, const v1::Job& job) override;
-  void OnRun(std::string_view tenant, std::string_view job_id, std::string_view graph, std::string_view traceparent,
-             const RunOutcome& outcome) override;
-  void OnPrepared(std::string_view tenant, const v1::PrepareTiming& timing, const Status& status) override;
-  void OnExecutor(std::string_view tenant, std::string_view what) override;
-  void OnDecision(Duration took) override;
-  void OnCommit(size_t writes, Duration took, const Status& status) override;
-  void OnSlowItem(const SlowItem& item) override;
-  void OnReload(bool ok) override;
-  void OnCertificate(const Status& loaded, int64_t not_after_unix_s) override;
-  void OnConnectionEnded(std::string_view reason) override;
-  void OnCall(std::string_view method, const Status& status, Duration took) override;
+  void On(const Event& event) override { Dispatch(*this, event); }
+  void Take(const events::Rejected& event);
+  void Take(const events::JobChanged& event);
+  void Take(const events::RunEnded& event);
+  void Take(const events::Prepared& event);
+  void Take(const events::ExecutorChanged& event);
+  void Take(const events::Decided& event);
+  void Take(const events::Committed& event);
+  void Take(const SlowItem& item);
+  void Take(const events::Reloaded& event);
+  void Take(const events::CertificateLoaded& event);
+  void Take(const events::ConnectionEnded& event);
+  void Take(const events::CallEnded& event);
 
   // The label of a tenant: its name or "other".
   std::string_view TenantLabel(std::string_view tenant) { return tenants_.Find(tenant).name; }
@@ -61,7 +61,6 @@ class PrometheusObserver final : public Observer {
  private:
   enum Kind : uint8_t { kRun, kJob };
   enum Rejected : uint8_t { kRejectedRun, kRejectedSubmit, kRejectedPrepare, kRejectedUpload, kRejectedOther };
-  enum Lost : uint8_t { kLostExecutor, kLostDevice, kLostDaemon };
   static constexpr size_t kReasons = kCodes + 2;  // And expired, dead.
   static constexpr size_t kPhases = 6, kEvents = 5;
 
@@ -81,8 +80,8 @@ class PrometheusObserver final : public Observer {
     SecondsHistogram seconds;
   };
 
-  void CountLost(const v1::Job& job);
-  void CountEnd(TenantTallies& tenant, const v1::Job& job);
+  void CountLost(const events::JobChanged& event);
+  void CountEnd(TenantTallies& tenant, const events::JobChanged& event);
   void CountNodes(const RunOutcome& outcome);
   void DescribeGraphs(Families& families) const;
   void DescribeJobs(Families& families) const;

@@ -48,17 +48,17 @@ v1::Job Ended(v1::JobState state, absl::StatusCode code, v1::Job job) {
 // A job is counted once on its way, whatever is told of it in between.
 TEST(PrometheusObserverTest, CountsJobs) {
   PrometheusObserver metrics(RealClock());
-  metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED));
-  metrics.OnJob("a", Job(v1::JOB_STATE_RUNNING, 1));
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED)});
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_RUNNING, 1)});
   v1::Job cancel = Job(v1::JOB_STATE_RUNNING, 1);
   cancel.set_cancel_requested(true);
-  metrics.OnJob("a", cancel);
-  metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED, 1, 1, "The executor process ended (signal 9)."));
-  metrics.OnJob("a", Job(v1::JOB_STATE_RUNNING, 2, 1));
-  metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED, 2, 2, "The device \"vulkan:0\" was lost."));
-  metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED, 3, 3, "The daemon ended while the attempt ran."));
-  metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED, 4, 3, "The daemon"));  // Put back: not lost.
-  metrics.OnJob("a", Job(v1::JOB_STATE_SUCCEEDED, 5, 3));
+  metrics.On(events::JobChanged{"a", cancel});
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 1, 1, "The executor process ended (signal 9).")});
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_RUNNING, 2, 1)});
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 2, 2, "A run lost it."), events::LostCause::kDevice});
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 3, 3, "It ended."), events::LostCause::kDaemon});
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 4, 3, "It ended.")});  // Put back: not lost.
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_SUCCEEDED, 5, 3)});
   const std::string text = TextOf(metrics);
   EXPECT_THAT(text, HasSubstr("hpvm_graph_submitted_total{tenant=\"a\",kind=\"job\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("hpvm_graph_completed_total{tenant=\"a\",kind=\"job\"} 1\n"));
@@ -74,12 +74,15 @@ TEST(PrometheusObserverTest, CountsJobs) {
 TEST(PrometheusObserverTest, CountsEnds) {
   PrometheusObserver metrics(RealClock());
   const auto lost = Job(v1::JOB_STATE_FAILED, 3, 3, "The executor process ended.");
-  metrics.OnJob("a", Ended(v1::JOB_STATE_FAILED, absl::StatusCode::kAborted, Job(v1::JOB_STATE_FAILED, 1)));
-  metrics.OnJob("a", Ended(v1::JOB_STATE_FAILED, absl::StatusCode::kUnavailable, lost));
-  metrics.OnJob("a", Ended(v1::JOB_STATE_DEAD, absl::StatusCode::kUnavailable, lost));
-  metrics.OnJob("a", Ended(v1::JOB_STATE_CANCELLED, absl::StatusCode::kCancelled, lost));
-  metrics.OnJob("a", Ended(v1::JOB_STATE_EXPIRED, absl::StatusCode::kDeadlineExceeded, Job(v1::JOB_STATE_EXPIRED)));
-  metrics.OnJob("a", Ended(v1::JOB_STATE_FAILED, static_cast<absl::StatusCode>(99), Job(v1::JOB_STATE_FAILED, 1)));
+  metrics.On(
+      events::JobChanged{"a", Ended(v1::JOB_STATE_FAILED, absl::StatusCode::kAborted, Job(v1::JOB_STATE_FAILED, 1))});
+  metrics.On(events::JobChanged{"a", Ended(v1::JOB_STATE_FAILED, absl::StatusCode::kUnavailable, lost)});
+  metrics.On(events::JobChanged{"a", Ended(v1::JOB_STATE_DEAD, absl::StatusCode::kUnavailable, lost)});
+  metrics.On(events::JobChanged{"a", Ended(v1::JOB_STATE_CANCELLED, absl::StatusCode::kCancelled, lost)});
+  metrics.On(events::JobChanged{
+      "a", Ended(v1::JOB_STATE_EXPIRED, absl::StatusCode::kDeadlineExceeded, Job(v1::JOB_STATE_EXPIRED))});
+  metrics.On(events::JobChanged{
+      "a", Ended(v1::JOB_STATE_FAILED, static_cast<absl::StatusCode>(99), Job(v1::JOB_STATE_FAILED, 1))});
   const std::string text = TextOf(metrics);
   for (const char* reason : {"aborted", "unavailable", "dead", "expired", "unknown"}) {
     EXPECT_THAT(text, HasSubstr("hpvm_graph_failed_total{tenant=\"a\",kind=\"job\",reason=\"" + std::string(reason) +
@@ -103,14 +106,14 @@ RunOutcome Outcome(Status status) {
 // A run is counted by its end; an attempt of a job only in what all runs share.
 TEST(PrometheusObserverTest, CountsRuns) {
   PrometheusObserver metrics(RealClock());
-  metrics.OnRun("a", "", "graph", "", Outcome(absl::OkStatus()));
-  metrics.OnRun("a", "", "graph", "", Outcome(Cancelled("x")));
-  metrics.OnRun("a", "", "graph", "", Outcome(Aborted("x")));
-  metrics.OnRun("a", "job-1", "graph", "", Outcome(absl::OkStatus()));
-  metrics.OnRejected("a", "submit", ResourceExhausted("The queue is full."));
-  metrics.OnRejected("a", "what else", InvalidArgument("x"));
-  metrics.OnCall("/hpvm.v1.Hpvm/Run", absl::OkStatus(), std::chrono::milliseconds(3));
-  metrics.OnCall("/made.up/Method", absl::OkStatus(), std::chrono::milliseconds(3));
+  metrics.On(events::RunEnded{"a", "", "graph", "", Outcome(absl::OkStatus())});
+  metrics.On(events::RunEnded{"a", "", "graph", "", Outcome(Cancelled("x"))});
+  metrics.On(events::RunEnded{"a", "", "graph", "", Outcome(Aborted("x"))});
+  metrics.On(events::RunEnded{"a", "job-1", "graph", "", Outcome(absl::OkStatus())});
+  metrics.On(events::Rejected{"a", "submit", ResourceExhausted("The queue is full.")});
+  metrics.On(events::Rejected{"a", "what else", InvalidArgument("x")});
+  metrics.On(events::CallEnded{"/hpvm.v1.Hpvm/Run", absl::OkStatus(), std::chrono::milliseconds(3)});
+  metrics.On(events::CallEnded{"/made.up/Method", absl::OkStatus(), std::chrono::milliseconds(3)});
   const std::string text = TextOf(metrics);
   EXPECT_THAT(text, HasSubstr("hpvm_graph_submitted_total{tenant=\"a\",kind=\"run\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("hpvm_graph_completed_total{tenant=\"a\",kind=\"run\"} 1\n"));
@@ -134,14 +137,15 @@ TEST(PrometheusObserverTest, CountsRuns) {
 TEST(PrometheusObserverTest, LabelsAreBounded) {
   PrometheusObserver metrics(RealClock());
   for (int i = 0; i < 5'000; ++i) {
-    metrics.OnRun("tenant-" + std::to_string(i), "", "graph-" + std::to_string(i), "", Outcome(Aborted("x")));
+    metrics.On(
+        events::RunEnded{"tenant-" + std::to_string(i), "", "graph-" + std::to_string(i), "", Outcome(Aborted("x"))});
     RunOutcome outcome = Outcome(absl::OkStatus());
     outcome.reply.nodes = {{"secret/path", "gpu:" + std::to_string(i), 0, 5, false},
                            {"secret/path", "x\ny \"" + std::to_string(i), 5, 0, false},
                            {"secret/path", "", INT64_MIN, INT64_MAX, false},
                            {"secret/path", "cpu:0", 0, 1'000'000, false}};
-    metrics.OnRun("tenant-0", "job-1", "graph", "", outcome);
-    metrics.OnJob("tenant-0", Job(v1::JOB_STATE_SUCCEEDED, 1));
+    metrics.On(events::RunEnded{"tenant-0", "job-1", "graph", "", outcome});
+    metrics.On(events::JobChanged{"tenant-0", Job(v1::JOB_STATE_SUCCEEDED, 1)});
   }
   const std::string text = TextOf(metrics);
   EXPECT_LT(text.size(), 300'000u);
@@ -159,14 +163,14 @@ TEST(PrometheusObserverTest, LabelsAreBounded) {
 TEST(PrometheusObserverTest, SpawnFailures) {
   ManualClock clock;
   PrometheusObserver metrics(clock);
-  metrics.OnExecutor("a", "failed");
+  metrics.On(events::ExecutorChanged{"a", "failed"});
   clock.Advance(std::chrono::seconds(3));
-  metrics.OnExecutor("a", "failed");
-  metrics.OnExecutor("a", "crashed");
-  metrics.OnExecutor("a", "made up");
+  metrics.On(events::ExecutorChanged{"a", "failed"});
+  metrics.On(events::ExecutorChanged{"a", "crashed"});
+  metrics.On(events::ExecutorChanged{"a", "made up"});
   EXPECT_EQ(metrics.spawn_failures().in_a_row, 2u);
   EXPECT_EQ(metrics.spawn_failures().last, std::chrono::seconds(3));
-  metrics.OnExecutor("b", "started");
+  metrics.On(events::ExecutorChanged{"b", "started"});
   EXPECT_EQ(metrics.spawn_failures().in_a_row, 0u);
 }
 
@@ -181,7 +185,7 @@ TEST(PrometheusObserverTest, OnRunIsCheap) {
     for (int t = 0; t < threads; ++t) {
       running.emplace_back([&] {
         for (int i = 0; i < kRounds; ++i) {
-          metrics.OnRun("local", "", "graph", "", outcome);
+          metrics.On(events::RunEnded{"local", "", "graph", "", outcome});
         }
       });
     }

@@ -132,8 +132,8 @@ void Tracer::EndCall(Call call, const char* name, const Status& status) {
 
 // --- Runs ---
 
-void Tracer::OnRun(std::string_view tenant, std::string_view job_id, std::string_view graph,
-                   std::string_view traceparent, const RunOutcome& outcome) {
+void Tracer::Take(const events::RunEnded& event) {
+  const auto& [tenant, job_id, graph, traceparent, outcome] = event;
   std::optional<TraceContext> in = ParseTraceparent(traceparent);
   int64_t earliest = INT64_MIN;
   if (!job_id.empty()) {
@@ -240,7 +240,8 @@ SpanId Tracer::AttemptSpan(std::string_view job_id, uint32_t number) {
   return Part<8>(HashOfId("attempt", job_id, number), 0);
 }
 
-void Tracer::OnJob(std::string_view tenant, const v1::Job& job) {
+void Tracer::Take(const events::JobChanged& event) {
+  const auto& [tenant, job, cause] = event;
   const JobTrace trace = TraceOf(job);
   if (!trace.self.sampled) {
     return;

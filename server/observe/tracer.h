@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/observe/span.h"
 #include "server/observe/trace_context.h"
 
@@ -53,9 +53,9 @@ class Tracer final : public Observer {
   void AddPrepare(Call& call, const v1::PrepareTiming& timing);
   void EndCall(Call call, const char* name, const Status& status);
 
-  void OnJob(std::string_view tenant, const v1::Job& job) override;
-  void OnRun(std::string_view tenant, std::string_view job_id, std::string_view graph, std::string_view traceparent,
-             const RunOutcome& outcome) override;
+  void On(const Event& event) override { Dispatch(*this, event); }
+  void Take(const events::JobChanged& event);
+  void Take(const events::RunEnded& event);
 
  private:
   struct Attempt {

@@ -79,7 +79,7 @@ TEST_F(TracerTest, CallIsAChildOfItsCaller) {
   EXPECT_EQ(ToHex(inside->trace), "0af7651916cd43dd8448eb211c80319c");
   EXPECT_NE(ToHex(inside->span), "b7ad6b7169203331");
   clock_.Advance(milliseconds(20));
-  tracer.OnRun("local", "", "graph", options.traceparent(), Outcome());
+  tracer.On(events::RunEnded{"local", "", "graph", options.traceparent(), Outcome()});
   tracer.EndCall(std::move(call), "Run", absl::OkStatus());
 
   const Span* server = kept_.Find("Run");
@@ -132,7 +132,7 @@ TEST_F(TracerTest, SamplingIsObeyed) {
     options.set_traceparent(c.traceparent);
     options.set_tracestate("UPPER=1");
     Tracer::Call call = tracer.BeginCall(options);
-    tracer.OnRun("local", "", "graph", options.traceparent(), Outcome());
+    tracer.On(events::RunEnded{"local", "", "graph", options.traceparent(), Outcome()});
     tracer.EndCall(std::move(call), "Run", Cancelled("x"));
     EXPECT_EQ(!kept_.spans.empty(), c.recorded) << c.name;
     const std::optional<TraceContext> inside = ParseTraceparent(options.traceparent());
@@ -154,13 +154,13 @@ TEST_F(TracerTest, JobAcrossRestart) {
   const int64_t created = job.created_unix_ns();
   {
     Tracer first = Make();
-    first.OnJob("local", job);
+    first.On(events::JobChanged{"local", job});
     clock_.Advance(milliseconds(10));
     job.set_state(v1::JOB_STATE_RUNNING);
     job.set_attempt(1);
     job.set_started_unix_ns(clock_.WallNs());
-    first.OnJob("local", job);
-    first.OnJob("local", job);  // News of the same attempt.
+    first.On(events::JobChanged{"local", job});
+    first.On(events::JobChanged{"local", job});  // News of the same attempt.
   }
   clock_.Advance(milliseconds(100));
   SeededRng other(99);
@@ -171,17 +171,17 @@ TEST_F(TracerTest, JobAcrossRestart) {
   lost.set_ended_unix_ns(clock_.WallNs());
   lost.mutable_error()->set_code(14);
   lost.mutable_error()->set_message("The daemon ended while the attempt ran.");
-  second.OnJob("local", job);
+  second.On(events::JobChanged{"local", job});
   clock_.Advance(milliseconds(50));
   job.set_state(v1::JOB_STATE_RUNNING);
   job.set_attempt(2);
-  second.OnJob("local", job);
+  second.On(events::JobChanged{"local", job});
   clock_.Advance(milliseconds(30));
-  second.OnRun("local", "job-1", "graph", kCaller, Outcome());
+  second.On(events::RunEnded{"local", "job-1", "graph", kCaller, Outcome()});
   job.set_state(v1::JOB_STATE_SUCCEEDED);
   job.set_ended_unix_ns(clock_.WallNs());
   job.mutable_prepare()->set_compile_ns(5'000'000);
-  second.OnJob("local", job);
+  second.On(events::JobChanged{"local", job});
 
   const Span* whole = kept_.Find("job");
   ASSERT_NE(whole, nullptr);
@@ -223,12 +223,12 @@ TEST_F(TracerTest, JobWithoutContext) {
   Tracer tracer = Make();
   v1::Job job = Job(v1::JOB_STATE_RUNNING, 1);
   job.set_traceparent("nonsense");
-  tracer.OnJob("local", job);
-  tracer.OnRun("local", "job-1", "graph", "nonsense", Outcome());
+  tracer.On(events::JobChanged{"local", job});
+  tracer.On(events::RunEnded{"local", "job-1", "graph", "nonsense", Outcome()});
   job.set_state(v1::JOB_STATE_DEAD);
   job.mutable_error()->set_code(14);
   job.mutable_error()->set_message(std::string(100'000, 'x'));
-  tracer.OnJob("local", job);
+  tracer.On(events::JobChanged{"local", job});
   ASSERT_NE(kept_.Find("job"), nullptr);
   EXPECT_EQ(kept_.Find("job")->parent, SpanId{});
   EXPECT_TRUE(kept_.Find("job")->failed);
@@ -237,7 +237,7 @@ TEST_F(TracerTest, JobWithoutContext) {
     EXPECT_EQ(span.trace, kept_.spans[0].trace) << span.name;
   }
   kept_.spans.clear();
-  Make(0).OnJob("local", job);
+  Make(0).On(events::JobChanged{"local", job});
   EXPECT_TRUE(kept_.spans.empty()) << "Own traces are sampled.";
 }
 
@@ -248,9 +248,9 @@ TEST_F(TracerTest, HostileRecords) {
   outcome.reply.run = Duration(INT64_MAX);
   outcome.reply.copy_in = Duration(INT64_MIN);
   outcome.reply.nodes.assign(5'000, {std::string(10'000, 'n'), std::string(10'000, 'd'), INT64_MIN, INT64_MAX, true});
-  tracer.OnRun("local", "", "graph", kCaller, outcome);
+  tracer.On(events::RunEnded{"local", "", "graph", kCaller, outcome});
   outcome.queue = outcome.reply.run;  // Now nothing is left for the phases.
-  tracer.OnRun("local", "", "graph", kCaller, outcome);
+  tracer.On(events::RunEnded{"local", "", "graph", kCaller, outcome});
   size_t nodes = 0;
   const int64_t end = clock_.WallNs();
   for (const Span& span : kept_.spans) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "hpvm/v1/service.pb.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/observe/tracer.h"
 
 namespace hpvm {
@@ -126,7 +126,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
  private:
   void End(const Status& status) {
     ended_ = true;
-    observer_.OnCall(method_, status, clock_.Now() - start_);
+    observer_.On(events::CallEnded{method_, status, clock_.Now() - start_});
     if (call_.has_value()) {
       tracer_->EndCall(*std::move(call_), traced_->span, status);
       call_.reset();

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "hpvm/v1/service.grpc.pb.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/observe/tracer.h"
 
 namespace hpvm {
@@ -36,10 +36,11 @@ class Kept final : public SpanSink {
 
 class Calls final : public Observer {
  public:
-  void OnCall(std::string_view method, const Status& status, Duration took) override {
+  void On(const Event& event) override { Dispatch(*this, event); }
+  void Take(const events::CallEnded& event) {
     std::lock_guard lock(mutex_);
-    ++counts_[std::string(method) + " " + absl::StatusCodeToString(status.code())];
-    EXPECT_GE(took, Duration{0});
+    ++counts_[std::string(event.method) + " " + absl::StatusCodeToString(event.status.code())];
+    EXPECT_GE(event.took, Duration{0});
   }
   int count(const std::string& what) {
     std::lock_guard lock(mutex_);

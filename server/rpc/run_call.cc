@@ -17,7 +17,7 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
 
   void Start(Admission& admission, const TenantRef& tenant, const v1::RunRequest& request) {
     if (Outcome admitted = admission.Admit(tenant->name, request.ByteSizeLong(), &ticket_); !admitted.ok()) {
-      core_.observer().OnRejected(tenant->name, "run", admitted.status);
+      core_.observer().On(events::Rejected{tenant->name, "run", admitted.status});
       Finish(ToGrpc(admitted));
       return;
     }

@@ -49,7 +49,7 @@ void JobLifecycle::AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone
 void JobLifecycle::OnCancelRecorded(CoreScope& scope, const LiveJobRef& job) {
   HPVMD_FAILPOINT("core.cancel.recorded").IgnoreError();
   feed_.AddStateEvent(scope, *job);
-  options_.observer->OnJob(job->tenant->name, job->row.job());
+  options_.observer->On(events::JobChanged{job->tenant->name, job->row.job(), job->lost_cause});
   AnswerCancels(scope, *job, absl::OkStatus());
   if (job->phase == LiveJob::Phase::kRunning) {
     runs_.StopRun(scope, std::shared_ptr<RunOp>(job->attempt->op), Cancelled("The job was cancelled."));

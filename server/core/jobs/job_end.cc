@@ -107,6 +107,7 @@ void JobLifecycle::OnAttemptDone(const LiveJobRef& job, RunOutcome outcome) {
   job->attempt->blobs = std::move(collected.blobs);
   job->attempt->blob_results = std::move(collected.blob_results);
   feed_.AddRunEvents(scope, *job, *shared);
+  job->lost_cause = shared->reply.lost_devices.empty() ? events::LostCause::kExecutor : events::LostCause::kDevice;
   job->attempt->outcome = std::move(shared);
   job->attempt->op.reset();  // And with it the memory of the inputs and the request.
   job->attempt->request.reset();
@@ -331,7 +332,7 @@ void JobLifecycle::OnPutBack(CoreScope& scope, const LiveJobRef& job) {
   table_.SetRunning(*job, false);
   table_.SetWaiting(*job, true);
   feed_.AddStateEvent(scope, *job);
-  options_.observer->OnJob(job->tenant->name, job->row.job());
+  options_.observer->On(events::JobChanged{job->tenant->name, job->row.job(), job->lost_cause});
   LeaveTurn(scope, job);
   LeaveArrayTurn(scope, job);
   Settle(scope, job);
@@ -392,7 +393,7 @@ void JobLifecycle::OnEnded(CoreScope& scope, const LiveJobRef& job) {
   if (shown.state() == v1::JOB_STATE_SUCCEEDED && job->attempt != nullptr) {
     buffers_.PublishBuffers(*job->tenant, job->attempt->outcome->outputs);
   }
-  options_.observer->OnJob(job->tenant->name, shown);
+  options_.observer->On(events::JobChanged{job->tenant->name, shown, job->lost_cause});
   LogInfo("Job ended", {{"tenant", job->tenant->name},
                         {"job", shown.id()},
                         {"state", StateName(shown.state())},

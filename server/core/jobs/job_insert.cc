@@ -265,7 +265,7 @@ bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, c
     table_.AddWaits(tenant, *job, waits);
     job->deadline = job->received + Duration(job->row.job().deadline_unix_ns() - job->row.job().created_unix_ns());
     lifecycle_.SetDeadline(scope, job);
-    options_.observer->OnJob(tenant.name, job->row.job());
+    options_.observer->On(events::JobChanged{tenant.name, job->row.job(), job->lost_cause});
     if (is_array) {
       submission->response->add_array_job_ids(job->row.job().id());
     }
@@ -353,7 +353,7 @@ void JobSubmitter::Answer(CoreScope& scope, const SubmissionRef& submission, Out
     }
   }
   if (!outcome.ok()) {
-    options_.observer->OnRejected(tenant.name, "submit", outcome.status);
+    options_.observer->On(events::Rejected{tenant.name, "submit", outcome.status});
     if (absl::IsUnavailable(outcome.status) && !outcome.detail.has_value()) {
       outcome.detail.emplace().set_retryable(true);
     }

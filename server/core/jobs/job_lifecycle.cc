@@ -200,6 +200,7 @@ void JobLifecycle::OnStarted(CoreScope& scope, const LiveJobRef& job) {
   HPVMD_FAILPOINT("core.attempt.recorded").IgnoreError();
   job->phase = LiveJob::Phase::kReading;
   job->attempt = std::make_unique<JobAttempt>();
+  job->lost_cause = events::LostCause::kExecutor;
   table_.SetWaiting(*job, false);
   table_.SetRunning(*job, true);
   if (job->events == nullptr) {
@@ -207,7 +208,7 @@ void JobLifecycle::OnStarted(CoreScope& scope, const LiveJobRef& job) {
   } else {
     feed_.AddStateEvent(scope, *job);
   }
-  options_.observer->OnJob(job->tenant->name, job->row.job());
+  options_.observer->On(events::JobChanged{job->tenant->name, job->row.job(), job->lost_cause});
   LogInfo("Job started", {{"tenant", job->tenant->name},
                           {"job", job->row.job().id()},
                           {"attempt", std::to_string(job->row.job().attempt())}});

@@ -75,6 +75,7 @@ Status JobRestorer::Restore() {
     lost.was_sent = true;
     lost.outcome = Unavailable("The daemon ended while attempt " + std::to_string(job->row.job().attempt()) + " ran.");
     job->attempt = std::make_unique<JobAttempt>();
+    job->lost_cause = events::LostCause::kDaemon;
     lifecycle_.FinishAttempt(scope, job, std::move(lost));
   }
   LogInfo("Jobs taken up", {{"jobs", std::to_string(taken.size())}, {"lease", std::to_string(lease)}});

@@ -102,7 +102,7 @@ Outcome JobSubmitter::AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease
   }
   Outcome outcome(std::move(status));
   if (!outcome.ok()) {
-    options_.observer->OnRejected(tenant.name, "submit", outcome.status);
+    options_.observer->On(events::Rejected{tenant.name, "submit", outcome.status});
     outcome.detail.emplace().set_retryable(true);
     outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
     return outcome;
@@ -141,7 +141,7 @@ void JobSubmitter::Submit(const TenantRef& tenant, const v1::SubmitRequest& requ
     }
   }
   if (!valid.ok()) {
-    options_.observer->OnRejected(tenant->name, "submit", valid);
+    options_.observer->On(events::Rejected{tenant->name, "submit", valid});
     done(valid);
     return;
   }

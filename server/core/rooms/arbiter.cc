@@ -54,7 +54,7 @@ void Arbiter::Tick(CoreScope& scope, std::vector<scheduler::Event> events) {
   do {
     const Time start = options_.clock->Now();
     const std::vector<scheduler::Decision> decisions = share_.Tick(start, events);
-    options_.observer->OnDecision(options_.clock->Now() - start);
+    options_.observer->On(events::Decided{options_.clock->Now() - start});
     for (const scheduler::Decision& decision : decisions) {
       Apply(scope, decision);
     }

@@ -123,7 +123,7 @@ void Executors::CountCrash(Tenant& tenant) {
   }
   if (std::max(slot.breaker.Pause(now, BreakerLimits()), slot.breaker_of_all.Pause(now, BreakerLimitsOfAll())) >
       Duration{0}) {
-    options_.observer->OnExecutor(tenant.name, "breaker opened");
+    options_.observer->On(events::ExecutorChanged{tenant.name, "breaker opened"});
   }
 }
 
@@ -223,7 +223,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
                                {"us", std::to_string(took.count())},
                                {"sandbox_level", std::to_string(ready.sandbox_level)},
                                {"sandbox", ready.sandbox_detail}});
-    options_.observer->OnExecutor(tenant->name, "started");
+    options_.observer->On(events::ExecutorChanged{tenant->name, "started"});
     OnReady(tenant, epoch, ready);
   };
   // The profile belongs to this epoch, and changes with it only.
@@ -256,7 +256,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
   if (port == nullptr) {
     outcome = While(spawned.status(), "starting the tenant's executor");
     LogError("Executor not started", {{"tenant", tenant->name}, {"error", Message(spawned.status())}});
-    options_.observer->OnExecutor(tenant->name, "failed");
+    options_.observer->On(events::ExecutorChanged{tenant->name, "failed"});
   } else if (slot.ended || shutdown_.stopped) {
     outcome = slot.ended ? slot.end_status : Unavailable("The server stopped.");
   } else if (tenant->policy->disabled) {
@@ -367,7 +367,7 @@ void Executors::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Sta
                                 {"executor", std::to_string(epoch)},
                                 {"pid", slot.is_ready ? std::to_string(slot.pid) : ""},
                                 {"error", Message(slot.end_status)}});
-  options_.observer->OnExecutor(tenant->name, slot.is_ready ? "crashed" : "failed");
+  options_.observer->On(events::ExecutorChanged{tenant->name, slot.is_ready ? "crashed" : "failed"});
   if (!slot.is_ready && !is_refusal) {
     // It may have died of a driver: those are tried out where nobody's work is at stake.
     devices_.FenceDevices(scope, slot.profile, "An executor ended before it was ready.", Message(slot.end_status));
@@ -387,7 +387,7 @@ void Executors::KillExecutor(CoreScope& scope, Tenant& tenant, std::string why) 
     return;
   }
   LogInfo("Executor killed", {{"tenant", tenant.name}, {"executor", std::to_string(slot.epoch)}, {"reason", why}});
-  options_.observer->OnExecutor(tenant.name, "killed");
+  options_.observer->On(events::ExecutorChanged{tenant.name, "killed"});
   // From here on new work gets a new executor.
   slot.killed_epoch = slot.epoch;
   slot.state = ExecutorSlot::State::kDown;
@@ -399,7 +399,7 @@ void Executors::KillExecutor(CoreScope& scope, Tenant& tenant, std::string why) 
 void Executors::RetireExecutor(CoreScope& scope, Tenant& tenant) {
   ExecutorSlot& slot = tenant.executor;
   LogInfo("Executor retired", {{"tenant", tenant.name}, {"executor", std::to_string(slot.epoch)}});
-  options_.observer->OnExecutor(tenant.name, "retired");
+  options_.observer->On(events::ExecutorChanged{tenant.name, "retired"});
   slot.killed_epoch = slot.epoch;
   slot.state = ExecutorSlot::State::kDown;
   slot.device_bytes.Release();

@@ -92,7 +92,7 @@ Status Graphs::BeginUpload(Tenant& tenant) {
                                  std::to_string(config_->limits_uploads_max) + ").");
   }
   if (!admitted.ok()) {
-    options_.observer->OnRejected(tenant.name, "upload", admitted);
+    options_.observer->On(events::Rejected{tenant.name, "upload", admitted});
     return admitted;
   }
   ++tenant.uploads;
@@ -109,7 +109,7 @@ Status Graphs::BeginDownload(Tenant& tenant) {
   if (tenant.downloads >= config_->limits_uploads_max) {
     Status refused = ResourceExhausted("The tenant has as many downloads in progress as it may (" +
                                        std::to_string(config_->limits_uploads_max) + ").");
-    options_.observer->OnRejected(tenant.name, "download", refused);
+    options_.observer->On(events::Rejected{tenant.name, "download", refused});
     return refused;
   }
   ++tenant.downloads;
@@ -343,7 +343,7 @@ void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparati
   if (reply.ok()) {
     quotas_.ChargeCompileTime(*tenant, reply->compile_cpu_ns, options_.clock->Now() - preparation->sent);
   }
-  options_.observer->OnPrepared(tenant->name, preparation->summary.timing(), outcome.status);
+  options_.observer->On(events::Prepared{tenant->name, preparation->summary.timing(), outcome.status});
   // The answer may have been on its way while its executor was killed: what that one prepared went with it.
   const bool is_gone = tenant->executor.state != ExecutorSlot::State::kUp || tenant->executor.epoch != epoch;
   // Nobody wanted it, and then somebody did.
@@ -380,7 +380,7 @@ uint64_t Graphs::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphReq
     refused.detail.emplace().set_retryable(true);
   }
   if (!refused.ok()) {
-    options_.observer->OnRejected(tenant->name, "prepare", refused.status);
+    options_.observer->On(events::Rejected{tenant->name, "prepare", refused.status});
     scope.Defer([done = std::move(done), refused] { done(refused); });
     return 0;
   }
@@ -446,7 +446,7 @@ StatusOr<scheduler::Lease> Graphs::HoldHostBytes(Tenant& tenant, uint64_t bytes)
   scheduler::Lease lease;
   if (const auto refusal = tenant.account.Take(scheduler::Resource::kHostBytes, bytes, &lease)) {
     const Status refused = ToStatus(*refusal);
-    options_.observer->OnRejected(tenant.name, "upload", refused);
+    options_.observer->On(events::Rejected{tenant.name, "upload", refused});
     return refused;
   }
   return lease;

@@ -269,7 +269,7 @@ uint64_t Runs::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
 }
 
 void Runs::RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Outcome outcome) {
-  options_.observer->OnRejected(op->tenant->name, "run", outcome.status);
+  options_.observer->On(events::Rejected{op->tenant->name, "run", outcome.status});
   if (absl::IsUnavailable(outcome.status) && !outcome.detail.has_value()) {
     outcome.detail.emplace().set_retryable(true);
   }
@@ -589,7 +589,8 @@ void Runs::Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome
   for (const InputTensor& input : op->input.inputs) {
     outcome.input_bytes += input.memory.has_value() ? input.memory->bytes : input.bytes.size();
   }
-  options_.observer->OnRun(op->tenant->name, op->job_id, op->preparation->summary.name(), op->traceparent, outcome);
+  options_.observer->On(
+      events::RunEnded{op->tenant->name, op->job_id, op->preparation->summary.name(), op->traceparent, outcome});
   // std::function wants copyable captures, and the outcome is large: it travels by pointer.
   auto moved = std::make_shared<RunOutcome>(std::move(outcome));
   scope.Defer([op, moved] { op->done(std::move(*moved)); });
@@ -667,7 +668,7 @@ void Runs::OnRefused(CoreScope& scope, scheduler::JobKey key, scheduler::RefuseJ
   outcome.outcome = ResourceExhausted(std::move(text));
   outcome.outcome.detail.emplace().set_retryable(true);
   outcome.outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
-  options_.observer->OnRejected(op->tenant->name, "run", outcome.outcome.status);
+  options_.observer->On(events::Rejected{op->tenant->name, "run", outcome.outcome.status});
   Finish(scope, op, std::move(outcome));
 }
 

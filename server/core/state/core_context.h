@@ -15,7 +15,7 @@
 #include "server/config/tenant_policy.h"
 #include "server/core/state/monitor.h"
 #include "server/core/state/shutdown.h"
-#include "server/events/observer.h"
+#include "server/events/events.h"
 #include "server/executors/executor_process.h"
 #include "server/jobs/job_store.h"
 #include "server/jobs/stored_request.h"

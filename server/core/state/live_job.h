@@ -27,6 +27,7 @@
 #include "server/core/state/outcome.h"
 #include "server/core/state/run_op.h"
 #include "server/core/state/tenant.h"
+#include "server/events/events.h"
 #include "server/jobs/job_store.h"
 
 namespace hpvm {
@@ -69,6 +70,8 @@ struct LiveJob {
   bool awaits_room = false;                            // The disk had no room for its outputs; they are put again.
   bool has_turn = false;                               // The fair share counts it as running.
   bool has_array_turn = false;                         // Its array counts it.
+  // Why the last attempt was lost, if it was.
+  events::LostCause lost_cause = events::LostCause::kExecutor;
   bool counted_running = false;                        // Among those that run.
   scheduler::Lease queued;                             // While it waits (limits of jobs.queued_*).
   scheduler::Lease running;                            // While it has a turn.

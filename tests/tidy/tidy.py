@@ -37,6 +37,8 @@ TEST_SUFFIXES = ("_test.cc", "_fuzz.cc", "_benchmark.cc")
 
 LINE_MAX = 120
 FOLDER_FILES_MAX = 40  # Without tests.
+README_LINES_MAX = 30
+README_FOR_USERS = {"client/kernel"}  # A guide, installed beside the header.
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
 DOC_PATH = re.compile(r"`((?:base|proto|supervisor|graph|compiler|scheduler|backends|engine|executor|server|client|schemas|deploy|tests|"
@@ -90,6 +92,11 @@ def check_folders(root, faults):
     for folder, count in structure.files_by_folder(names).items():
         if count > FOLDER_FILES_MAX:
             faults.append(f"{folder}:1: The folder has {count} files; the limit is {FOLDER_FILES_MAX}.")
+        readme = root / folder / "README.md"
+        if not readme.is_file():
+            faults.append(f"{folder}:1: The folder has no README.md that says what lives here and where to begin.")
+        elif folder not in README_FOR_USERS and len(readme.read_text().splitlines()) > README_LINES_MAX:
+            faults.append(f"{folder}/README.md:1: It has more than {README_LINES_MAX} lines.")
     texts = {name: structure.without_comments((root / name).read_text()) for name in names}
     for group in structure.cycles(structure.folder_edges(names, texts)):
         faults.append(f"{group[0]}:1: These folders include each other: {', '.join(group)}.")

@@ -31,7 +31,6 @@ class AdminService final : public v1::Admin::CallbackService {
   AdminService(Core& core, Gate& gate, Directory& directory) : core_(core), gate_(gate), directory_(directory) {}
 
   using Context = grpc::CallbackServerContext;
-  using Caller = Gate::Caller;
 
   grpc::ServerUnaryReactor* CreateTenant(Context* context, const v1::CreateTenantRequest* request,
                                          v1::CreateTenantResponse* response) override {

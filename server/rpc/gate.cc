@@ -69,7 +69,7 @@ bool FailureCounts::Admit(const std::string& host, uint64_t per_second_max, Time
   return true;
 }
 
-StatusOr<Gate::Caller> Gate::Identify(const grpc::CallbackServerContext& context, const MethodFacts& method) {
+StatusOr<Caller> Gate::Identify(const grpc::CallbackServerContext& context, const MethodFacts& method) {
   CallFacts facts;
   // The front has found out who is at the other end; gRPC only knows the connection by the name that it has there.
   const std::shared_ptr<Session> connection = SessionTable::Get().Find(context.peer());
@@ -92,8 +92,7 @@ StatusOr<Gate::Caller> Gate::Identify(const grpc::CallbackServerContext& context
   }
   connection->MarkKnown();
   if (method.change != Change::kNone) {
-    std::lock_guard lock(callers_mutex_);
-    callers_[&context] = caller;
+    scopes_.SetCaller(&context, caller);
   }
   return caller;
 }
@@ -171,17 +170,6 @@ void Gate::WriteDown(const Status& why, const CallFacts& facts, const MethodFact
   record.detail = Message(why);
   record.payer = std::string(kAuditPayerRefused);
   audit_.Append(std::move(record));
-}
-
-std::optional<Gate::Caller> Gate::TakeCaller(const grpc::ServerContextBase* context) {
-  std::lock_guard lock(callers_mutex_);
-  const auto found = callers_.find(context);
-  if (found == callers_.end()) {
-    return std::nullopt;
-  }
-  std::optional<Caller> caller(std::move(found->second));
-  callers_.erase(found);
-  return caller;
 }
 
 }  // namespace hpvm

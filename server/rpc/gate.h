@@ -18,6 +18,7 @@
 #include "server/core/core.h"
 #include "server/identity/authenticator.h"
 #include "server/identity/methods.h"
+#include "server/rpc/call_scope.h"
 
 namespace hpvm {
 
@@ -38,13 +39,9 @@ class FailureCounts {
 class Gate {
  public:
   // Borrows all of them.
-  Gate(Core& core, const Authenticator& authenticator, const Directory& directory, AuditLog& audit)
-      : core_(core), authenticator_(authenticator), directory_(directory), audit_(audit) {}
+  Gate(Core& core, const Authenticator& authenticator, const Directory& directory, AuditLog& audit, CallScopes& scopes)
+      : core_(core), authenticator_(authenticator), directory_(directory), audit_(audit), scopes_(scopes) {}
 
-  struct Caller {
-    Principal principal;
-    std::string tenant;  // That the call acts for.
-  };
   // For calls about administration, also of tenants that are disabled.
   StatusOr<Caller> Identify(const grpc::CallbackServerContext& context, const MethodFacts& method);
 
@@ -55,9 +52,6 @@ class Gate {
   // `request_bytes`: of a unary call's request, for the tenant's rates; 0 for streams, which count as they come.
   StatusOr<Entry> Enter(const grpc::CallbackServerContext& context, const MethodFacts& method, uint64_t request_bytes);
 
-  // For the interceptor: who made the call of this context, once, when it ends. Nothing for calls that were refused
-  // (which have been written down) and those of methods that are not.
-  std::optional<Caller> TakeCaller(const grpc::ServerContextBase* context);
   AuditLog& audit() { return audit_; }
   const Directory& directory() const { return directory_; }
 
@@ -72,10 +66,9 @@ class Gate {
   const Authenticator& authenticator_;
   const Directory& directory_;
   AuditLog& audit_;
+  CallScopes& scopes_;
   FailureCounts failures_;
   FailureCounts records_;  // Of all addresses together.
-  std::mutex callers_mutex_;
-  std::unordered_map<const grpc::ServerContextBase*, Caller> callers_;  // Of calls that will be written down.
 };
 
 // How long to wait, on a status: ToGrpc tells the client.

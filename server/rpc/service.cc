@@ -19,8 +19,7 @@
 #include "server/identity/methods.h"
 #include "server/process/log.h"
 #include "server/rpc/admin_calls.h"
-#include "server/rpc/audit_interceptor.h"
-#include "server/rpc/call_interceptor.h"
+#include "server/rpc/call_scope.h"
 #include "server/rpc/calls.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/gate.h"
@@ -423,12 +422,14 @@ FrontOptions OptionsOf(const Config& config) {
 }
 
 struct GrpcServer::Parts {
-  Parts(Core& core, const Access& access)
+  Parts(Core& core, const Access& access, const CallHooks& hooks)
       : admission(AdmissionLimits(), core.clock()),
-        gate(core, *access.authenticator, *access.directory, *access.audit),
+        scopes(hooks, core.clock(), *access.audit),
+        gate(core, *access.authenticator, *access.directory, *access.audit, scopes),
         service(core, admission, gate),
         admin(CreateAdminService(core, gate, *access.directory)) {}
   Admission admission;
+  CallScopes scopes;
   Gate gate;
   Service service;
   std::unique_ptr<grpc::Service> admin;
@@ -446,7 +447,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   const std::shared_ptr<const Config> held = core.config();
   const Config& config = *held;
   std::unique_ptr<GrpcServer> server(new GrpcServer());
-  server->parts_ = std::make_unique<Parts>(core, access);
+  server->parts_ = std::make_unique<Parts>(core, access, hooks);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   // Reflection asks nobody who they are.
@@ -460,10 +461,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   builder.RegisterService(&server->parts_->service);
   builder.RegisterService(server->parts_->admin.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(CreateAuditInterceptor(server->parts_->gate));
-  if (hooks.observer != nullptr) {
-    interceptors.push_back(CreateCallInterceptor(hooks, core.clock()));
-  }
+  interceptors.push_back(server->parts_->scopes.CreateFactory());
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   server->parts_->server = builder.BuildAndStart();
   if (server->parts_->server == nullptr) {

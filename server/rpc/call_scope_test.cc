@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/call_interceptor.h"
+#include "server/rpc/call_scope.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ class Echo final : public v1::Hpvm::CallbackService {
   }
 };
 
-class CallInterceptorTest : public ::testing::Test {
+class CallScopeTest : public ::testing::Test {
  protected:
   void Start(bool with_tracer = true, bool with_hooks = true) {
     grpc::ServerBuilder builder;
@@ -111,7 +111,9 @@ class CallInterceptorTest : public ::testing::Test {
     builder.RegisterService(&service_);
     if (with_hooks) {
       std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-      interceptors.push_back(CreateCallInterceptor({&calls_, with_tracer ? &tracer_ : nullptr}, RealClock()));
+      scopes_ =
+          std::make_unique<CallScopes>(CallHooks{&calls_, with_tracer ? &tracer_ : nullptr}, RealClock(), NoAuditLog());
+      interceptors.push_back(scopes_->CreateFactory());
       builder.experimental().SetInterceptorCreators(std::move(interceptors));
     }
     server_ = builder.BuildAndStart();
@@ -141,12 +143,13 @@ class CallInterceptorTest : public ::testing::Test {
   Tracer tracer_{1'000, RealClock(), rng_, kept_};
   Calls calls_;
   Echo service_;
+  std::unique_ptr<CallScopes> scopes_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::Hpvm::Stub> stub_;
 };
 
 // The handler sees the call's own span, in the caller's trace; the call is counted and exported.
-TEST_F(CallInterceptorTest, HandsOnTheCallsSpan) {
+TEST_F(CallScopeTest, HandsOnTheCallsSpan) {
   Start();
   v1::RunResponse response;
   ASSERT_TRUE(Run(kCaller, "", &response).ok());
@@ -169,7 +172,7 @@ TEST_F(CallInterceptorTest, HandsOnTheCallsSpan) {
 }
 
 // The span of Submit names the job; calls that do no work have no span and keep their context.
-TEST_F(CallInterceptorTest, SubmitNamesItsJob) {
+TEST_F(CallScopeTest, SubmitNamesItsJob) {
   Start();
   grpc::ClientContext context, context2;
   v1::SubmitResponse submitted;
@@ -188,7 +191,7 @@ TEST_F(CallInterceptorTest, SubmitNamesItsJob) {
 }
 
 // A stream's context is its first message's; cancelled streams are counted too.
-TEST_F(CallInterceptorTest, Streams) {
+TEST_F(CallScopeTest, Streams) {
   Start();
   {
     grpc::ClientContext context;
@@ -222,7 +225,7 @@ TEST_F(CallInterceptorTest, Streams) {
 }
 
 // What looking at each call costs, beside a call that nobody looks at.
-TEST_F(CallInterceptorTest, Cost) {
+TEST_F(CallScopeTest, Cost) {
   double us[3] = {};
   for (const int kind : {0, 1, 2}) {
     Start(/*with_tracer=*/kind == 2, /*with_hooks=*/kind != 0);

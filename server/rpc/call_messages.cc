@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/call_messages.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "hpvm/v1/admin.pb.h"
+#include "server/identity/methods.h"
+
+namespace hpvm {
+namespace {
+
+// gRPC hands messages over without their type; the method says which it is.
+template <typename Message>
+const Message& As(const void* message) {
+  return *static_cast<const Message*>(message);
+}
+
+template <typename Response>
+void ReadError(const void* message, CallNotes* notes) {
+  const v1::Status& error = As<Response>(message).error();
+  notes->error = MakeStatus(static_cast<absl::StatusCode>(error.code()), error.message());
+}
+
+void ReadRun(const void* message, CallNotes* notes) {
+  notes->object = As<v1::RunRequest>(message).handle();
+  notes->changes = false;
+}
+void ReadRan(const void* message, CallNotes* notes) {
+  for (const v1::OutputValue& output : As<v1::RunResponse>(message).outputs()) {
+    notes->detail += (output.has_buffer() ? " " : "") + output.buffer().buffer_id();
+  }
+  ReadError<v1::RunResponse>(message, notes);
+  notes->changes = !notes->detail.empty();
+  notes->detail = "Into" + notes->detail + ".";
+}
+void ReadStream(const void* message, CallNotes* notes) {
+  notes->object = As<v1::StreamRequest>(message).open().handle();
+}
+void ReadUpdate(const void* message, CallNotes* notes) {
+  v1::UpdateTenantRequest request = As<v1::UpdateTenantRequest>(message);
+  notes->object = notes->tenant = request.name();
+  request.clear_options();
+  request.clear_name();
+  notes->detail = request.ShortDebugString();
+}
+void ReadTenant(const void* message, CallNotes* notes) {
+  v1::Tenant tenant = As<v1::CreateTenantRequest>(message).tenant();
+  notes->object = notes->tenant = tenant.name();
+  tenant.clear_name();
+  notes->detail = tenant.ShortDebugString();
+}
+void ReadToken(const void* message, CallNotes* notes) {
+  const v1::Token& token = As<v1::CreateTokenResponse>(message).token();
+  notes->object = token.id();
+  notes->tenant = token.tenant();
+  notes->detail = "For tenant " + token.tenant() + ", role " + v1::Role_Name(token.role()) + ".";
+}
+void ReadJob(const void* message, CallNotes* notes) {
+  const auto& response = As<v1::SubmitResponse>(message);
+  notes->attributes.emplace_back("hpvm.job_id", response.job().id());
+  notes->attributes.emplace_back("hpvm.existed", response.existed());
+  if (response.array_job_ids_size() > 0) {
+    notes->attributes.emplace_back("hpvm.array_jobs", int64_t{response.array_job_ids_size()});
+  }
+  ReadError<v1::SubmitResponse>(message, notes);
+}
+void ReadSubmitted(const void* message, CallNotes* notes) {
+  const auto& response = As<v1::SubmitResponse>(message);
+  notes->object = response.job().id();
+  notes->detail = response.existed() ? "The job existed." : "";
+  ReadJob(message, notes);
+}
+void ReadRetried(const void* message, CallNotes* notes) {
+  notes->detail = "As " + As<v1::SubmitResponse>(message).job().id() + ".";
+  ReadJob(message, notes);
+}
+void ReadPrepared(const void* message, CallNotes* notes) {
+  const auto& response = As<v1::PrepareGraphResponse>(message);
+  notes->detail = "Handle " + response.handle() + ".";
+  notes->prepared = &response.summary().timing();
+  ReadError<v1::PrepareGraphResponse>(message, notes);
+}
+
+template <typename Request>
+v1::RequestOptions* OptionsOf(void* request) {
+  return static_cast<Request*>(request)->mutable_options();
+}
+template <>
+v1::RequestOptions* OptionsOf<v1::StreamRequest>(void* request) {
+  auto* stream = static_cast<v1::StreamRequest*>(request);
+  return stream->has_open() ? stream->mutable_open()->mutable_options() : nullptr;
+}
+
+constexpr CallMessages kMessages[] = {
+    {"/hpvm.v1.Hpvm/PutModule", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::PutModuleRequest>(m).header().sha256(); }},
+    {"/hpvm.v1.Hpvm/PutGraph", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::PutGraphRequest>(m).header().sha256(); }},
+    {"/hpvm.v1.Hpvm/PrepareGraph", "PrepareGraph", OptionsOf<v1::PrepareGraphRequest>,
+     [](const void* m, CallNotes* t) { t->object = As<v1::PrepareGraphRequest>(m).graph_sha256(); }, ReadPrepared},
+    {"/hpvm.v1.Hpvm/ReleaseGraph", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::ReleaseGraphRequest>(m).handle(); }},
+    {"/hpvm.v1.Hpvm/Run", "Run", OptionsOf<v1::RunRequest>, ReadRun, ReadRan},
+    {"/hpvm.v1.Hpvm/Stream", "Stream", OptionsOf<v1::StreamRequest>, ReadStream},
+    {"/hpvm.v1.Hpvm/Submit", "Submit", OptionsOf<v1::SubmitRequest>, nullptr, ReadSubmitted},
+    {"/hpvm.v1.Hpvm/CancelJob", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::CancelJobRequest>(m).job_id(); }},
+    {"/hpvm.v1.Hpvm/RetryJob", "RetryJob", OptionsOf<v1::RetryJobRequest>,
+     [](const void* m, CallNotes* t) { t->object = As<v1::RetryJobRequest>(m).job_id(); }, ReadRetried},
+    {"/hpvm.v1.Hpvm/CreateBuffer", nullptr, nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::CreateBufferResponse>(m).buffer().id(); }},
+    {"/hpvm.v1.Hpvm/WriteBuffer", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::WriteBufferRequest>(m).header().buffer_id(); }},
+    {"/hpvm.v1.Hpvm/DeleteBuffer", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::DeleteBufferRequest>(m).buffer_id(); }},
+    {"/hpvm.v1.Admin/CreateTenant", nullptr, nullptr, ReadTenant},
+    {"/hpvm.v1.Admin/UpdateTenant", nullptr, nullptr, ReadUpdate},
+    {"/hpvm.v1.Admin/CreateToken", nullptr, nullptr, nullptr, ReadToken},
+    {"/hpvm.v1.Admin/RevokeToken", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::RevokeTokenRequest>(m).id(); },
+     [](const void* m, CallNotes* t) { t->tenant = As<v1::RevokeTokenResponse>(m).tenant(); }},
+};
+
+// Every method whose calls are recorded says what about.
+constexpr bool AllAreSaid() {
+  for (const MethodFacts& method : kMethods) {
+    bool is_said = method.change == Change::kNone;
+    for (const CallMessages& messages : kMessages) {
+      is_said |= messages.path == method.path;
+    }
+    if (!is_said) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(AllAreSaid());
+
+}  // namespace
+
+const CallMessages* MessagesOf(std::string_view path) {
+  const auto* found = std::find_if(std::begin(kMessages), std::end(kMessages),
+                                   [&](const CallMessages& messages) { return messages.path == path; });
+  return found == std::end(kMessages) ? nullptr : found;
+}
+
+}  // namespace hpvm

@@ -12,8 +12,6 @@ hpvmd_test(artifact_test SOURCES api/artifact_test.cc api/variant_text_test.cc D
 
 # The zygote: everything that links LLVM and wabt.
 if(TARGET wasm_front)
-  find_package(PkgConfig REQUIRED)
-  pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
   find_package(CLI11 REQUIRED)
   hpvmd_library(compiler_driver SOURCES driver/compile.cc driver/compile_native.cc driver/explain.cc
     driver/infer_params.cc
@@ -32,9 +30,8 @@ if(TARGET wasm_front)
     endif()
   endforeach()
   hpvmd_library(compiler_zygote
-    SOURCES driver/zygote.cc driver/zygote_cache.cc driver/zygote_child.cc driver/zygote_sandbox.cc
-    DEPS compiler_driver
-    PRIVATE_DEPS PkgConfig::SECCOMP)
+    SOURCES driver/zygote.cc driver/zygote_cache.cc driver/zygote_child.cc
+    DEPS compiler_driver sandbox)
   hpvmd_binary(hpvm-compiler SOURCES driver/zygote_main.cc DEPS compiler_zygote CLI11::CLI11)
 endif()
 if(TARGET compiler_driver AND TARGET wasm_front_testing)
@@ -45,5 +42,4 @@ if(TARGET hpvm-compiler)
   hpvmd_test(zygote_test SOURCES driver/zygote_test.cc DEPS compiler_service spirv_front_testing)
   add_dependencies(zygote_test hpvm-compiler)
   hpvmd_test(zygote_cache_test SOURCES driver/zygote_cache_test.cc DEPS compiler_zygote LABELS fast)
-  hpvmd_test(zygote_sandbox_test SOURCES driver/zygote_sandbox_test.cc DEPS compiler_zygote)
 endif()

@@ -6,8 +6,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,8 +24,9 @@
 #include "executor/driver_environment.h"
 #include "executor/launcher.h"
 #include "executor/probe_output.h"
-#include "executor/sandbox.h"
 #include "proto/internal/protocol.h"
+#include "sandbox/limits.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {
@@ -65,17 +64,13 @@ void Tell(int pipe, uint32_t probe, Verdict verdict, const std::string& detail =
 }
 
 Status LockDown(const std::string& folder, pid_t parent) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent) {
-    return FromErrno(errno, "Following the probe");
-  }
+  HPVMD_RETURN_IF_ERROR(LimitChild({.data_bytes = kDataBytesMax}, parent));
+  // Without a second to tell of it.
+  HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CPU, kCpuSecondsMax));
   setpgid(0, 0);  // What it starts ends with it.
-  const rlimit cpu{kCpuSecondsMax, kCpuSecondsMax}, data{kDataBytesMax, kDataBytesMax};
-  if (setrlimit(RLIMIT_CPU, &cpu) != 0 || setrlimit(RLIMIT_DATA, &data) != 0) {
-    return FromErrno(errno, "Limiting a probe");
-  }
   SetDriverEnvironment(folder, folder);
   SandboxReport report;
-  return Confine(&report, {.profile = SandboxProfile::kBuilder, .paths = DriverPaths(folder, /*is_builder=*/true)});
+  return Confine(&report, {.role = SandboxRole::kBuilder, .paths = DriverPaths(folder, /*is_builder=*/true)});
 }
 
 // The child: the probes from `first` on.

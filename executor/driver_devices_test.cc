@@ -6,8 +6,8 @@
 
 #include "base/grant.h"
 #include "base/io/memfd.h"
-#include "executor/sandbox.h"
 #include "executor/testing/fixture.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {

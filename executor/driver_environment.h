@@ -15,7 +15,7 @@
 
 #include "base/io/fd.h"
 #include "base/status.h"
-#include "executor/sandbox.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +20,7 @@
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"
 #include "executor/driver_worker.h"
-#include "executor/sandbox.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {
@@ -76,11 +75,6 @@ class Supervisor {
     if (!options_.is_sandboxed) {
       return absl::OkStatus();
     }
-    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);  // The socket's end tells it as well, but not while it is stopped.
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-      return FromErrno(errno, "Renouncing new privileges");
-    }
     // What its builders need, since they can only lock themselves down further. Their own entries below /proc have
     // other numbers than this process's.
     std::vector<PathRule> paths = DriverPaths(options_.cache_folder, /*is_builder=*/true, options_.has_nodes);
@@ -89,7 +83,7 @@ class Supervisor {
       paths.push_back({"/tmp", PathAccess::kPrivate});
     }
     SandboxReport report;
-    return Confine(&report, {SandboxProfile::kSupervisor, std::move(paths)});
+    return Confine(&report, {SandboxRole::kSupervisor, std::move(paths)});
   }
 
   Status Poll() {

@@ -21,7 +21,7 @@
 #include "base/testing/another_build.h"
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"
-#include "executor/sandbox.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {

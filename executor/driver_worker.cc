@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,40 +10,28 @@
 
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"
-#include "executor/sandbox.h"
+#include "sandbox/limits.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {
 
 constexpr int kSocket = 3;
 
-Status LimitData(uint64_t bytes) {
-  rlimit now{};
-  if (getrlimit(RLIMIT_DATA, &now) != 0) {
-    return FromErrno(errno, "Reading a resource limit");
-  }
-  const rlim_t bound = now.rlim_max == RLIM_INFINITY ? bytes : std::min<rlim_t>(bytes, now.rlim_max);
-  const rlimit wanted{bound, bound};
-  return setrlimit(RLIMIT_DATA, &wanted) == 0 ? absl::OkStatus() : FromErrno(errno, "Limiting a builder's memory");
-}
-
 Status LockDown(const DriverWorkerOptions& options) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != options.parent) {
-    return FromErrno(errno, "Following the supervisor");
-  }
+  HPVMD_RETURN_IF_ERROR(LimitChild({.data_bytes = options.supervisor->memory_bytes_max}, options.parent));
   setpgid(0, 0);  // What it starts ends with it.
   if (dup2(options.socket, kSocket) != kSocket) {
     return FromErrno(errno, "Placing a builder's socket");
   }
   close_range(kSocket + 1, ~0u, 0);
-  HPVMD_RETURN_IF_ERROR(LimitData(options.supervisor->memory_bytes_max));
   SetDriverEnvironment(options.private_folder, options.private_folder);
   if (!options.supervisor->is_sandboxed) {
     return absl::OkStatus();
   }
   SandboxReport report;
   ConfineOptions confine;
-  confine.profile = SandboxProfile::kBuilder;
+  confine.role = SandboxRole::kBuilder;
   confine.paths = DriverPaths(options.private_folder, /*is_builder=*/true, options.supervisor->has_nodes);
   return Confine(&report, confine);
 }

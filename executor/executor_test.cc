@@ -5,8 +5,8 @@
 #include <numeric>
 #include <thread>
 
-#include "executor/sandbox.h"
 #include "executor/testing/fixture.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {

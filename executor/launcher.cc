@@ -22,9 +22,9 @@
 #include "executor/driver_environment.h"
 #include "executor/driver_process.h"
 #include "executor/runner.h"
-#include "executor/sandbox.h"
 #include "proto/internal/frame_channel.h"
 #include "proto/internal/protocol.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {
@@ -412,7 +412,7 @@ StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& fo
     mkdir(kept.c_str(), 0770);  // One that is there, or cannot be made, is as good: the driver works without.
   }
   SetDriverEnvironment(sandbox.folder.path, kept);
-  sandbox.confine.profile = SandboxProfile::kDriver;
+  sandbox.confine.role = SandboxRole::kDriver;
   sandbox.confine.paths = DriverPaths(sandbox.folder.path, /*is_builder=*/false, has_nodes);
   sandbox.confine.paths.push_back({kept, PathAccess::kPrivate});
   return sandbox;

@@ -9,8 +9,8 @@
 #include "backends/contract/device.h"
 #include "base/status.h"
 #include "executor/driver_environment.h"
-#include "executor/sandbox.h"
 #include "proto/internal/executor.pb.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 

@@ -12,8 +12,8 @@
 #include "executor/driver_environment.h"
 #include "executor/launcher.h"
 #include "executor/probe_output.h"
-#include "executor/sandbox.h"
 #include "proto/internal/protocol.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lock-down forbids, tried one by one in processes that end afterwards.
-#include "executor/sandbox.h"
+// What locked-down executors and processes with drivers have left; sandbox/sandbox_test.cc has what each role is
+// denied.
+#include "sandbox/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,219 +31,18 @@
 #include <vector>
 
 #include "base/failpoint.h"
-#include "base/testing/syscall_table.h"
 #include "executor/driver_environment.h"
 #include "executor/testing/fixture.h"
+#include "sandbox/testing/syscall_table.h"
 
 namespace hpvm {
 namespace {
 
 using testing::InChild;
-using testing::kAllowed;
-using testing::NameOf;
-
-testing::Filter FilterOf(SandboxProfile profile) {
-  return [profile] { return InstallFilter(profile, testing::kRefused); };
-}
-
-int UnderFilter(const std::function<long()>& call, SandboxProfile profile = SandboxProfile::kTight) {
-  return testing::UnderFilter(FilterOf(profile), call);
-}
-
-// Every system call number: a new one appears here before it appears in a tenant's hands.
-TEST(SandboxTest, SyscallsMatchTheGoldenTables) {
-  const struct {
-    SandboxProfile profile;
-    const char* file;
-  } cases[] = {{SandboxProfile::kTight, "runner_syscalls.txt"},
-               {SandboxProfile::kDriver, "driver_syscalls.txt"},
-               {SandboxProfile::kBuilder, "builder_syscalls.txt"},
-               {SandboxProfile::kSupervisor, "supervisor_syscalls.txt"}};
-  for (const auto& c : cases) {
-    const std::string path = std::string(HPVMD_SOURCE_DIR) + "/tests/golden/sandbox/" + c.file;
-    const std::string table = testing::SyscallTable(FilterOf(c.profile));
-    if (getenv("HPVMD_BLESS") != nullptr) {
-      std::ofstream(path) << table;
-      continue;
-    }
-    std::ifstream file(path);
-    std::stringstream golden;
-    golden << file.rdbuf();
-    EXPECT_EQ(table, golden.str()) << c.file << ": HPVMD_BLESS=1 " << ::testing::internal::GetArgvs()[0]
-                                   << " rewrites it.";
-    EXPECT_EQ(testing::FirstBeyondTable(FilterOf(c.profile)), 0) << c.file;
-    // Killed, or not there at all.
-    EXPECT_THAT(testing::ByInt80(FilterOf(c.profile)), ::testing::AnyOf(-SIGSYS, -SIGSEGV)) << c.file;
-  }
-}
-
-// What tenants' kernels have of the system: few calls, of which these depend on their arguments.
-TEST(SandboxTest, RunnersHaveFiftyCallsAtMost) {
-  std::ifstream file(std::string(HPVMD_SOURCE_DIR) + "/tests/golden/sandbox/runner_syscalls.txt");
-  std::stringstream golden;
-  golden << file.rdbuf();
-  constexpr int kByArguments = 7;  // mmap, mprotect, clone, fcntl, prctl, tgkill, prlimit64.
-  const int count = testing::CountAllowed(golden.str()) + kByArguments;
-  std::cout << "system calls of a CPU runner: " << count << "\n";
-  EXPECT_GT(count, 20);
-  EXPECT_LE(count, 50);
-}
-
-// Calls whose arguments decide.
-TEST(SandboxTest, ArgumentsDecide) {
-  static char page[8192] __attribute__((aligned(4096)));
-  const struct {
-    const char* name;
-    std::function<long()> call;
-    const char* expected;
-  } cases[] = {
-      {"fork", [] { return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }, "refuse"},
-      {"vfork", [] { return syscall(SYS_vfork); }, "refuse"},
-      {"clone3", [] { return syscall(SYS_clone3, nullptr, 0); }, "absent"},
-      {"thread in new namespace",
-       [] {
-         return syscall(SYS_clone, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_NEWNET, 0,
-                        0, 0, 0);
-       },
-       "refuse"},
-      {"map executable",
-       [] { return syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }, "refuse"},
-      {"map data",
-       [] { return syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }, "allow"},
-      {"make executable", [] { return syscall(SYS_mprotect, page, 4096, PROT_READ | PROT_EXEC); }, "allow"},
-      {"make writable and executable",
-       [] { return syscall(SYS_mprotect, page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC); }, "refuse"},
-      {"signal itself", [] { return syscall(SYS_tgkill, getpid(), gettid(), 0); }, "allow"},
-      {"signal its parent", [] { return syscall(SYS_tgkill, 1, 1, 0); }, "refuse"},
-      {"kill", [] { return syscall(SYS_kill, 1, 0); }, "refuse"},
-      {"name a thread", [] { return syscall(SYS_prctl, PR_SET_NAME, "x", 0, 0, 0); }, "allow"},
-      {"become dumpable", [] { return syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0); }, "refuse"},
-      {"read its limits", [] { return syscall(SYS_prlimit64, 0, 7, nullptr, page); }, "allow"},
-      {"raise its limits", [] { return syscall(SYS_prlimit64, 0, 7, page, nullptr); }, "refuse"},
-      {"read another's limits", [] { return syscall(SYS_prlimit64, 1, 7, nullptr, page); }, "refuse"},
-      {"open", [] { return syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY); }, "refuse"},
-      {"stat", [] { return syscall(SYS_newfstatat, AT_FDCWD, "/", page, 0); }, "refuse"},
-      {"socket", [] { return syscall(SYS_socket, AF_INET, SOCK_STREAM, 0); }, "refuse"},
-      {"execve", [] { return syscall(SYS_execve, "/bin/true", nullptr, nullptr); }, "kill"},
-      {"ptrace", [] { return syscall(SYS_ptrace, 0, 0, 0, 0); }, "kill"},
-      {"io_uring_setup", [] { return syscall(SYS_io_uring_setup, 1, page); }, "kill"},
-      {"x32 call", [] { return syscall(0x40000000 | SYS_getpid); }, "kill"},
-  };
-  for (const auto& c : cases) {
-    EXPECT_EQ(NameOf(UnderFilter(c.call)), c.expected) << c.name;
-  }
-}
-
-// A new thread works under the filter, as does the abort that reports our own bugs.
-TEST(SandboxTest, ThreadsAndAbortWork) {
-  EXPECT_EQ(UnderFilter([] {
-              int done = 0;
-              std::thread([&] { done = 1; }).join();
-              return done == 1 ? 0L : -1L;
-            }),
-            kAllowed);
-  EXPECT_EQ(UnderFilter([]() -> long { abort(); }), -SIGABRT);
-}
-
-// Landlock alone, without the filter: no path can be opened, run or made.
-TEST(SandboxTest, LandlockForbidsPaths) {
-  const int supported = InChild([] {
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    int abi = 0;
-    return RestrictFiles({}, &abi).ok() ? 0 : 1;
-  });
-  if (supported != 0) {
-    GTEST_SKIP() << "The kernel has no Landlock.";
-  }
-  const struct {
-    const char* name;
-    std::function<int()> attempt;  // 0: it was possible.
-  } cases[] = {
-      {"read a file", [] { return open("/etc/passwd", O_RDONLY) >= 0 ? 0 : errno; }},
-      {"write a device", [] { return open("/dev/null", O_WRONLY) >= 0 ? 0 : errno; }},
-      {"list a folder", [] { return open("/", O_RDONLY | O_DIRECTORY) >= 0 ? 0 : errno; }},
-      {"make a file", [] { return open("/tmp/hpvm-forbidden", O_CREAT | O_WRONLY, 0600) >= 0 ? 0 : errno; }},
-      {"make a folder", [] { return mkdir("/tmp/hpvm-forbidden.d", 0700) == 0 ? 0 : errno; }},
-      {"run a program",
-       [] {
-         execl("/bin/true", "true", nullptr);
-         return errno;
-       }},
-      {"read its memory map", [] { return open("/proc/self/mem", O_RDWR) >= 0 ? 0 : errno; }},
-  };
-  for (const auto& c : cases) {
-    EXPECT_EQ(InChild([&] {
-                prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-                int abi = 0;
-                return RestrictFiles({}, &abi).ok() ? c.attempt() : 100;
-              }),
-              EACCES)
-        << c.name;
-  }
-}
-
-// What arguments decide where drivers are loaded: libraries may be mapped and files below Landlock's opened, but memory
-// is still never writable and executable, and only builders start programs.
-TEST(SandboxTest, DriverProfilesDifferInWhatTheyStart) {
-  const struct {
-    const char* name;
-    std::function<long()> call;
-    const char *driver, *builder;
-  } cases[] = {
-      {"fork",
-       [] {
-         const long child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-         if (child == 0) {
-           syscall(SYS_exit_group, 0);
-         }
-         return child;
-       },
-       "refuse", "allow"},
-      {"new namespace", [] { return syscall(SYS_clone, SIGCHLD | CLONE_NEWUSER, 0, 0, 0, 0); }, "refuse", "refuse"},
-      {"execve", [] { return syscall(SYS_execve, "/no/such/program", nullptr, nullptr); }, "kill", "allow"},
-      {"open", [] { return syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY); }, "allow", "allow"},
-      {"map a library",
-       [] {
-         const long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/exe", O_RDONLY);
-         return syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
-       },
-       "allow", "allow"},
-      {"map writable and executable",
-       [] {
-         return syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-       },
-       "refuse", "refuse"},
-      {"socket", [] { return syscall(SYS_socket, AF_UNIX, SOCK_STREAM, 0); }, "refuse", "refuse"},
-      {"kill", [] { return syscall(SYS_kill, 1, 0); }, "refuse", "refuse"},
-      {"ptrace", [] { return syscall(SYS_ptrace, 0, 0, 0, 0); }, "kill", "kill"},
-      {"become dumpable", [] { return syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0); }, "refuse", "refuse"},
-  };
-  for (const auto& c : cases) {
-    EXPECT_EQ(NameOf(UnderFilter(c.call, SandboxProfile::kDriver)), c.driver) << c.name;
-    EXPECT_EQ(NameOf(UnderFilter(c.call, SandboxProfile::kBuilder)), c.builder) << c.name;
-  }
-}
-
-// A profile that may open files is not entered without Landlock, which a filter takes away here.
-TEST(SandboxTest, DriversNeedLandlock) {
-  for (const SandboxProfile profile : {SandboxProfile::kTight, SandboxProfile::kDriver, SandboxProfile::kBuilder}) {
-    const int result = InChild([&] {
-      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-      scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-      seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(landlock_create_ruleset), 0);
-      if (seccomp_load(filter) != 0) {
-        return 100;
-      }
-      SandboxReport report;
-      return Confine(&report, {profile, {}}).ok() ? 0 : 1;
-    });
-    EXPECT_EQ(result, profile == SandboxProfile::kTight ? 0 : 1) << static_cast<int>(profile);
-  }
-}
 
 // Below Landlock's rules for drivers: libraries are readable and its own folder writable; everything else is as
 // forbidden as ever.
-TEST(SandboxTest, DriversReachTheirFilesOnly) {
+TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
   if (!HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
   }
@@ -283,23 +83,23 @@ TEST(SandboxTest, DriversReachTheirFilesOnly) {
        },
        false, true},
   };
-  for (const SandboxProfile profile : {SandboxProfile::kDriver, SandboxProfile::kBuilder}) {
+  for (const bool is_builder : {false, true}) {
     for (const auto& c : cases) {
       const int result = InChild([&] {
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         int abi = 0;
         dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
-        return RestrictFiles(DriverPaths(own, profile == SandboxProfile::kBuilder), &abi).ok() ? c.attempt() : 100;
+        return RestrictFiles(DriverPaths(own, is_builder), &abi).ok() ? c.attempt() : 100;
       });
-      const bool is_possible = profile == SandboxProfile::kDriver ? c.driver : c.builder;
-      EXPECT_EQ(result, is_possible ? 0 : EACCES) << c.name << ", profile " << static_cast<int>(profile);
+      const bool is_possible = is_builder ? c.builder : c.driver;
+      EXPECT_EQ(result, is_possible ? 0 : EACCES) << c.name << ", builder " << is_builder;
     }
   }
   RemoveFolder(own);
 }
 
 // A folder whose process is gone is removed by the next one; a living process keeps its own.
-TEST(SandboxTest, PrivateFoldersOfTheDeadAreRemoved) {
+TEST(ExecutorSandboxTest, PrivateFoldersOfTheDeadAreRemoved) {
   const std::string parent = ::testing::TempDir() + "/hpvm-private";
   RemoveFolder(parent);
   const StatusOr<PrivateFolder> living = MakePrivateFolder(parent);

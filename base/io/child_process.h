@@ -36,6 +36,11 @@ const std::vector<std::string>& DriverVariables();
 // from one that outlives the process.
 StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options);
 
+// As fork, for a process with one thread; `pidfd` is then the only way to signal the child under a filter of system
+// calls that trusts no numbers. In the child, and with errno where it failed, pid is 0 and -1. The C library does not
+// know of it, so that functions for pthread_atfork are not called.
+SpawnedProcess Fork();
+
 // Reaps an ended process. "exit code 3", "signal 9"; empty while it runs.
 std::string Reap(const SpawnedProcess& process);
 void SendKill(const SpawnedProcess& process);

@@ -33,7 +33,8 @@
 //                          clock_gettime, prlimit64 of itself, prctl (seccomp, death with its parent), exit
 //   children               one pipe to write, one memfd to read. System calls: memory, read, pread64, write, futex,
 //   clock_gettime, exit.
-// compiler/driver/zygote_sandbox.cc locks both down itself; a sandbox outside must only not refuse what stands here.
+// The zygote locks itself and its children down (sandbox/call_rules.cc); a sandbox outside must only not refuse what
+// stands here.
 #ifndef HPVMD_COMPILER_API_ZYGOTE_H_
 #define HPVMD_COMPILER_API_ZYGOTE_H_
 

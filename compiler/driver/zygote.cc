@@ -18,13 +18,14 @@
 #include <thread>
 
 #include "base/io/build_id.h"
+#include "base/io/child_process.h"
 #include "base/io/memfd.h"
 #include "base/processor_time.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/driver/zygote_cache.h"
 #include "compiler/driver/zygote_child.h"
-#include "compiler/driver/zygote_sandbox.h"
 #include "compiler/front/opencl/program.h"
+#include "sandbox/sandbox.h"
 #if HPVMD_HAS_KERNEL_IL
 #include "compiler/back/kernel_il/kernel_il.h"
 #endif
@@ -51,8 +52,8 @@ struct Waiting {
 
 struct Child {
   Waiting job;
-  pid_t pid = -1;
-  UniqueFd process, pipe;
+  SpawnedProcess process;
+  UniqueFd pipe;
   Time deadline = kNever;  // The earlier of the client's and the cap.
   std::vector<uint8_t> received;
 };
@@ -106,7 +107,7 @@ class Zygote {
   bool is_locked_down_ = false;
   ArtifactKey key_{};
   CpuTarget target_;
-  std::optional<CallFilter> filter_, own_filter_;
+  std::optional<CallFilter> child_filter_;
   size_t children_max_ = 1;
   bool is_warm_ = false;
   std::deque<Waiting> waiting_;
@@ -152,8 +153,7 @@ Status Zygote::Prepare() {
   }
   opencl_build_ = BuildIdentityOf(MappedObjects());
   if (options_.is_sandboxed) {
-    HPVMD_ASSIGN_OR_RETURN(filter_, CallFilter::ForChild());
-    HPVMD_ASSIGN_OR_RETURN(own_filter_, CallFilter::ForZygote());
+    HPVMD_ASSIGN_OR_RETURN(child_filter_, CallFilter::For(SandboxRole::kCompileChild));
   }
   return options_.cache_folder.empty() ? absl::OkStatus() : LockDown(options_.cache_folder);
 }
@@ -162,7 +162,22 @@ Status Zygote::Prepare() {
 Status Zygote::LockDown(const std::string& cache_folder) {
   cache_ = ArtifactCache(cache_folder, options_.cache_bytes_max, build_);
   is_locked_down_ = true;
-  return options_.is_sandboxed ? LockDownZygote(cache_folder, *own_filter_, options_.needs_landlock) : absl::OkStatus();
+  if (!options_.is_sandboxed) {
+    return absl::OkStatus();
+  }
+  ConfineOptions confine;
+  confine.role = SandboxRole::kCompiler;
+  confine.level_min = options_.needs_landlock ? SandboxLevel::kFiles : SandboxLevel::kSyscalls;
+  if (!cache_folder.empty()) {
+    confine.paths = {{cache_folder, PathAccess::kPrivate}};  // One that is not there is a cache that holds nothing.
+  }
+  SandboxReport report;
+  HPVMD_RETURN_IF_ERROR(Confine(&report, confine));
+  if (report.level < SandboxLevel::kFiles) {
+    std::fprintf(stderr, "hpvm-compiler: only the list of system calls keeps it from files (%s)\n",
+                 report.detail.c_str());
+  }
+  return absl::OkStatus();
 }
 
 Status Zygote::Serve() {
@@ -259,8 +274,8 @@ Status Zygote::Cancel(const Frame& frame) {
 }
 
 void Zygote::Kill(const Child& child) {
-  KillChild(child.process);
-  killed_.push_back(child.pid);
+  SendKill(child.process);
+  killed_.push_back(child.process.pid);
 }
 
 void Zygote::ReapKilled() {
@@ -349,11 +364,11 @@ Status Zygote::Start(Waiting job) {
   UniqueFd write_end(ends[1]);
   child.deadline = std::min(job.deadline, now + std::chrono::seconds(options_.wall_seconds_max));
   pid_t parent = getpid();
-  child.pid = ForkWithDescriptor(&child.process);
-  if (child.pid < 0) {
+  child.process = Fork();
+  if (child.process.pid < 0) {
     return Refuse(job.request, "The compile cannot be started: " + std::string(std::strerror(errno)) + ".");
   }
-  if (child.pid == 0) {
+  if (child.process.pid == 0) {
     // The parameters of RunChild outlive nothing: it ends the process.
     RunChild({.request = job.request.compile,
               .module_fd = job.module.get(),
@@ -361,8 +376,11 @@ Status Zygote::Start(Waiting job) {
               .result_fd = write_end.get(),
               .parent = parent,
               .target = target_,
-              .limits = {options_.memory_bytes_max, options_.seconds_max},
-              .filter = filter_.has_value() ? &*filter_ : nullptr});
+              .limits = {.data_bytes = options_.memory_bytes_max,
+                         .address_bytes = options_.memory_bytes_max,
+                         .cpu_seconds = options_.seconds_max,
+                         .writes_files = false},  // Its result goes into a pipe, of which so much is read.
+              .filter = child_filter_.has_value() ? &*child_filter_ : nullptr});
   }
   child.job = std::move(job);
   child.job.module.reset();
@@ -386,10 +404,10 @@ Status Zygote::Read(Child& child, bool* ended) {
 
 Status Zygote::Finish(Child& child, End end) {
   // A child that closed its pipe has nothing more to do, whatever it may be up to.
-  KillChild(child.process);
+  SendKill(child.process);
   int wait_status = 0;
   rusage used{};
-  while (wait4(child.pid, &wait_status, 0, &used) < 0 && errno == EINTR) {
+  while (wait4(child.process.pid, &wait_status, 0, &used) < 0 && errno == EINTR) {
   }
   ZygoteResponse response;
   response.cpu_ns = Nanoseconds(used.ru_utime) + Nanoseconds(used.ru_stime);
@@ -419,7 +437,7 @@ Status Zygote::Finish(Child& child, End end) {
 
 // The client's deadline, or the limit by the clock.
 Status Zygote::EndLate(const Child& child) {
-  const auto cpu_ns = static_cast<uint64_t>(ProcessorTimeOf(child.pid).count());
+  const auto cpu_ns = static_cast<uint64_t>(ProcessorTimeOf(child.process.pid).count());
   Kill(child);
   if (child.deadline == child.job.deadline) {
     return Refuse(child.job.request, "Compiling did not end before the request's deadline.", cpu_ns,

@@ -6,7 +6,8 @@
 #include "base/status.h"
 #include "compiler/api/service.h"
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/driver/zygote_sandbox.h"
+#include "sandbox/call_filter.h"
+#include "sandbox/limits.h"
 
 namespace hpvm {
 

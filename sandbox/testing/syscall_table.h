@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a system call filter does with every number, for golden tables.
-#ifndef HPVMD_BASE_TESTING_SYSCALL_TABLE_H_
-#define HPVMD_BASE_TESTING_SYSCALL_TABLE_H_
+#ifndef HPVMD_SANDBOX_TESTING_SYSCALL_TABLE_H_
+#define HPVMD_SANDBOX_TESTING_SYSCALL_TABLE_H_
 
 #include <errno.h>
 #include <signal.h>
@@ -140,4 +140,4 @@ inline int ByInt80(const Filter& filter) {
 
 }  // namespace hpvm::testing
 
-#endif  // HPVMD_BASE_TESTING_SYSCALL_TABLE_H_
+#endif  // HPVMD_SANDBOX_TESTING_SYSCALL_TABLE_H_

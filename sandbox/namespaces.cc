@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/io/fd.h"
-#include "executor/sandbox.h"
+#include "sandbox/sandbox.h"
 
 namespace hpvm {
 namespace {
@@ -109,12 +109,10 @@ void BindRule(int root, const std::string& place, const std::string& path) {
 Status LeaveNamespaces(bool may_enter_user, std::string* detail) {
   const int error = unshare(kShared) == 0 ? 0 : errno;
   const bool needs_user = error == EPERM && may_enter_user;
-  const Status left = needs_user   ? EnterUserNamespace()
-                      : error != 0 ? FromErrno(error, "unshare")
-                                   : absl::OkStatus();
+  const Status left = needs_user ? EnterUserNamespace() : error != 0 ? FromErrno(error, "unshare") : absl::OkStatus();
   if (left.ok()) {
-    *detail += std::string(", namespaces: ") + (needs_user ? "user " : "") + (getpid() == 1 ? "pid " : "") +
-               "net ipc uts";
+    *detail +=
+        std::string(", namespaces: ") + (needs_user ? "user " : "") + (getpid() == 1 ? "pid " : "") + "net ipc uts";
   }
   return left;
 }

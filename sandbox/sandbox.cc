@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "executor/sandbox.h"
+#include "sandbox/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,8 @@
 
 #include "base/io/fd.h"
 #include "base/limits.h"
+#include "sandbox/call_filter.h"
+#include "sandbox/limits.h"
 
 namespace hpvm {
 namespace {
@@ -28,16 +30,6 @@ constexpr rlim_t kDriverOpenFilesMax = 1024;
 // Not 0: the module that goes to the compiler is written to a memfd, which counts as a file.
 constexpr rlim_t kFileBytesMax = limits::kModuleBytesMax;
 constexpr rlim_t kStackBytesMax = 8 * limits::kMiB;
-
-Status Limit(__rlimit_resource resource, rlim_t value) {
-  rlimit current;
-  if (getrlimit(resource, &current) != 0) {
-    return FromErrno(errno, "Reading a resource limit");
-  }
-  const rlim_t bound = current.rlim_max == RLIM_INFINITY ? value : std::min(value, current.rlim_max);
-  const rlimit wanted{bound, bound};
-  return setrlimit(resource, &wanted) == 0 ? absl::OkStatus() : FromErrno(errno, "Setting a resource limit");
-}
 
 Status TakeIdentity(const IsolateOptions& options) {
   // The permitted capabilities stay, for Confine; the change of user takes them from what is started.
@@ -108,15 +100,25 @@ void TakeCoreCookie(SandboxReport* report) {
   }
 }
 
+// Of a program that the launcher has started: it ends with the launcher's process. The socket's end tells it as well,
+// but not while it is stopped.
+Status FollowParent() {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 ||
+      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    return FromErrno(errno, "Following the executor without privileges");
+  }
+  return absl::OkStatus();
+}
+
 // The empty root, which needs the last capability, and then none is left.
 Status RenouncePrivileges(SandboxReport* report, const ConfineOptions& options) {
   if (report->has_namespaces && options.level_max >= SandboxLevel::kNamespaces) {
     SetCapabilities(/*keeps_permitted=*/true, /*is_effective=*/true);
     const Status root = ReplaceRoot(options.paths);
     report->has_own_root = root.ok();
-    Append(!root.ok()               ? "no root of its own (" + Message(root) + ")"
+    Append(!root.ok()              ? "no root of its own (" + Message(root) + ")"
            : options.paths.empty() ? "empty root"
-                                    : "root with what drivers need",
+                                   : "root with what drivers need",
            &report->detail);
   }
   EmptyBoundingSet();
@@ -135,8 +137,8 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
   const pid_t parent = getppid();
   setsid();  // Fails only for a session leader, which is as good.
   OfferToTheOutOfMemoryKiller();
-  HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_CORE, 0));
-  HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_STACK, kStackBytesMax));
+  HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CORE, 0));
+  HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_STACK, kStackBytesMax));
   if (chdir("/") != 0) {
     return FromErrno(errno, "Changing to \"/\"");
   }
@@ -163,7 +165,7 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
     HPVMD_RETURN_IF_ERROR(TakeIdentity(options));
     umask(0);  // The folder says who reaches its cache: its tenant's later processes have other users.
     if (options.tasks_max != 0) {
-      HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_NPROC, options.tasks_max));
+      HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_NPROC, options.tasks_max));
     }
   }
   KeepCapabilitiesFromPrograms(is_bounded);
@@ -181,12 +183,18 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
 }
 
 Status Confine(SandboxReport* report, const ConfineOptions& options) {
-  const bool has_drivers = options.profile != SandboxProfile::kTight;
-  HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_NOFILE, has_drivers ? kDriverOpenFilesMax : kOpenFilesMax));
-  HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_FSIZE, std::max<rlim_t>(kFileBytesMax, options.file_bytes_max)));
+  const bool is_compiler = options.role == SandboxRole::kCompiler;
+  const bool has_drivers = options.role != SandboxRole::kRunner && !is_compiler;
   signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
-  if (options.profile != SandboxProfile::kBuilder) {  // Whose supervisor has, and can no more.
+  if (is_compiler || options.role == SandboxRole::kSupervisor) {
+    HPVMD_RETURN_IF_ERROR(FollowParent());
+  }
+  if (!is_compiler) {
+    HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_NOFILE, has_drivers ? kDriverOpenFilesMax : kOpenFilesMax));
+    HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_FSIZE, std::max<rlim_t>(kFileBytesMax, options.file_bytes_max)));
+  }
+  if (!is_compiler && options.role != SandboxRole::kBuilder) {
     HPVMD_RETURN_IF_ERROR(RenouncePrivileges(report, options));
   }
   if (options.level_max < SandboxLevel::kSyscalls) {
@@ -196,11 +204,14 @@ Status Confine(SandboxReport* report, const ConfineOptions& options) {
   int abi = 0;
   const bool tries_files = options.level_max >= SandboxLevel::kFiles;
   const Status files = tries_files ? RestrictFiles(options.paths, &abi) : Unimplemented("not tried");
-  if (tries_files && has_drivers && !files.ok()) {
-    return FailedPrecondition("Drivers are not loaded here, as nothing would keep them from the host's files: " +
-                              Message(files));
+  const bool needs_files = has_drivers || options.level_min >= SandboxLevel::kFiles ||
+                           (is_compiler && !absl::IsUnimplemented(files));  // It is there, and has failed.
+  if (tries_files && needs_files && !files.ok()) {
+    return FailedPrecondition(std::string(has_drivers ? "Drivers are not loaded" : "Nothing is compiled") +
+                              " here, as nothing would keep them from the host's files: " + Message(files));
   }
-  HPVMD_RETURN_IF_ERROR(InstallFilter(options.profile, EPERM));
+  HPVMD_ASSIGN_OR_RETURN(const CallFilter filter, CallFilter::For(options.role));
+  HPVMD_RETURN_IF_ERROR(filter.Apply());
   Append("system call filter", &report->detail);
   report->level = SandboxLevel::kSyscalls;
   if (!files.ok()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files by Landlock: which paths a process still reaches, for good. One copy of the kernel's interface, of which older
 // headers lack parts, for everything that locks itself down.
-#ifndef HPVMD_BASE_IO_LANDLOCK_H_
-#define HPVMD_BASE_IO_LANDLOCK_H_
+#ifndef HPVMD_SANDBOX_LANDLOCK_H_
+#define HPVMD_SANDBOX_LANDLOCK_H_
 
 #include <cstdint>
 #include <span>
@@ -34,4 +34,4 @@ Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi);
 
 }  // namespace hpvm
 
-#endif  // HPVMD_BASE_IO_LANDLOCK_H_
+#endif  // HPVMD_SANDBOX_LANDLOCK_H_

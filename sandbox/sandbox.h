@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locking the executor down: what a process that runs tenants' kernels may still ask of the system.
+// Locking processes down: what one that runs or compiles tenants' kernels may still ask of the system.
 //
-// Called by the launcher, in this order and with one thread: Isolate, (start the compiler process), Confine. Nothing of
-// a tenant's is read before Confine has returned. Each step is tried and reported rather than probed for, because
-// containers refuse different ones. What Isolate leaves of privileges is for Confine alone: programs that are started
-// between the two have none.
-#ifndef HPVMD_EXECUTOR_SANDBOX_H_
-#define HPVMD_EXECUTOR_SANDBOX_H_
+// The launcher calls, in this order and with one thread: Isolate, (start compiler and supervisors), Confine. What it
+// starts calls Confine alone. Nothing of a tenant's is read before Confine has returned. Each step is tried and
+// reported rather than probed for, because containers refuse different ones. What Isolate leaves of privileges is for
+// Confine alone: programs that are started between the two have none.
+#ifndef HPVMD_SANDBOX_SANDBOX_H_
+#define HPVMD_SANDBOX_SANDBOX_H_
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/io/landlock.h"
 #include "base/status.h"
+#include "sandbox/call_rules.h"
+#include "sandbox/landlock.h"
 
 namespace hpvm {
 
@@ -34,7 +35,7 @@ struct SandboxReport {
   bool has_own_pids = false;    // The first of a process namespace.
   bool has_namespaces = false;  // Of network and System V objects; that of mounts comes with Confine.
   bool has_own_root = false;
-  std::string detail;           // What was and was not possible, one line.
+  std::string detail;  // What was and was not possible, one line.
 };
 
 struct IsolateOptions {
@@ -48,28 +49,21 @@ struct IsolateOptions {
 // Limits, session, namespaces, identity, death with the parent, not dumpable. What a started program inherits.
 Status Isolate(const IsolateOptions& options, SandboxReport* report);
 
-// What a process does, and so which system calls it keeps.
-enum class SandboxProfile : uint8_t {
-  kTight = 0,    // Runs kernels on the processor: no file, no device.
-  kDriver = 1,   // Loads drivers: files and device nodes, within what Landlock leaves.
-  kBuilder = 2,  // The same, and starts the linker that a driver's compiler may need.
-  kSupervisor = 3  // Starts and ends builders, which lock themselves down further.
-};
-
 struct ConfineOptions {
-  SandboxProfile profile = SandboxProfile::kTight;
+  SandboxRole role = SandboxRole::kRunner;
   std::vector<PathRule> paths;
-  SandboxLevel level_max = SandboxLevel::kNamespaces;
+  SandboxLevel level_max = SandboxLevel::kNamespaces;  // Higher ones are not tried.
+  // Of a compiler: from kFiles on it does not go on where the kernel has no Landlock.
+  SandboxLevel level_min = SandboxLevel::kProcess;
   uint64_t file_bytes_max = 0;  // Files may grow so far, or as far as a module is long, whichever is more.
 };
 
 // A root folder with nothing but `paths`, no capability, no_new_privs, Landlock, system calls. Irrevocable. A status
-// when not even the filter can be installed, and for profiles with drivers, which may open files, also where Landlock
-// does not say which (unless level_max forgoes it).
+// when not even the filter can be installed, and for roles with drivers, which may open files, also where Landlock does
+// not say which (unless level_max forgoes it). A builder has its privileges and its parent as its supervisor left them;
+// a compiler has its limits and privileges as they are, since its children have limits of their own.
 Status Confine(SandboxReport* report, const ConfineOptions& options = {});
 
-// A part of Confine. `refuse_errno` is what a refused call returns.
-Status InstallFilter(SandboxProfile profile, int refuse_errno);
 // Namespaces for this process and what it starts: of the network (without interfaces), System V objects and the host's
 // name; that of processes is made by whoever starts it (SpawnOptions). Without privileges by way of a user namespace,
 // in which no other identity can be taken, if it may. A status when the system refuses. One thread.
@@ -80,4 +74,4 @@ Status ReplaceRoot(std::span<const PathRule> rules);
 
 }  // namespace hpvm
 
-#endif  // HPVMD_EXECUTOR_SANDBOX_H_
+#endif  // HPVMD_SANDBOX_SANDBOX_H_

@@ -30,7 +30,7 @@ if(TARGET wasm_front)
     endif()
   endforeach()
   hpvmd_library(compiler_zygote
-    SOURCES driver/zygote.cc driver/zygote_cache.cc driver/zygote_child.cc
+    SOURCES driver/zygote.cc driver/cache_key.cc driver/zygote_child.cc
     DEPS compiler_driver sandbox)
   hpvmd_binary(hpvm-compiler SOURCES driver/zygote_main.cc DEPS compiler_zygote CLI11::CLI11)
 endif()
@@ -41,5 +41,5 @@ endif()
 if(TARGET hpvm-compiler)
   hpvmd_test(zygote_test SOURCES driver/zygote_test.cc DEPS compiler_service spirv_front_testing)
   add_dependencies(zygote_test hpvm-compiler)
-  hpvmd_test(zygote_cache_test SOURCES driver/zygote_cache_test.cc DEPS compiler_zygote LABELS fast)
+  hpvmd_test(cache_key_test SOURCES driver/cache_key_test.cc DEPS compiler_zygote LABELS fast)
 endif()

@@ -15,8 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/io/build_id.h"
+#include "base/io/cache_folder.h"
 #include "base/processor_time.h"
-#include "executor/driver_cache.h"
+#include "compiler/api/wire.h"
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"
 #include "executor/driver_worker.h"
@@ -29,6 +31,21 @@ namespace {
 constexpr Duration kMessageMax = std::chrono::seconds(10);
 // Requests that wait for a builder; beyond it the socket is not read, so the runner waits.
 constexpr size_t kWaitingMax = 64;
+// What drivers built, in the cache: a log and a binary.
+constexpr char kBinaries[] = ".hpvd";
+constexpr uint64_t kBinaryFileBytesMax = limits::kArtifactBytesMax + 2 * kDriverLogBytesMax;
+
+// Of everything that a result depends on: this program's build, since it chooses what drivers are asked for, the
+// driver, the request and the code.
+Sha256 CacheKeyOf(const DriverRequest& request, const Sha256& build) {
+  DriverRequest keyed = request;
+  keyed.id = 1;  // Which request it is does not matter.
+  Hasher hasher;
+  hasher.Add(build.bytes);
+  hasher.Add(EncodeDriverRequest(keyed));
+  hasher.Add(request.build.code);
+  return hasher.Finish();
+}
 
 struct Job {
   uint64_t id = 0;
@@ -52,7 +69,13 @@ struct Builder {
 class Supervisor {
  public:
   explicit Supervisor(const DriverSupervisorOptions& options)
-      : options_(options), cache_(options.cache_folder, options.cache_bytes_max) {}
+      : options_(options),
+        cache_({.folder = options.cache_folder,
+                .bytes_max = options.cache_bytes_max,
+                .build = build_,
+                .suffixes = {kBinaries},
+                .partial = ".driver-",
+                .program = "hpvm-executor"}) {}
   ~Supervisor() {
     for (Builder& builder : builders_) {
       End(builder);
@@ -133,9 +156,11 @@ class Supervisor {
     job.device = request.build.device;
     job.is_kept = !request.identity.empty() && !options_.cache_folder.empty();
     if (job.is_kept) {
-      job.name = cache_.NameOf(request);
-      if (const std::optional<DriverBinary> found = cache_.Find(job.name, key_)) {
-        return Respond({.id = job.id, .status = {}, .log = found->log}, found->bytes);
+      job.name = CacheKeyOf(request, build_);
+      if (const auto found = cache_.Read(job.name, kBinaries, key_, kBinaryFileBytesMax)) {
+        WireReader in(*found);
+        const std::string log = in.Text();
+        return Respond({.id = job.id, .status = {}, .log = log}, in.Bytes());
       }
     }
     job.frame = std::move(frame);
@@ -227,7 +252,10 @@ class Supervisor {
     } else {
       const Job job = *std::exchange(builder.job, std::nullopt);
       if (answer->status.ok() && job.is_kept) {
-        cache_.Store(job.name, key_, {.bytes = frame->body, .log = answer->log});
+        WireWriter out;
+        out.Text(answer->log);
+        out.Bytes(frame->body);
+        cache_.Write(job.name, kBinaries, key_, out.bytes());
       }
       HPVMD_RETURN_IF_ERROR(Respond(*answer, frame->body));
     }
@@ -325,7 +353,8 @@ class Supervisor {
   }
 
   const DriverSupervisorOptions& options_;
-  DriverCache cache_;
+  const Sha256 build_ = BuildIdentityOf(MappedObjects());  // No driver is among them: none is loaded here.
+  CacheFolder cache_;
   ArtifactKey key_{};
   std::deque<Job> waiting_;
   std::vector<Builder> builders_;

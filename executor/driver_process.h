@@ -3,10 +3,10 @@
 // driver's compiler that crashes, hangs or eats memory costs one module, not the tenant's resident buffers.
 //
 // The runner speaks with a supervisor, `hpvm-executor --driver-builder=opencl|vulkan`, which never loads a driver: it
-// keeps results on disk (driver_cache.h) and forks builders as they are needed, a few at a time. A builder locks itself
-// down (no network, no file but the driver's and a folder of its own), loads the driver, and serves one request after
-// another until it has been idle for a while. One that dies makes its request kInvalidArgument, one that takes longer
-// than allowed kResourceExhausted; the next request gets a new builder.
+// keeps results on disk (base/io/cache_folder.h) and forks builders as they are needed, a few at a time. A builder
+// locks itself down (no network, no file but the driver's and a folder of its own), loads the driver, and serves one
+// request after another until it has been idle for a while. One that dies makes its request kInvalidArgument, one that
+// takes longer than allowed kResourceExhausted; the next request gets a new builder.
 #ifndef HPVMD_EXECUTOR_DRIVER_PROCESS_H_
 #define HPVMD_EXECUTOR_DRIVER_PROCESS_H_
 

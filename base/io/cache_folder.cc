@@ -36,6 +36,14 @@ bool WriteAll(int fd, std::span<const uint8_t> bytes) {
   return true;
 }
 
+Sha256 TagOf(const Sha256& name, const std::string& suffix, CacheFolder::Key key, std::span<const uint8_t> bytes) {
+  Hasher hasher;
+  hasher.Add(name.bytes);
+  hasher.AddField(suffix);
+  hasher.Add(bytes);
+  return HmacOf(key, hasher.Finish().bytes);
+}
+
 }  // namespace
 
 CacheFolder::CacheFolder(Options options)
@@ -57,32 +65,38 @@ void CacheFolder::Warn(const char* doing, const std::string& file) const {
                std::strerror(errno));
 }
 
-std::optional<std::vector<uint8_t>> CacheFolder::Read(const Sha256& name, const std::string& suffix,
+std::optional<std::vector<uint8_t>> CacheFolder::Read(const Sha256& name, const std::string& suffix, Key key,
                                                       uint64_t bytes_max) {
   if (!folder_.valid()) {
     return std::nullopt;
   }
-  UniqueFd fd(openat(folder_.get(), FileOf(name, suffix).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const std::string file = FileOf(name, suffix);
+  UniqueFd fd(openat(folder_.get(), file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
   if (!fd.valid() || fstat(fd.get(), &info) != 0) {
     return std::nullopt;
   }
-  std::vector<uint8_t> bytes;
-  if (S_ISREG(info.st_mode) && info.st_size >= 0 && static_cast<uint64_t>(info.st_size) <= bytes_max) {
-    bytes.resize(static_cast<size_t>(info.st_size));
-    if (!ReadAt(fd.get(), 0, bytes).ok()) {
-      bytes.clear();
+  Sha256 tag;
+  const uint64_t size = S_ISREG(info.st_mode) && info.st_size > 0 ? static_cast<uint64_t>(info.st_size) : 0;
+  if (size >= tag.bytes.size() && size - tag.bytes.size() <= bytes_max) {
+    std::vector<uint8_t> bytes(size - tag.bytes.size());
+    if (ReadAt(fd.get(), 0, tag.bytes).ok() && ReadAt(fd.get(), tag.bytes.size(), bytes).ok() &&
+        ConstantTimeEqual(tag, TagOf(name, suffix, key, bytes))) {
+      futimens(fd.get(), nullptr);
+      return bytes;
     }
   }
-  futimens(fd.get(), nullptr);
-  return bytes;
+  RemoveBad(file);
+  return std::nullopt;
 }
 
-void CacheFolder::Write(const Sha256& name, const std::string& suffix, std::span<const uint8_t> bytes) {
-  if (!folder_.valid() || bytes.size() > options_.bytes_max) {
+void CacheFolder::Write(const Sha256& name, const std::string& suffix, Key key, std::span<const uint8_t> bytes) {
+  const Sha256 tag = TagOf(name, suffix, key, bytes);
+  const uint64_t size = tag.bytes.size() + bytes.size();
+  if (!folder_.valid() || size > options_.bytes_max) {
     return;
   }
-  MakeRoom(bytes.size());
+  MakeRoom(size);
   const std::string file = FileOf(name, suffix);
   const std::string partial = options_.partial + std::to_string(SystemRng().Next()) + "-" + std::to_string(stored_++);
   UniqueFd fd(openat(folder_.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
@@ -91,14 +105,14 @@ void CacheFolder::Write(const Sha256& name, const std::string& suffix, std::span
     return;
   }
   // Not synced: after a crash of the machine a damaged file is found by its tag.
-  if (!WriteAll(fd.get(), bytes) || renameat(folder_.get(), partial.c_str(), folder_.get(), file.c_str()) != 0) {
+  if (!WriteAll(fd.get(), tag.bytes) || !WriteAll(fd.get(), bytes) ||
+      renameat(folder_.get(), partial.c_str(), folder_.get(), file.c_str()) != 0) {
     Warn("writing", file);
     unlinkat(folder_.get(), partial.c_str(), 0);
   }
 }
 
-void CacheFolder::RemoveBad(const Sha256& name, const std::string& suffix) {
-  const std::string file = FileOf(name, suffix);
+void CacheFolder::RemoveBad(const std::string& file) {
   std::fprintf(stderr, "%s: removing the cached file %s: it is damaged or of another key\n", options_.program.c_str(),
                file.c_str());
   unlinkat(folder_.get(), file.c_str(), 0);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that can be made again, in a folder of bounded size. Nothing that goes wrong here is an error of its user's: it
-// costs a line on stderr.
+// Files that can be made again, in a folder of bounded size: what compilers and drivers built. Nothing that goes wrong
+// here is an error of its user's: it costs a line on stderr.
+//
+// Each file begins with a tag, by its user's key, of its name, its kind and its content: what another wrote, what was
+// damaged, and what was put in another file's place is removed and never served.
 //
 // Several processes may share a folder: files appear whole (written aside, then renamed) and are never changed. What
 // was used longest ago is removed first. A file's name tells which build of the program wrote it; files of other builds
@@ -23,6 +26,7 @@ namespace hpvm {
 class CacheFolder {
  public:
   static constexpr size_t kPurgedMax = 1000;
+  using Key = std::span<const uint8_t>;
 
   struct Options {
     std::string folder;  // Empty, or one that cannot be opened: nothing is kept.
@@ -34,12 +38,10 @@ class CacheFolder {
   };
   explicit CacheFolder(Options options);
 
-  // Nothing when there is no such file; no bytes when it has more than `bytes_max` or cannot be read. The time of its
-  // use is now.
-  std::optional<std::vector<uint8_t>> Read(const Sha256& name, const std::string& suffix, uint64_t bytes_max);
-  void Write(const Sha256& name, const std::string& suffix, std::span<const uint8_t> bytes);
-  // For files that turn out to be damaged, or another key's.
-  void RemoveBad(const Sha256& name, const std::string& suffix);
+  // Nothing when there is no such file, or it had to be removed: its tag is wrong, or it has more than `bytes_max`. The
+  // time of its use is now.
+  std::optional<std::vector<uint8_t>> Read(const Sha256& name, const std::string& suffix, Key key, uint64_t bytes_max);
+  void Write(const Sha256& name, const std::string& suffix, Key key, std::span<const uint8_t> bytes);
 
  private:
   struct File {
@@ -50,6 +52,7 @@ class CacheFolder {
     bool is_of_this_build = false;
   };
   std::string FileOf(const Sha256& name, const std::string& suffix) const { return prefix_ + ToHex(name) + suffix; }
+  void RemoveBad(const std::string& file);
   void Warn(const char* doing, const std::string& file) const;
   std::vector<File> List() const;
   void MakeRoom(uint64_t bytes);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -27,27 +28,38 @@ class CacheFolderTest : public ::testing::Test {
                         .partial = ".partial" + suffix,
                         .program = "test"});
   }
+  static void Write(CacheFolder& folder, const std::string& name, size_t count) {
+    folder.Write(HashOf(name), ".a", kKey, Bytes(count));
+  }
+  static std::optional<std::vector<uint8_t>> Read(CacheFolder& folder, const std::string& name, uint64_t bytes_max) {
+    return folder.Read(HashOf(name), ".a", kKey, bytes_max);
+  }
   size_t Count() const {
     return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
   static std::vector<uint8_t> Bytes(size_t count) { return std::vector<uint8_t>(count, 7); }
 
+  static constexpr std::array<uint8_t, 32> kKey = {1, 2, 3};
+  static constexpr size_t kTag = 32;
   const fs::path folder_;
 };
 
 // A build reads what it wrote, also after it was opened again; another one reads nothing of it, and removes it.
 TEST_F(CacheFolderTest, OtherBuildsAreNotReadAndGo) {
-  Open("one").Write(HashOf("x"), ".a", Bytes(10));
-  EXPECT_EQ(Open("one").Read(HashOf("x"), ".a", 10), Bytes(10));
+  CacheFolder one = Open("one");
+  Write(one, "x", 10);
+  one = Open("one");
+  EXPECT_EQ(Read(one, "x", 10), Bytes(10));
   CacheFolder two = Open("two");
   EXPECT_EQ(Count(), 0u);
-  EXPECT_EQ(two.Read(HashOf("x"), ".a", 10), std::nullopt);
+  EXPECT_EQ(Read(two, "x", 10), std::nullopt);
   // One that is still there, because it runs, writes again: it goes with the next file that is written.
-  Open("one").Write(HashOf("x"), ".a", Bytes(10));
-  EXPECT_EQ(two.Read(HashOf("x"), ".a", 10), std::nullopt);
-  two.Write(HashOf("y"), ".a", Bytes(20));
+  one = Open("one");
+  Write(one, "x", 10);
+  EXPECT_EQ(Read(two, "x", 10), std::nullopt);
+  Write(two, "y", 20);
   EXPECT_EQ(Count(), 1u);
-  EXPECT_EQ(two.Read(HashOf("y"), ".a", 20), Bytes(20));
+  EXPECT_EQ(Read(two, "y", 20), Bytes(20));
 }
 
 // Files as they were called before names told the build go as well; what another user has in the folder stays.
@@ -66,26 +78,75 @@ TEST_F(CacheFolderTest, PurgesSoManyAtATime) {
   }
   CacheFolder folder = Open("one");
   EXPECT_EQ(Count(), 5u);
-  folder.Write(HashOf("x"), ".a", Bytes(1));
+  Write(folder, "x", 1);
   EXPECT_EQ(Count(), 1u);
 }
 
 // The bound holds for what is kept, and what was used last stays.
 TEST_F(CacheFolderTest, IsBounded) {
-  CacheFolder folder = Open("one", 250);
-  folder.Write(HashOf("a"), ".a", Bytes(100));
-  folder.Write(HashOf("b"), ".a", Bytes(100));
+  CacheFolder folder = Open("one", 250 + 2 * kTag);
+  Write(folder, "a", 100);
+  Write(folder, "b", 100);
   // The clock of files is coarse: both were used long ago, and then one again.
   for (const auto& file : fs::directory_iterator(folder_)) {
     fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
-  ASSERT_TRUE(folder.Read(HashOf("a"), ".a", 100).has_value());
-  folder.Write(HashOf("c"), ".a", Bytes(100));
-  EXPECT_TRUE(folder.Read(HashOf("a"), ".a", 100).has_value());
-  EXPECT_FALSE(folder.Read(HashOf("b"), ".a", 100).has_value());
-  folder.Write(HashOf("d"), ".a", Bytes(251));
-  EXPECT_FALSE(folder.Read(HashOf("d"), ".a", 1000).has_value());
-  EXPECT_EQ(folder.Read(HashOf("c"), ".a", 99), Bytes(0));
+  ASSERT_TRUE(Read(folder, "a", 100).has_value());
+  Write(folder, "c", 100);
+  EXPECT_TRUE(Read(folder, "a", 100).has_value());
+  EXPECT_FALSE(Read(folder, "b", 100).has_value());
+  Write(folder, "d", 251 + kTag);
+  EXPECT_FALSE(Read(folder, "d", 1000).has_value());
+  EXPECT_EQ(Read(folder, "c", 99), std::nullopt);
+  EXPECT_EQ(Count(), 1u) << "What is longer than it may be goes.";
+}
+
+// What another key tagged, what was changed, cut or put in another's place is not served, and goes.
+TEST_F(CacheFolderTest, OnlyWhatWasTaggedIsServed) {
+  const auto only_file = [&] { return fs::directory_iterator(folder_)->path(); };
+  const auto change = [](const fs::path& file, std::streamoff at) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(at);
+    const int before = stream.get();
+    stream.seekp(at);
+    stream.put(static_cast<char>(before ^ 1));
+  };
+  CacheFolder folder({.folder = folder_,
+                      .bytes_max = 1 << 20,
+                      .build = HashOf("one"),
+                      .suffixes = {".a", ".b"},
+                      .partial = ".partial",
+                      .program = "test"});
+  const std::array<uint8_t, 32> other_key = {1, 2, 4};
+  for (const std::streamoff at : {0, 31, 32, 41}) {
+    Write(folder, "x", 10);
+    change(only_file(), at);
+    EXPECT_EQ(Read(folder, "x", 10), std::nullopt) << at;
+    EXPECT_EQ(Count(), 0u);
+  }
+  for (const uintmax_t length : {0, 5, 31, 32, 41}) {
+    Write(folder, "x", 10);
+    fs::resize_file(only_file(), length);
+    EXPECT_EQ(Read(folder, "x", 10), std::nullopt) << length;
+    EXPECT_EQ(Count(), 0u);
+  }
+  Write(folder, "x", 10);
+  EXPECT_EQ(folder.Read(HashOf("x"), ".a", other_key, 10), std::nullopt);
+  EXPECT_EQ(Count(), 0u);
+  // Another name, and another kind.
+  Write(folder, "x", 10);
+  const fs::path file = only_file();
+  std::string name = file.filename();
+  name.replace(name.find(ToHex(HashOf("x"))), 64, ToHex(HashOf("y")));
+  fs::copy_file(file, folder_ / name);
+  EXPECT_EQ(Read(folder, "y", 10), std::nullopt);
+  fs::copy_file(file, fs::path(file).replace_extension(".b"));
+  EXPECT_EQ(folder.Read(HashOf("x"), ".b", kKey, 10), std::nullopt);
+  EXPECT_EQ(Read(folder, "x", 10), Bytes(10));
+  EXPECT_EQ(Count(), 1u);
+  // Nothing is something, too.
+  Write(folder, "empty", 0);
+  EXPECT_EQ(Read(folder, "empty", 0), Bytes(0));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // What a device has measured of a kernel's variants, so that the next start need not measure again.
 //
 // Small and opaque on its way: the device writes it, the compiler's process keeps it beside its artifacts under the
-// artifact's name (compiler/driver/zygote_cache.h), the next delivery of the artifact brings it back. It only says what
+// artifact's name (compiler/driver/cache_key.h), the next delivery of the artifact brings it back. It only says what
 // is fast; a reader believes no index in it.
 #ifndef HPVMD_COMPILER_API_LEARNT_H_
 #define HPVMD_COMPILER_API_LEARNT_H_

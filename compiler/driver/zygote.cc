@@ -18,11 +18,12 @@
 #include <thread>
 
 #include "base/io/build_id.h"
+#include "base/io/cache_folder.h"
 #include "base/io/child_process.h"
 #include "base/io/memfd.h"
 #include "base/processor_time.h"
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/driver/zygote_cache.h"
+#include "compiler/driver/cache_key.h"
 #include "compiler/driver/zygote_child.h"
 #include "compiler/front/opencl/program.h"
 #include "sandbox/sandbox.h"
@@ -42,6 +43,9 @@ constexpr size_t kResultBytesMax = limits::kArtifactBytesMax + limits::kMiB;
 // What the client may have kept of one artifact, a few for each class of launches; and of how many artifacts.
 constexpr uint32_t kKeepsMax = 200;
 constexpr size_t kDeliveredMax = 10'000;
+// Files of the cache: artifacts, and beside them what devices have learnt of them and what their launches took.
+constexpr char kArtifacts[] = ".hpva", kLearnt[] = ".hpvl", kCosts[] = ".hpvc";
+
 struct Waiting {
   ZygoteRequest request;
   UniqueFd module;
@@ -103,7 +107,7 @@ class Zygote {
 
   const Sha256 build_ = BuildIdentityOf(MappedObjects());
   Sha256 opencl_build_;  // With what LoadWhatOpenClNeeds loaded.
-  ArtifactCache cache_{"", 0, build_};
+  CacheFolder cache_{{}};
   bool is_locked_down_ = false;
   ArtifactKey key_{};
   CpuTarget target_;
@@ -160,7 +164,12 @@ Status Zygote::Prepare() {
 
 // Opens the folder of the cache, and from then on nothing outside it.
 Status Zygote::LockDown(const std::string& cache_folder) {
-  cache_ = ArtifactCache(cache_folder, options_.cache_bytes_max, build_);
+  cache_ = CacheFolder({.folder = cache_folder,
+                        .bytes_max = options_.cache_bytes_max,
+                        .build = build_,
+                        .suffixes = {kArtifacts, kLearnt, kCosts},
+                        .partial = ".partial-",
+                        .program = "hpvm-compiler"});
   is_locked_down_ = true;
   if (!options_.is_sandboxed) {
     return absl::OkStatus();
@@ -292,8 +301,7 @@ Status Zygote::Keep(const Frame& frame) {
   uint32_t& kept = keep.is_costs ? delivered->second.costs : delivered->second.learnt;
   if (kept < kKeepsMax) {
     ++kept;
-    const auto kind = keep.is_costs ? ArtifactCache::Record::kCosts : ArtifactCache::Record::kLearnt;
-    cache_.StoreRecord(kind, keep.name, key_, keep.record);
+    cache_.Write(keep.name, keep.is_costs ? kCosts : kLearnt, key_, keep.record);
   }
   return absl::OkStatus();
 }
@@ -304,8 +312,8 @@ void Zygote::Name(ZygoteResponse& response, const Sha256& name) {
     delivered_.try_emplace(name);
   }
   response.name = name;
-  response.learnt = cache_.FindRecord(ArtifactCache::Record::kLearnt, name, key_);
-  response.costs = cache_.FindRecord(ArtifactCache::Record::kCosts, name, key_);
+  response.learnt = cache_.Read(name, kLearnt, key_, kLearntBytesMax).value_or(std::vector<uint8_t>());
+  response.costs = cache_.Read(name, kCosts, key_, kCostRecordBytesMax).value_or(std::vector<uint8_t>());
 }
 
 Status Zygote::ReceiveRequest(Frame frame) {
@@ -341,7 +349,8 @@ Status Zygote::Admit(Waiting job) {
     return absl::OkStatus();
   }
   job.cache_name = CacheKeyOf(job.request.compile, target_.level, BuildFor(job.request.compile));
-  if (std::optional<std::vector<uint8_t>> found = cache_.Find(job.cache_name, key_)) {
+  if (std::optional<std::vector<uint8_t>> found =
+          cache_.Read(job.cache_name, kArtifacts, key_, limits::kArtifactBytesMax)) {
     ZygoteResponse response;
     response.id = job.request.id;
     response.from_cache = true;
@@ -428,7 +437,7 @@ Status Zygote::Finish(Child& child, End end) {
       return Refuse(child.job.request, "The compiler gave a malformed artifact.", response.cpu_ns);
     }
     if (!child.job.request.compile.explain) {
-      cache_.Store(child.job.cache_name, artifact);
+      cache_.Write(child.job.cache_name, kArtifacts, key_, artifact);
       Name(response, child.job.cache_name);
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/driver/zygote_cache.h"
+#include "compiler/driver/cache_key.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace hpvm {
 namespace {
 
 // Another build of the compiler, or of LLVM, has other keys, for every kind of module and every target.
-TEST(ZygoteCacheTest, AnotherBuildHasOtherKeys) {
+TEST(CacheKeyTest, AnotherBuildHasOtherKeys) {
   std::vector<MappedObject> objects = MappedObjects();
   std::set<Sha256> keys;
   size_t count = 0;

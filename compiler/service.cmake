@@ -7,7 +7,7 @@ hpvmd_library(compiler_gpu SOURCES api/gpu_code.cc api/gpu_target.cc DEPS base)
 hpvmd_library(compiler_service
   SOURCES api/artifact.cc api/artifact_bounds.cc api/artifact_work.cc api/service.cc api/variant_text.cc
           api/zygote_wire.cc
-  DEPS base kernel_ir compiler_gpu compiler_learnt)
+  DEPS base builder kernel_ir compiler_gpu compiler_learnt)
 hpvmd_test(artifact_test SOURCES api/artifact_test.cc api/variant_text_test.cc DEPS compiler_service LABELS fast)
 
 # The zygote: everything that links LLVM and wabt.

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/io/fd.h"
 #include "base/limits.h"
-#include "compiler/api/artifact.h"
+#include "builder/message.h"
 
 namespace hpvm {
 
@@ -32,7 +32,6 @@ struct DriverFunctions {
 
 struct DriverSupervisorOptions {
   int socket = -1;  // To the runner.
-  std::string cache_folder;  // Belongs to one tenant; empty: nothing is kept.
   uint64_t cache_bytes_max = 512 * limits::kMiB;
   DriverFunctions driver;
   uint32_t builders_max = 2;  // Drivers' compilers use one thread.
@@ -47,18 +46,14 @@ struct DriverSupervisorOptions {
   bool has_nodes = true;     // Of GPUs.
 };
 
-// The tenant's folder goes to a supervisor as the first thing on its socket, before it locks itself down: everybody on
-// the machine may read its command line.
-Status SendDriverFolder(int socket, const std::string& folder);
-StatusOr<std::string> ReceiveDriverFolder(int socket);
-
 // Serves until the runner goes away; the process's exit status. One thread; call from main only, since it forks.
 int RunDriverSupervisor(const DriverSupervisorOptions& options);
 
-// The runner's end. `identity` names the driver of a device (DriverIdentity, called once a device, when it is first
-// built for): results are kept under it. Any thread.
-std::unique_ptr<DriverBuilder> ConnectDriverBuilder(
-    UniqueFd socket, const ArtifactKey& key, std::function<StatusOr<std::string>(const std::string& device)> identity);
+// The driver of a device; called once a device, when it is first built for. Results are kept under it.
+using DriverIdentities = std::function<StatusOr<std::string>(const std::string& device)>;
+// The runner's end; the supervisor locks itself down for the tenant whose folder the hello names. Any thread.
+std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const BuildHello& hello,
+                                                    DriverIdentities identity);
 
 }  // namespace hpvm
 

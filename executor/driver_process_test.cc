@@ -57,13 +57,13 @@ class DriverProcessTest : public ::testing::Test {
     StatusOr<std::pair<UniqueFd, UniqueFd>> ends = CreateSocketPair();
     ASSERT_TRUE(ends.ok());
     SpawnOptions spawn;
-    spawn.arguments = {program_, folder_, memory_mib, load};
+    spawn.arguments = {program_, memory_mib, load};
     spawn.socket = ends->second.get();
     spawn.stderr_fd = STDERR_FILENO;
     StatusOr<SpawnedProcess> process = Spawn(spawn);
     ASSERT_TRUE(process.ok()) << Message(process.status());
     process_ = *std::move(process);
-    client_ = ConnectDriverBuilder(std::move(ends->first), key_,
+    client_ = ConnectDriverBuilder(std::move(ends->first), {key_, folder_},
                                    [this](const std::string&) -> StatusOr<std::string> { return identity_; });
   }
 
@@ -310,23 +310,9 @@ TEST_F(DriverProcessTest, TheSupervisorsDeath) {
   EXPECT_TRUE(absl::IsUnavailable(Build("").status()));
 }
 
-TEST(DriverWireTest, CancelsKeepTheirIds) {
-  Frame frame;
-  const std::vector<uint8_t> bytes = EncodeDriverCancel({77});
-  frame.head.assign(bytes.begin(), bytes.end());
-  ASSERT_TRUE(IsDriverCancel(frame));
-  const StatusOr<DriverCancel> cancel = DecodeDriverCancel(frame);
-  ASSERT_TRUE(cancel.ok());
-  EXPECT_EQ(cancel->id, 77u);
-  EXPECT_FALSE(DecodeDriverRequest(frame).ok());
-  frame.head.pop_back();
-  EXPECT_FALSE(DecodeDriverCancel(frame).ok());
-}
-
 // Requests that the protocol does not know end the connection; any bytes give a message or an error.
 TEST(DriverWireTest, RefusesMalformedMessages) {
   DriverRequest request;
-  request.id = 5;
   request.identity = "i";
   request.build.device = "vulkan:1";
   request.build.format = GpuFormat::kSpirvShader;
@@ -337,23 +323,21 @@ TEST(DriverWireTest, RefusesMalformedMessages) {
   request.build.variants[0].entry = "a";
   request.build.variants[0].arguments = {GpuArgument{.index = 7}};
   const std::vector<uint8_t> bytes = EncodeDriverRequest(request);
-  Frame frame;
-  frame.body = {1, 2, 3};
+  const std::vector<uint8_t> code = {1, 2, 3};
   for (size_t length = 0; length < bytes.size(); ++length) {
-    frame.head.assign(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
-    EXPECT_FALSE(DecodeDriverRequest(frame).ok()) << length;
+    EXPECT_FALSE(DecodeDriverRequest(std::span(bytes).first(length), code).ok()) << length;
   }
-  frame.head.assign(bytes.begin(), bytes.end());
-  const StatusOr<DriverRequest> decoded = DecodeDriverRequest(frame);
+  const StatusOr<DriverRequest> decoded = DecodeDriverRequest(bytes, code);
   ASSERT_TRUE(decoded.ok()) << Message(decoded.status());
-  EXPECT_EQ(decoded->id, 5u);
   EXPECT_EQ(decoded->build.device, "vulkan:1");
   EXPECT_EQ(decoded->build.variants, request.build.variants);
   EXPECT_EQ(decoded->build.groups, request.build.groups);
   EXPECT_EQ(decoded->build.code.size(), 3u);
   EXPECT_EQ(EncodeDriverRequest(*decoded), bytes);
-  EXPECT_FALSE(DecodeDriverAnswer(frame).ok());
-  EXPECT_FALSE(DecodeDriverHello(frame).ok());
+  EXPECT_FALSE(DecodeDriverAnswer(bytes, {}).ok());
+  const std::vector<uint8_t> refusal = EncodeDriverAnswer({.status = InvalidArgument("no"), .log = "l"});
+  ASSERT_TRUE(DecodeDriverAnswer(refusal, {}).ok());
+  EXPECT_FALSE(DecodeDriverAnswer(refusal, code).ok());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between a runner, the supervisor of its driver builders, and the builders themselves: frames whose heads are
-// these structs and whose bodies are code and binaries. Each end checks the other's.
+// What messages hold (builder/message.h) between a runner, the supervisor of its driver builders, and the builders
+// themselves: these structs, and code and binaries as the frames' bodies. Each end checks the other's.
 #ifndef HPVMD_EXECUTOR_DRIVER_WIRE_H_
 #define HPVMD_EXECUTOR_DRIVER_WIRE_H_
 
@@ -26,33 +26,20 @@ inline constexpr FrameLimits kDriverFrameLimits = {
 inline constexpr size_t kDriverLogBytesMax = 64 * 1024;
 
 struct DriverRequest {
-  uint64_t id = 0;       // Not 0.
   std::string identity;  // Of the driver; empty: the result is not kept.
   DriverBuild build;     // `code` is the frame's body.
 };
 
 struct DriverAnswer {
-  uint64_t id = 0;  // 0: a builder has loaded its driver, or says why it cannot.
-  Status status;
+  Status status;    // Of a builder's first answer: whether it has loaded its driver.
   std::string log;  // The binary is the frame's body.
 };
 
-// Nobody wants the answer to a request any more: there will be none.
-struct DriverCancel {
-  uint64_t id = 0;
-};
-
-// The first message to the supervisor: the key that tags what is kept.
-std::vector<uint8_t> EncodeDriverHello(const ArtifactKey& key);
-StatusOr<ArtifactKey> DecodeDriverHello(const Frame& frame);
 std::vector<uint8_t> EncodeDriverRequest(const DriverRequest& request);
-// Borrows the frame's body.
-StatusOr<DriverRequest> DecodeDriverRequest(const Frame& frame);
-std::vector<uint8_t> EncodeDriverCancel(const DriverCancel& cancel);
-bool IsDriverCancel(const Frame& frame);
-StatusOr<DriverCancel> DecodeDriverCancel(const Frame& frame);
+// Borrows `code`, the frame's body.
+StatusOr<DriverRequest> DecodeDriverRequest(std::span<const uint8_t> payload, std::span<const uint8_t> code);
 std::vector<uint8_t> EncodeDriverAnswer(const DriverAnswer& answer);
-StatusOr<DriverAnswer> DecodeDriverAnswer(const Frame& frame);
+StatusOr<DriverAnswer> DecodeDriverAnswer(std::span<const uint8_t> payload, std::span<const uint8_t> binary);
 
 }  // namespace hpvm
 

@@ -36,14 +36,15 @@ Status LockDown(const DriverWorkerOptions& options) {
   return Confine(&report, confine);
 }
 
-Status Answer(const DriverAnswer& answer, std::span<const uint8_t> binary = {}) {
-  return SendFrame(kSocket, EncodeDriverAnswer(answer), binary, {});
+Status Answer(uint64_t id, const DriverAnswer& answer, std::span<const uint8_t> binary = {}) {
+  return SendFrame(kSocket, EncodeMessage({BuildMessage::Kind::kAnswer, id, EncodeDriverAnswer(answer)}), binary, {});
 }
 
 Status Serve(const DriverFunctions& driver) {
   while (true) {
     HPVMD_ASSIGN_OR_RETURN(const Frame frame, ReceiveFrame(kSocket, kDriverFrameLimits));
-    HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, DecodeDriverRequest(frame));
+    HPVMD_ASSIGN_OR_RETURN(const BuildMessage message, DecodeMessage(frame));
+    HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, DecodeDriverRequest(message.payload, frame.body));
     StatusOr<DriverBinary> built = driver.build(request.build);
     if (built.ok() && built->bytes.size() > kDriverFrameLimits.body_bytes_max) {
       built = InvalidArgument("The driver's binary (" + std::to_string(built->bytes.size()) +
@@ -51,11 +52,10 @@ Status Serve(const DriverFunctions& driver) {
                               std::to_string(kDriverFrameLimits.body_bytes_max) + " bytes).");
     }
     DriverAnswer answer;
-    answer.id = request.id;
     answer.status = built.status();
     answer.log = built.ok() ? built->log : "";
-    HPVMD_RETURN_IF_ERROR(Answer(answer, built.ok() ? std::span<const uint8_t>(built->bytes)
-                                                    : std::span<const uint8_t>()));
+    HPVMD_RETURN_IF_ERROR(
+        Answer(message.id, answer, built.ok() ? std::span<const uint8_t>(built->bytes) : std::span<const uint8_t>()));
   }
 }
 
@@ -65,7 +65,7 @@ void RunDriverWorker(const DriverWorkerOptions& options) {
   const Status locked = LockDown(options);
   DriverAnswer ready;
   ready.status = locked.ok() ? options.supervisor->driver.load() : locked;
-  if (Answer(ready).ok() && ready.status.ok()) {
+  if (Answer(0, ready).ok() && ready.status.ok()) {
     Serve(options.supervisor->driver).IgnoreError();  // The supervisor is gone, or has broken the protocol.
   }
   // Not exit: the destructors of drivers hang and crash, and everything that matters has been sent.

@@ -140,7 +140,6 @@ StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& h
     spawn.socket = ends.second.get();
     spawn.stderr_fd = STDERR_FILENO;
     HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));  // As the compiler: not watched.
-    HPVMD_RETURN_IF_ERROR(SendDriverFolder(ends.first.get(), hello.cache_folder()));
     sockets.emplace(FamilyOf(backend), std::move(ends.first));
   }
   return sockets;
@@ -329,7 +328,7 @@ Status Serve() {
       ConnectCompiler(std::move(settled.compiler), key, hello.cache_folder());
   Builders builders;
   for (auto& [family, socket] : builder_sockets) {
-    builders[family] = ConnectDriverBuilder(std::move(socket), key, DriverIdentity);
+    builders[family] = ConnectDriverBuilder(std::move(socket), {key, hello.cache_folder()}, DriverIdentity);
   }
   HPVMD_ASSIGN_OR_RETURN(const OpenedDevices opened, OpenDevices(hello, grants, *compiler, builders, hub));
   if (has_drivers) {

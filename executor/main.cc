@@ -49,11 +49,6 @@ int BuildForDriver(std::string_view family, int argc, char** argv) {
     fputs(kUsage, stderr);
     return 2;
   }
-  hpvm::StatusOr<std::string> folder = hpvm::ReceiveDriverFolder(options.socket);
-  if (!folder.ok()) {
-    return Report(folder.status());
-  }
-  options.cache_folder = *std::move(folder);
   options.driver.load = [family] { return hpvm::ListDevices(family).status(); };
   options.driver.build = family == "opencl" ? hpvm::BuildForOpenCl : hpvm::BuildForVulkan;
   return hpvm::RunDriverSupervisor(options);

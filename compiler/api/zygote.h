@@ -9,15 +9,11 @@
 // so that OpenCL C is to be read and SPIR-V kernels to be translated for drivers that take PTX or SPIR bitcode; loads
 // libhpvm-opencl.so, libhpvm-spirv.so and the libraries that they need.
 //
-// Protocol: frames of base/io/frame_socket.h whose heads are the structs below, written by compiler/api/wire.h.
-//   client → zygote   Hello, once, first: the key that tags artifacts, never on the command line, which other users can
-//   read; and the folder, unless that was there. client → zygote   ZygoteRequest, one memfd of sealed size with the
-//   module's bytes. Any number may be under way. zygote → client   ZygoteResponse, in the order of completion, the
-//   tagged artifact as the frame's body.
-//   client → zygote   ZygoteKeep, what was learnt or measured of a delivered artifact; no answer. It is kept beside the
-//   artifact, and comes with its next delivery.
-//   client → zygote   ZygoteCancel, for a request that is not answered yet; it is forgotten, and has no answer.
-// Both ends close the connection at the first malformed message; the zygote exits when the client goes away.
+// Protocol: builder/message.h, with the structs below as payloads, written by compiler/api/wire.h.
+//   request   ZygoteRequest, and one memfd of sealed size with the module's bytes
+//   answer    ZygoteResponse, the tagged artifact as the frame's body
+//   note      ZygoteKeep, what was learnt or measured of a delivered artifact. It is kept beside the artifact, and
+//             comes with its next delivery.
 //
 // Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and until the earlier of
 // `wall_seconds` by the clock and the request's deadline; it is killed then, and when its request is cancelled. A child
@@ -53,14 +49,12 @@ namespace hpvm {
 
 // The messages.
 struct ZygoteRequest {
-  uint64_t id = 0;
   uint64_t remaining_ns = 0;  // Until the client's deadline, as it was when sent; 0: none.
   CompileRequest compile;     // `module` is empty here: the bytes travel as a memfd.
 };
 // What ended a compile.
 enum class CompileEnd : uint8_t { kItself = 0, kDeadline = 1, kLimit = 2 };
 struct ZygoteResponse {
-  uint64_t id = 0;
   CompileEnd end = CompileEnd::kItself;  // Others: no artifact, and one diagnostic.
   bool from_cache = false;
   bool has_artifact = false;  // In the frame's body.
@@ -77,41 +71,22 @@ struct ZygoteKeep {
   bool is_costs = false;
 };
 
-struct ZygoteCancel {
-  uint64_t id = 0;
-};
-
 inline constexpr FrameLimits kZygoteFrameLimits = {
     .head_bytes_max = 1024 * 1024,
     .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
     .fds_max = 1,
 };
 
-struct ZygoteHello {
-  ArtifactKey key{};
-  std::string cache_folder;  // Instead of --cache, for a zygote that was started before its tenant was known.
-};
-std::vector<uint8_t> EncodeHello(const ZygoteHello& hello);
-StatusOr<ZygoteHello> DecodeHello(std::span<const uint8_t> head);
 std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request);
-StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head);
+StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> payload);
 std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response);
-StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head);
+StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> payload);
 std::vector<uint8_t> EncodeKeep(const ZygoteKeep& keep);
-bool IsKeep(std::span<const uint8_t> head);
-StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head);
-std::vector<uint8_t> EncodeCancel(const ZygoteCancel& cancel);
-bool IsCancel(std::span<const uint8_t> head);
-StatusOr<ZygoteCancel> DecodeCancel(std::span<const uint8_t> head);
+StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> payload);
 
 // Severity, place, offset and message of each; at most limits::kDiagnosticsMax, long texts cut.
 void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out);
 Diagnostics ReadDiagnostics(WireReader& in);
-
-// The head of a received frame as bytes.
-inline std::span<const uint8_t> HeadBytes(const Frame& frame) {
-  return {reinterpret_cast<const uint8_t*>(frame.head.data()), frame.head.size()};
-}
 
 struct ZygoteOptions {
   int socket = -1;

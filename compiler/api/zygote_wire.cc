@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The zygote's messages as bytes.
+// What the zygote's messages hold, as bytes.
 #include <algorithm>
 
 #include "base/diagnostic_list.h"
@@ -9,23 +9,8 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kVersion = 6;
-enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3, kKeep = 4, kCancel = 5 };
-
-WireWriter Begin(MessageKind kind) {
-  WireWriter out;
-  out.U32(kVersion);
-  out.U8(static_cast<uint8_t>(kind));
-  return out;
-}
-
-bool Opens(WireReader& in, MessageKind kind) {
-  return in.U32() == kVersion && in.U8() == static_cast<uint8_t>(kind) && in.ok();
-}
-
 Status Malformed(const char* what) {
-  return InvalidArgument(std::string("The compiler connection's ") + what +
-                         " message is malformed or of another version.");
+  return InvalidArgument(std::string("The compiler connection's ") + what + " message is malformed.");
 }
 
 void WriteParams(const std::vector<ParamSpec>& params, WireWriter& out) {
@@ -82,32 +67,9 @@ bool IsExplainConsistent(const CompileRequest& compile, uint8_t listing) {
 
 }  // namespace
 
-std::vector<uint8_t> EncodeHello(const ZygoteHello& hello) {
-  WireWriter out = Begin(MessageKind::kHello);
-  out.Raw(hello.key.data(), hello.key.size());
-  out.Text(hello.cache_folder);
-  return std::move(out.bytes());
-}
-
-StatusOr<ZygoteHello> DecodeHello(std::span<const uint8_t> head) {
-  WireReader in(head);
-  ZygoteHello hello;
-  if (!Opens(in, MessageKind::kHello)) {
-    return Malformed("first");
-  }
-  std::span<const uint8_t> bytes = in.Raw(hello.key.size());
-  hello.cache_folder = in.Text();
-  if (!in.AtEnd()) {
-    return Malformed("first");
-  }
-  std::copy(bytes.begin(), bytes.end(), hello.key.begin());
-  return hello;
-}
-
 std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request) {
   const CompileRequest& compile = request.compile;
-  WireWriter out = Begin(MessageKind::kRequest);
-  out.U64(request.id);
+  WireWriter out;
   out.U64(request.remaining_ns);
   out.U8(static_cast<uint8_t>(compile.module_kind));
   out.Text(compile.module_name);
@@ -132,14 +94,10 @@ std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request) {
   return std::move(out.bytes());
 }
 
-StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
-  WireReader in(head);
+StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> payload) {
+  WireReader in(payload);
   ZygoteRequest request;
   CompileRequest& compile = request.compile;
-  if (!Opens(in, MessageKind::kRequest)) {
-    return Malformed("request");
-  }
-  request.id = in.U64();
   request.remaining_ns = in.U64();
   compile.module_kind = static_cast<ModuleKind>(in.U8());
   compile.module_name = in.Text();
@@ -174,8 +132,7 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
 }
 
 std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response) {
-  WireWriter out = Begin(MessageKind::kResponse);
-  out.U64(response.id);
+  WireWriter out;
   out.U8(static_cast<uint8_t>(response.end));
   out.U8(response.from_cache);
   out.U8(response.has_artifact);
@@ -187,13 +144,9 @@ std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response) {
   return std::move(out.bytes());
 }
 
-StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
-  WireReader in(head);
+StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> payload) {
+  WireReader in(payload);
   ZygoteResponse response;
-  if (!Opens(in, MessageKind::kResponse)) {
-    return Malformed("response");
-  }
-  response.id = in.U64();
   const uint8_t end = in.U8();
   response.from_cache = in.Flag();
   response.has_artifact = in.Flag();
@@ -211,24 +164,16 @@ StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
 }
 
 std::vector<uint8_t> EncodeKeep(const ZygoteKeep& keep) {
-  WireWriter out = Begin(MessageKind::kKeep);
+  WireWriter out;
   WriteHash(keep.name, out);
   out.U8(keep.is_costs);
   out.Bytes(keep.record);
   return std::move(out.bytes());
 }
 
-bool IsKeep(std::span<const uint8_t> head) {
-  WireReader in(head);
-  return Opens(in, MessageKind::kKeep);
-}
-
-StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head) {
-  WireReader in(head);
+StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> payload) {
+  WireReader in(payload);
   ZygoteKeep keep;
-  if (!Opens(in, MessageKind::kKeep)) {
-    return Malformed("keep");
-  }
   keep.name = ReadHash(in);
   keep.is_costs = in.Flag();
   keep.record = ReadRecord(in, keep.is_costs ? kCostRecordBytesMax : kLearntBytesMax);
@@ -237,30 +182,6 @@ StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head) {
     return Malformed("keep");
   }
   return keep;
-}
-
-std::vector<uint8_t> EncodeCancel(const ZygoteCancel& cancel) {
-  WireWriter out = Begin(MessageKind::kCancel);
-  out.U64(cancel.id);
-  return std::move(out.bytes());
-}
-
-bool IsCancel(std::span<const uint8_t> head) {
-  WireReader in(head);
-  return Opens(in, MessageKind::kCancel);
-}
-
-StatusOr<ZygoteCancel> DecodeCancel(std::span<const uint8_t> head) {
-  WireReader in(head);
-  ZygoteCancel cancel;
-  if (!Opens(in, MessageKind::kCancel)) {
-    return Malformed("cancel");
-  }
-  cancel.id = in.U64();
-  if (!in.AtEnd()) {
-    return Malformed("cancel");
-  }
-  return cancel;
 }
 
 void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A supervisor whose builders' "driver" does what a request's options say: for tests of everything around drivers.
-//   fake_driver_builder FOLDER MEMORY-MIB LOAD    LOAD: ok, fail, crash
+//   fake_driver_builder MEMORY-MIB LOAD    LOAD: ok, fail, crash
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -111,17 +111,16 @@ StatusOr<DriverBinary> Build(const DriverBuild& build) {
 }  // namespace hpvm
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
+  if (argc != 3) {
     return 2;
   }
   hpvm::DriverSupervisorOptions options;
   options.socket = 3;
-  options.cache_folder = argv[1];
   options.cache_bytes_max = 4096;
-  options.memory_bytes_max = strtoull(argv[2], nullptr, 10) << 20;
+  options.memory_bytes_max = strtoull(argv[1], nullptr, 10) << 20;
   options.build_max = std::chrono::milliseconds(500);
   options.idle_max = std::chrono::milliseconds(300);
-  const std::string load = argv[3];
+  const std::string load = argv[2];
   // "patient": only the runner's patience ends a build that hangs.
   options.build_wall_max = load == "patient" ? std::chrono::hours(1) : hpvm::Duration(std::chrono::milliseconds(1500));
   options.driver.load = [load]() -> hpvm::Status {

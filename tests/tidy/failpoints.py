@@ -13,7 +13,7 @@ import sys
 PLACE = re.compile(r'HPVMD_FAILPOINT\("([^"]*)"\)')
 ROW = re.compile(r"^\| `([a-z0-9_.]+)` \| [^|]+ \| [^|]+ \|$", re.MULTILINE)
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+){1,2}")
-FOLDERS = ("base", "sandbox", "proto", "supervisor", "server", "executor", "engine", "client")
+FOLDERS = ("base", "sandbox", "builder", "proto", "supervisor", "server", "executor", "engine", "client")
 PLACES_MIN = 41
 
 

@@ -17,15 +17,17 @@ COMPILER_FACE = {"compiler/api", "compiler/ir"}
 EDGES = {
     "base": set(),
     "sandbox": {"base"},
+    "builder": {"base"},
     "graph": {"base"},
     "compiler": {"base", "graph"},
-    "compiler/driver": {"base", "graph", "sandbox"},
+    "compiler/api": {"base", "builder"},
+    "compiler/driver": {"base", "graph", "sandbox", "builder"},
     "backends": {"base"} | COMPILER_FACE,
     "scheduler": {"base", "graph"},
     "engine": {"base", "graph", "scheduler", "backends"} | COMPILER_FACE,
     "proto": {"base"},
     "supervisor": {"base", "proto"},
-    "executor": {"base", "sandbox", "graph", "engine", "proto", "backends"} | COMPILER_FACE,
+    "executor": {"base", "sandbox", "builder", "graph", "engine", "proto", "backends"} | COMPILER_FACE,
     "server": {"base", "scheduler", "proto", "supervisor"},
     "client": {"base", "proto"},
     # docs/decisions/0004; the chain of the audit, which links base alone, is checked offline by the same code.
@@ -43,7 +45,7 @@ README_LINES_MAX = 30
 README_FOR_USERS = {"client/kernel"}  # A guide, installed beside the header.
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
-DOC_PATH = re.compile(r"`((?:base|sandbox|proto|supervisor|graph|compiler|scheduler|backends|engine|executor|server|client|schemas|deploy|tests|"
+DOC_PATH = re.compile(r"`((?:base|sandbox|builder|proto|supervisor|graph|compiler|scheduler|backends|engine|executor|server|client|schemas|deploy|tests|"
                       r"bench|examples|docs)/[A-Za-z0-9_./-]+)`")
 
 

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "builder/client.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hpvm {
+namespace {
+
+constexpr Duration kSendMax = std::chrono::seconds(30);
+// How often a caller looks at its stop word.
+constexpr Duration kStopPause = std::chrono::milliseconds(10);
+
+}  // namespace
+
+BuildClient::BuildClient(UniqueFd socket, const BuildHello& hello, Options options)
+    : socket_(std::move(socket)), options_(std::move(options)) {
+  broken_ = SendFrame(socket_.get(), EncodeHello(hello), {}, {}, RealClock().Now() + kSendMax);
+  reader_ = std::thread([this] { ReadAnswers(); });
+}
+
+BuildClient::~BuildClient() {
+  shutdown(socket_.get(), SHUT_RDWR);
+  reader_.join();
+}
+
+Status BuildClient::Close(const Status& why) {
+  shutdown(socket_.get(), SHUT_RDWR);  // This ends the reader, which tells everybody.
+  return Unavailable(options_.peer + " is gone: " + Message(why));
+}
+
+StatusOr<BuildClient::Answer> BuildClient::Build(const Request& request) {
+  HPVMD_RETURN_IF_ERROR(CheckPatience(request));
+  BuildMessage message = {BuildMessage::Kind::kRequest, 0, request.payload};
+  {
+    std::lock_guard lock(mutex_);
+    HPVMD_RETURN_IF_ERROR(broken_);
+    message.id = next_id_++;
+    waiting_[message.id] = {};
+  }
+  if (Status sent = Send(EncodeMessage(message), request, request.deadline); !sent.ok()) {
+    std::lock_guard lock(mutex_);
+    waiting_.erase(message.id);
+    return sent;
+  }
+  StatusOr<Answer> answer = WaitFor(message.id, request);
+  if (absl::IsCancelled(answer.status()) || absl::IsDeadlineExceeded(answer.status())) {
+    Send(EncodeMessage({BuildMessage::Kind::kCancel, message.id, {}}), {}, kNever).IgnoreError();
+  }
+  return answer;
+}
+
+Status BuildClient::CheckPatience(const Request& request) const {
+  // Whoever watches the deadline may have set the stop word for it.
+  if (RealClock().Now() >= request.deadline) {
+    return DeadlineExceeded("The deadline passed while the module was being compiled.");
+  }
+  return request.stop != nullptr && request.stop->load() != 0 ? Cancelled("The compile was cancelled.")
+                                                              : absl::OkStatus();
+}
+
+Status BuildClient::Send(std::span<const uint8_t> head, const Request& request, Time deadline) {
+  std::lock_guard lock(send_mutex_);
+  HPVMD_RETURN_IF_ERROR(CheckPatience(request));  // Others' frames may have taken long.
+  SendNotesLocked();
+  const Status sent =
+      SendFrame(socket_.get(), head, request.body, request.fds, std::min(deadline, RealClock().Now() + kSendMax));
+  // A frame may be half written, so the stream is of no more use.
+  return sent.ok() ? sent : Close(sent);
+}
+
+void BuildClient::SendNotes() {
+  std::unique_lock sending(send_mutex_, std::try_to_lock);
+  if (sending.owns_lock()) {  // Else whoever sends takes them along, or the next one does.
+    SendNotesLocked();
+  }
+}
+
+void BuildClient::SendNotesLocked() {
+  pollfd fd{socket_.get(), POLLOUT, 0};
+  while (options_.next_note != nullptr && poll(&fd, 1, 0) == 1 && fd.revents == POLLOUT) {
+    const std::optional<std::vector<uint8_t>> note = options_.next_note();
+    if (!note.has_value()) {
+      return;
+    }
+    const Status sent = SendFrame(socket_.get(), EncodeMessage({BuildMessage::Kind::kNote, 0, *note}), {}, {},
+                                  RealClock().Now() + kSendMax);
+    if (!sent.ok()) {
+      Close(sent).IgnoreError();
+      return;
+    }
+  }
+}
+
+StatusOr<BuildClient::Answer> BuildClient::WaitFor(uint64_t id, const Request& request) {
+  std::unique_lock lock(mutex_);
+  Waiting& waiting = waiting_[id];
+  Status ended;
+  while (!waiting.has_arrived && broken_.ok() && ended.ok()) {
+    // The years until kNever are more than a condition variable can count.
+    const Duration left = request.deadline - RealClock().Now();
+    arrived_.wait_for(lock, std::min(left, request.stop != nullptr ? kStopPause : Duration(std::chrono::hours(1))));
+    ended = CheckPatience(request);
+  }
+  Waiting taken = std::move(waiting);
+  waiting_.erase(id);
+  if (taken.has_arrived) {
+    return std::move(taken.answer);
+  }
+  return broken_.ok() ? ended : broken_;
+}
+
+void BuildClient::ReadAnswers() {
+  while (true) {
+    StatusOr<Frame> frame = ReceiveFrame(socket_.get(), options_.limits);
+    StatusOr<BuildMessage> message = frame.ok() ? DecodeMessage(*frame) : frame.status();
+    if (message.ok() && message->kind != BuildMessage::Kind::kAnswer) {
+      message = InvalidArgument("A message came that is no answer.");
+    }
+    std::lock_guard lock(mutex_);
+    if (!message.ok()) {
+      broken_ = Close(message.status());
+      arrived_.notify_all();
+      return;
+    }
+    const auto found = waiting_.find(message->id);
+    if (found == waiting_.end()) {
+      continue;  // Its caller has gone.
+    }
+    found->second.answer.payload.assign(message->payload.begin(), message->payload.end());
+    found->second.answer.body = std::move(frame->body);
+    found->second.has_arrived = true;
+    arrived_.notify_all();
+  }
+}
+
+}  // namespace hpvm

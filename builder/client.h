@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A supervisor's other end: callers wait for the answer to their own request, one thread reads all of them.
+#ifndef HPVMD_BUILDER_CLIENT_H_
+#define HPVMD_BUILDER_CLIENT_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/io/fd.h"
+#include "builder/message.h"
+
+namespace hpvm {
+
+class BuildClient {
+ public:
+  struct Options {
+    FrameLimits limits;
+    std::string peer;  // For errors: "The compiler process".
+    // The next note that waits to be sent, if there is one. Any thread; may be null.
+    std::function<std::optional<std::vector<uint8_t>>()> next_note;
+  };
+  BuildClient(UniqueFd socket, const BuildHello& hello, Options options);
+  ~BuildClient();
+
+  struct Request {
+    std::span<const uint8_t> payload;
+    std::span<const uint8_t> body;
+    std::span<const int> fds;
+    Time deadline = kNever;
+    const std::atomic<uint32_t>* stop = nullptr;  // Not zero: nobody wants the answer any more.
+  };
+  struct Answer {
+    std::vector<uint8_t> payload;
+    std::vector<uint8_t> body;
+  };
+  // Blocks until the answer is there, the deadline passes (kDeadlineExceeded) or the stop word is set (kCancelled,
+  // within 10 ms); in the last two cases the supervisor is told. kUnavailable when it is gone. Any thread.
+  StatusOr<Answer> Build(const Request& request);
+  // Sends notes as long as that needs no waiting. A note is far smaller than a socket's buffer.
+  void SendNotes();
+  // Ends the connection, as after an answer that is malformed; kUnavailable, for whoever waits too.
+  Status Close(const Status& why);
+
+ private:
+  struct Waiting {
+    bool has_arrived = false;
+    Answer answer;
+  };
+  Status CheckPatience(const Request& request) const;
+  Status Send(std::span<const uint8_t> head, const Request& request, Time deadline);
+  void SendNotesLocked();
+  StatusOr<Answer> WaitFor(uint64_t id, const Request& request);
+  void ReadAnswers();
+
+  UniqueFd socket_;
+  const Options options_;
+  std::thread reader_;
+  std::mutex send_mutex_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::unordered_map<uint64_t, Waiting> waiting_;  // By request id; guarded by mutex_.
+  uint64_t next_id_ = 1;                           // Guarded by mutex_.
+  Status broken_;  // Why the connection is of no more use; guarded by mutex_ once the reader runs.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BUILDER_CLIENT_H_

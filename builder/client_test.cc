@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client whose peer says what it should, and what it should not.
+#include "builder/client.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <thread>
+
+namespace hpvm {
+namespace {
+
+using Kind = BuildMessage::Kind;
+constexpr FrameLimits kLimits = {.head_bytes_max = 4096, .body_bytes_max = 4096, .fds_max = 0};
+
+class BuildClientTest : public ::testing::Test {
+ protected:
+  BuildClientTest() {
+    auto ends = CreateSocketPair();
+    HPVMD_CHECK(ends.ok());
+    peer_ = std::move(ends->second);
+    client_ = std::make_unique<BuildClient>(std::move(ends->first), BuildHello{},
+                                            BuildClient::Options{kLimits, "The peer", [this] { return NextNote(); }});
+    HPVMD_CHECK(DecodeHello(Next()).ok());
+  }
+
+  Frame Next() {
+    StatusOr<Frame> frame = ReceiveFrame(peer_.get(), kLimits, RealClock().Now() + std::chrono::seconds(20));
+    return frame.ok() ? *std::move(frame) : Frame{};
+  }
+  Kind NextKind() {
+    const Frame frame = Next();
+    return DecodeMessage(frame).value_or(BuildMessage{Kind::kHello, 0, {}}).kind;
+  }
+  void Say(const BuildMessage& message, std::span<const uint8_t> body = {}) {
+    EXPECT_TRUE(SendFrame(peer_.get(), EncodeMessage(message), body, {}).ok());
+  }
+  std::optional<std::vector<uint8_t>> NextNote() {
+    return notes_ == 0 ? std::nullopt : std::optional(std::vector<uint8_t>(notes_--, 1));
+  }
+
+  std::atomic<uint32_t> notes_{0};
+  UniqueFd peer_;
+  std::unique_ptr<BuildClient> client_;
+};
+
+// Each caller gets its own answer, in whatever order they come; an answer to nobody is passed over.
+TEST_F(BuildClientTest, AnswersFindTheirCallers) {
+  std::array<StatusOr<BuildClient::Answer>, 3> answers;
+  std::vector<std::thread> callers;
+  for (uint8_t i = 0; i < 3; ++i) {
+    callers.emplace_back([&, i] {
+      const uint8_t payload[] = {i};
+      answers[i] = client_->Build({.payload = payload, .body = payload, .fds = {}});
+    });
+  }
+  std::vector<std::pair<uint64_t, std::vector<uint8_t>>> requests;
+  for (int i = 0; i < 3; ++i) {
+    const Frame frame = Next();
+    const StatusOr<BuildMessage> message = DecodeMessage(frame);
+    ASSERT_TRUE(message.ok() && message->kind == Kind::kRequest);
+    requests.insert(requests.begin(), {message->id, frame.body});
+  }
+  Say({Kind::kAnswer, 4711, {}});
+  for (const auto& [id, body] : requests) {
+    Say({Kind::kAnswer, id, body}, body);
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    callers[i].join();
+    ASSERT_TRUE(answers[i].ok()) << answers[i].status();
+    EXPECT_EQ(answers[i]->payload, std::vector<uint8_t>{static_cast<uint8_t>(i)});
+    EXPECT_EQ(answers[i]->body, answers[i]->payload);
+  }
+}
+
+// A caller that has no more use for the answer gets none, and the peer is told; before it is sent nothing is.
+TEST_F(BuildClientTest, PatienceEnds) {
+  std::atomic<uint32_t> stop{0};
+  Status cancelled;
+  std::thread caller(
+      [&] { cancelled = client_->Build({.payload = {}, .body = {}, .fds = {}, .stop = &stop}).status(); });
+  EXPECT_EQ(NextKind(), Kind::kRequest);
+  stop = 1;
+  EXPECT_EQ(NextKind(), Kind::kCancel);
+  caller.join();
+  EXPECT_TRUE(absl::IsCancelled(cancelled)) << cancelled;
+  EXPECT_TRUE(absl::IsCancelled(client_->Build({.payload = {}, .body = {}, .fds = {}, .stop = &stop}).status()));
+  const Status late =
+      client_
+          ->Build({.payload = {}, .body = {}, .fds = {}, .deadline = RealClock().Now() + std::chrono::milliseconds(30)})
+          .status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  EXPECT_EQ(NextKind(), Kind::kRequest);
+  EXPECT_EQ(NextKind(), Kind::kCancel);
+}
+
+// Notes go when nothing else does, and with what is sent next.
+TEST_F(BuildClientTest, NotesAreSent) {
+  notes_ = 2;
+  client_->SendNotes();
+  EXPECT_EQ(NextKind(), Kind::kNote);
+  EXPECT_EQ(NextKind(), Kind::kNote);
+  notes_ = 1;
+  std::thread caller([&] { client_->Build({.payload = {}, .body = {}, .fds = {}}).IgnoreError(); });
+  EXPECT_EQ(NextKind(), Kind::kNote);
+  EXPECT_EQ(NextKind(), Kind::kRequest);
+  peer_.reset();
+  caller.join();
+}
+
+// What is no answer ends the connection, for whoever waits and whoever comes.
+TEST_F(BuildClientTest, NonsenseEndsTheConnection) {
+  Status first;
+  std::thread caller([&] { first = client_->Build({.payload = {}, .body = {}, .fds = {}}).status(); });
+  EXPECT_EQ(NextKind(), Kind::kRequest);
+  Say({Kind::kRequest, 1, {}});
+  caller.join();
+  EXPECT_TRUE(absl::IsUnavailable(first)) << first;
+  EXPECT_EQ(Message(first), "The peer is gone: A message came that is no answer.");
+  EXPECT_TRUE(absl::IsUnavailable(client_->Build({.payload = {}, .body = {}, .fds = {}}).status()));
+}
+
+// An answer whose payload its user refuses does, too.
+TEST_F(BuildClientTest, ItsUserMayCloseIt) {
+  EXPECT_TRUE(absl::IsUnavailable(client_->Close(InvalidArgument("The answer is malformed."))));
+  EXPECT_TRUE(absl::IsUnavailable(client_->Build({.payload = {}, .body = {}, .fds = {}}).status()));
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -3,7 +3,7 @@
 // around them until nobody came between. A work item's own memory needs none of it.
 #include <algorithm>
 
-#include "compiler/back/vulkan/emitter.h"
+#include "compiler/back/vulkan/memory.h"
 
 namespace hpvm::vulkan {
 
@@ -47,7 +47,7 @@ spv::Op NativeOf(Opcode code) {
 }  // namespace
 
 // The value that `op` makes of `old`; integers of the access's width in `type`, u32 or u64.
-SpvId KernelEmitter::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const SpvId> operands) {
+SpvId Atomics::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const SpvId> operands) {
   const SpvId a = operands.empty() ? 0 : operands[0];
   const auto plain = [&](spv::Op code) { return w.Op(code, type, {old, a}); };
   switch (op.code) {
@@ -70,9 +70,9 @@ SpvId KernelEmitter::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<
       return c.Select(type, c.Equal(old, a), operands[1], old);
     case Opcode::kAtomicFAdd: {
       const Type float_type = op.width == 4 ? Type::kF32 : Type::kF64;
-      const SpvId x = Opaque(float_type, FloatOf(float_type, old));
-      const SpvId y = Opaque(float_type, FloatOf(float_type, a));
-      return BitsOf(float_type, Exact(spv::OpFAdd, m_.TypeOf(float_type), {x, y}));
+      const SpvId x = floats_.Opaque(float_type, floats_.FloatOf(float_type, old));
+      const SpvId y = floats_.Opaque(float_type, floats_.FloatOf(float_type, a));
+      return floats_.BitsOf(float_type, floats_.Exact(spv::OpFAdd, v_.m.TypeOf(float_type), {x, y}));
     }
     default:
       break;
@@ -89,12 +89,12 @@ SpvId KernelEmitter::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<
 }
 
 // Operands as integers of the access: u32, without what a narrow one does not have, or u64.
-SpvId KernelEmitter::AtomicOperand(const ir::Op& op, SpvId value) {
+SpvId Atomics::AtomicOperand(const ir::Op& op, SpvId value) {
   if (op.width == 8) {
-    return op.type == Type::kF64 ? BitsOf(op.type, value) : value;
+    return op.type == Type::kF64 ? floats_.BitsOf(op.type, value) : value;
   }
   if (op.type == Type::kF32) {
-    return BitsOf(op.type, value);
+    return floats_.BitsOf(op.type, value);
   }
   if (op.type == Type::kI64) {
     value = w.Op(spv::OpUConvert, c.U32(), {value});
@@ -102,26 +102,26 @@ SpvId KernelEmitter::AtomicOperand(const ir::Op& op, SpvId value) {
   return op.width == 4 ? value : c.AndK(value, op.width == 1 ? 0xff : 0xffff);
 }
 
-SpvId KernelEmitter::AtomicResult(const ir::Op& op, SpvId old) {
+SpvId Atomics::AtomicResult(const ir::Op& op, SpvId old) {
   if (!ir::IsInt(op.type)) {
-    return FloatOf(op.type, old);
+    return floats_.FloatOf(op.type, old);
   }
-  return op.type == Type::kI64 && op.width < 8 ? w.Op(spv::OpUConvert, m_.TypeOf(Type::kI64), {old}) : old;
+  return op.type == Type::kI64 && op.width < 8 ? w.Op(spv::OpUConvert, v_.m.TypeOf(Type::kI64), {old}) : old;
 }
 
 // Of the whole word (or 64-bit word) at `pointer`.
-SpvId KernelEmitter::AtomicNative(SpvId pointer, const ir::Op& op, std::span<const SpvId> operands, bool is_group) {
+SpvId Atomics::AtomicNative(SpvId pointer, const ir::Op& op, std::span<const SpvId> operands, bool is_group) {
   const SpvId type = op.width == 8 ? w.Int(64) : c.U32();
   const SpvId scope = c.K(is_group ? spv::ScopeWorkgroup : spv::ScopeDevice);
   const uint32_t memory = spv::MemorySemanticsUniformMemoryMask | spv::MemorySemanticsWorkgroupMemoryMask;
-  const bool has_fences = plan_.needs_fences && !has_no_fences_;
+  const bool has_fences = v_.plan.needs_fences && !v_.has_no_fences;
   const auto semantics = [&](uint32_t order) { return c.K(has_fences ? order | memory : 0); };
-  if (has_no_fences_ && op.code == Opcode::kAtomicLoad) {
+  if (v_.has_no_fences && op.code == Opcode::kAtomicLoad) {
     // A plain load would be one to LLVM, which orders nothing.
-    const SpvId zero = op.width == 8 ? K(Type::kI64, 0) : c.K(0);
+    const SpvId zero = op.width == 8 ? v_.K(Type::kI64, 0) : c.K(0);
     return w.Op(spv::OpAtomicIAdd, type, {pointer, scope, c.K(0), zero});
   }
-  if (has_no_fences_ && op.code == Opcode::kAtomicStore) {
+  if (v_.has_no_fences && op.code == Opcode::kAtomicStore) {
     return w.Op(spv::OpAtomicExchange, type, {pointer, scope, c.K(0), operands[0]});
   }
   switch (op.code) {
@@ -142,8 +142,8 @@ SpvId KernelEmitter::AtomicNative(SpvId pointer, const ir::Op& op, std::span<con
 }
 
 // Of bits [shift, shift + 8 * width) of the word at `pointer`, or of all of it.
-SpvId KernelEmitter::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, std::span<const SpvId> operands,
-                                      bool is_group) {
+SpvId Atomics::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, std::span<const SpvId> operands,
+                                bool is_group) {
   const SpvId type = op.width == 8 ? w.Int(64) : c.U32();
   const uint32_t bits = op.width == 1 ? 0xff : op.width == 2 ? 0xffff : 0xffffffffu;
   ir::Op load = op, exchange = op;
@@ -154,7 +154,7 @@ SpvId KernelEmitter::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& 
   }
   const SpvId seen = w.LocalVariable(type);
   const SpvId part = w.LocalVariable(type);
-  const SpvId done = cuts_loops_ ? w.LocalVariable(c.U32()) : 0;
+  const SpvId done = v_.cuts_loops ? w.LocalVariable(c.U32()) : 0;
   c.Store(seen, AtomicNative(pointer, load, {}, is_group));
   const SpvId header = w.NewId(), body = w.NewId(), next = w.NewId(), merge = w.NewId();
   w.Do(spv::OpBranch, {header});
@@ -175,55 +175,55 @@ SpvId KernelEmitter::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& 
   const SpvId found = AtomicNative(pointer, exchange, expected_and_value, is_group);
   c.Store(seen, found);
   const SpvId is_done = c.Equal(found, word);
-  if (cuts_loops_) {
-    c.Store(done, Truth(is_done));
+  if (v_.cuts_loops) {
+    c.Store(done, v_.Truth(is_done));
   }
   w.Do(spv::OpBranchConditional, {is_done, merge, next});
   w.Label(next);
   w.Do(spv::OpBranch, {header});
   w.Label(merge);
-  if (cuts_loops_) {
+  if (v_.cuts_loops) {
     const SpvId is_cut = c.Equal(c.Load(c.U32(), done), c.K(0));
-    c.Store(FaultVariable(), c.Select(c.U32(), is_cut, c.K(static_cast<uint32_t>(ir::kLoopsCut)), c.K(0)));
+    c.Store(search_.FaultVariable(), c.Select(c.U32(), is_cut, c.K(static_cast<uint32_t>(ir::kLoopsCut)), c.K(0)));
   }
   return c.Load(type, part);
 }
 
 // Nobody else sees it.
-SpvId KernelEmitter::AtomicInOwn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
-  const SpvId type = op.width == 8 ? m_.TypeOf(Type::kI64) : c.U32();
-  const SpvId raw = LoadRaw(spot, op.width);
+SpvId Atomics::AtomicInOwn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
+  const SpvId type = op.width == 8 ? v_.m.TypeOf(Type::kI64) : c.U32();
+  const SpvId raw = access_.LoadRaw(spot, op.width);
   const SpvId old = op.width == 8 ? c.Bits(type, raw) : raw;
   if (op.code != Opcode::kAtomicLoad && spot.words->is_writable) {
     const SpvId value = Combine(op, type, old, operands);
-    StoreRaw(spot, op.width, op.width == 8 ? c.Bits(RawType(8), value) : value);
+    access_.StoreRaw(spot, op.width, op.width == 8 ? c.Bits(access_.RawType(8), value) : value);
   }
   return old;
 }
 
 // The old value, as an integer of the access's width; of a store anything.
-SpvId KernelEmitter::AtomicAt(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
+SpvId Atomics::AtomicAt(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
   if (spot.words != nullptr && spot.words->storage == spv::StorageClassPrivate) {
     return AtomicInOwn(spot, op, operands);
   }
   const bool is_group = spot.words != nullptr;
   if (op.width == 8) {
-    if (is_group || !m_.target.has_int64_atomics) {
-      Refuse("The operation " + std::string(ir::Info(op.code).text) + " at byte " + std::to_string(op.source) +
-             " of the module cannot run on this device: it has no 64-bit atomics" +
-             (is_group ? " of group memory." : "."));
-      return K(Type::kI64, 0);
+    if (is_group || !v_.m.target.has_int64_atomics) {
+      v_.Refuse("The operation " + std::string(ir::Info(op.code).text) + " at byte " + std::to_string(op.source) +
+                " of the module cannot run on this device: it has no 64-bit atomics" +
+                (is_group ? " of group memory." : "."));
+      return v_.K(Type::kI64, 0);
     }
     w.Capability(spv::CapabilityInt64Atomics);
-    const SpvId pointer = Element(spot, View::k64, c.ShrK(spot.address, 3));
+    const SpvId pointer = access_.Element(spot, View::k64, c.ShrK(spot.address, 3));
     return op.code == Opcode::kAtomicFAdd ? AtomicByExchange(pointer, 0, op, operands, false)
                                           : AtomicNative(pointer, op, operands, false);
   }
-  const SpvId pointer = Element(spot, View::k32, c.ShrK(spot.address, 2));
+  const SpvId pointer = access_.Element(spot, View::k32, c.ShrK(spot.address, 2));
   if (op.width == 4 && op.code != Opcode::kAtomicFAdd) {
     return AtomicNative(pointer, op, operands, is_group);
   }
-  const SpvId shift = op.width < 4 ? BitsInWord(spot, op.width == 1 ? 3 : 2) : 0;
+  const SpvId shift = op.width < 4 ? access_.BitsInWord(spot, op.width == 1 ? 3 : 2) : 0;
   if (op.code == Opcode::kAtomicLoad) {
     ir::Op word = op;
     word.width = 4;
@@ -233,85 +233,85 @@ SpvId KernelEmitter::AtomicAt(const Spot& spot, const ir::Op& op, std::span<cons
   return AtomicByExchange(pointer, shift, op, operands, is_group);
 }
 
-SpvId KernelEmitter::SearchAtomic(Memory memory, const ir::Op& op) {
-  const SpvId type = AddressTypeOf(memory);
-  const SpvId value = op.width == 8 ? m_.TypeOf(Type::kI64) : c.U32();
+SpvId Atomics::SearchAtomic(Memory memory, const ir::Op& op) {
+  const SpvId type = search_.AddressTypeOf(memory);
+  const SpvId value = op.width == 8 ? v_.m.TypeOf(Type::kI64) : c.U32();
   const bool writes = op.code != Opcode::kAtomicLoad;
   std::vector<SpvId> types{type};
   types.insert(types.end(), op.operand_count - 1, value);
-  const std::string name = SearchName(ir::Info(op.code).text.data(), memory, op.width, 0);
-  return Function(name, value, types, [&](std::span<const SpvId> params) {
-    const Type address_type = module_.address_type();
-    for (const RangeSource& from : SourcesOf(memory)) {
-      const Range range = MakeRange(from, memory);
+  const std::string name = search_.SearchName(ir::Info(op.code).text.data(), memory, op.width, 0);
+  return functions_.Function(name, value, types, [&](std::span<const SpvId> params) {
+    const Type address_type = v_.module.address_type();
+    for (const Search::RangeSource& from : search_.SourcesOf(memory)) {
+      const Search::Range range = search_.MakeRange(from, memory);
       if (writes && !range.is_writable && from.words != nullptr) {
         continue;
       }
       SpvId place = 0;
-      const SpvId holds = Holds(range, type, params[0], K(address_type, op.width), &place);
+      const SpvId holds = search_.Holds(range, type, params[0], v_.K(address_type, op.width), &place);
       c.If(holds, [&] {
         SpvId old = 0;
         if (!writes || range.is_writable) {
-          old = AtomicAt(SpotIn(range, type, place, 3), op, params.subspan(1));
+          old = AtomicAt(search_.SpotIn(range, type, place, 3), op, params.subspan(1));
         } else {
-          c.Store(FaultVariable(), c.K(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer)));
+          c.Store(search_.FaultVariable(), c.K(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer)));
         }
         w.Do(spv::OpReturnValue, {old != 0 ? old : w.Null(value)});
         return false;
       });
     }
     SpvId fault = c.K(static_cast<uint32_t>(TrapCode::kOutOfBounds));
-    if (!writes && module_.memory_bytes >= op.width) {  // Module memory that is not kept reads as zero.
-      const SpvId last = K(address_type, module_.memory_bytes - op.width);
+    if (!writes && v_.module.memory_bytes >= op.width) {  // Module memory that is not kept reads as zero.
+      const SpvId last = v_.K(address_type, v_.module.memory_bytes - op.width);
       fault = c.Select(c.U32(), c.Test(spv::OpULessThanEqual, params[0], last), c.K(0), fault);
     }
-    c.Store(FaultVariable(), fault);
+    c.Store(search_.FaultVariable(), fault);
     w.Do(spv::OpReturnValue, {w.Null(value)});
   });
 }
 
-void KernelEmitter::TrapIfMisaligned(const ir::Op& op) {
-  const bool is_known = (1u << std::min(AlignmentOf(op), 8u)) >= op.width;
+void Atomics::TrapIfMisaligned(const ir::Op& op) {
+  const bool is_known = (1u << std::min(v_.AlignmentOf(op), 8u)) >= op.width;
   if (is_known) {
     return;
   }
-  const SpvId operand = Narrow(Operand(op, 0));
+  const SpvId operand = v_.Narrow(values_.Operand(op, 0));
   const SpvId offset = c.AddK(operand, static_cast<uint32_t>(op.imm));
   const auto address = [&] {
-    return op.space == ir::Space::kParam ? c.Add(offset, ParamBase(op.space_index)) : offset;
+    return op.space == ir::Space::kParam ? c.Add(offset, v_.ParamBase(op.space_index)) : offset;
   };
-  TrapIf(c.Differ(c.AndK(offset, op.width - 1u), c.K(0)), TrapCode::kMisalignedAtomic, op, address, op.width);
+  traps_.TrapIf(c.Differ(c.AndK(offset, op.width - 1u), c.K(0)), TrapCode::kMisalignedAtomic, op, address, op.width);
 }
 
-bool KernelEmitter::EmitAtomic(ir::OpId id) {
-  const ir::Op& op = f_.op(id);
+bool Atomics::EmitAtomic(ir::OpId id) {
+  const ir::Op& op = v_.f.op(id);
   TrapIfMisaligned(op);
   std::vector<SpvId> operands;
   for (uint32_t i = 1; i < op.operand_count; ++i) {
-    operands.push_back(AtomicOperand(op, Operand(op, i)));
+    operands.push_back(AtomicOperand(op, values_.Operand(op, i)));
   }
-  const gpu::Reach reach = plan_.reach[id.index];
+  const gpu::Reach reach = v_.plan.reach[id.index];
   SpvId old = 0;
   if (reach == gpu::Reach::kParam || reach == gpu::Reach::kGroup) {
-    std::optional<Spot> spot = reach == gpu::Reach::kParam ? FindInParam(id) : FindInGroup(id);
+    std::optional<Spot> spot = reach == gpu::Reach::kParam ? search_.FindInParam(id) : search_.FindInGroup(id);
     if (!spot) {
       return false;
     }
     spot->alignment = std::max(spot->alignment, op.width == 8 ? 3u : op.width == 4 ? 2u : op.width == 2 ? 1u : 0u);
     old = AtomicAt(*spot, op, operands);
-    if (cuts_loops_ && (op.width < 4 || op.code == Opcode::kAtomicFAdd) && op.code != Opcode::kAtomicLoad) {
-      TrapIfFault(op, Memory::kState, 0);  // No address: nothing is wrong with it.
+    if (v_.cuts_loops && (op.width < 4 || op.code == Opcode::kAtomicFAdd) && op.code != Opcode::kAtomicLoad) {
+      search_.TrapIfFault(op, Memory::kState, 0);  // No address: nothing is wrong with it.
     }
   } else {
-    const Memory memory = MemoryOf(reach);
-    const SpvId address = AddressOf(op);
+    const Memory memory = search_.MemoryOf(reach);
+    const SpvId address = search_.AddressOf(op);
     std::vector<SpvId> arguments{SearchAtomic(memory, op), address};
     arguments.insert(arguments.end(), operands.begin(), operands.end());
     old = w.Op(spv::OpFunctionCall, op.width == 8 ? w.Int(64) : c.U32(), arguments);
-    TrapIfFault(op, memory, address);
+    search_.TrapIfFault(op, memory, address);
   }
   if (op.result_count > 0) {
-    SetResult(op, AtomicResult(op, old));
+    values_.SetResult(op, AtomicResult(op, old));
   }
   return true;
 }

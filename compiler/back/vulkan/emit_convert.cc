@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include "compiler/back/vulkan/emitter.h"
+#include "compiler/back/vulkan/arithmetic.h"
 
 namespace hpvm::vulkan {
 
@@ -19,8 +19,8 @@ uint64_t FloatBits(Type type, double value) {
 
 }  // namespace
 
-SpvId KernelEmitter::EmitConversion(const ir::Op& op, SpvId a) {
-  const SpvId to = m_.TypeOf(f_.type_of(op.first_result));
+SpvId Arithmetic::EmitConversion(const ir::Op& op, SpvId a) {
+  const SpvId to = v_.m.TypeOf(v_.f.type_of(op.first_result));
   switch (op.code) {
     case Opcode::kWrap:
     case Opcode::kExtendU:
@@ -34,7 +34,7 @@ SpvId KernelEmitter::EmitConversion(const ir::Op& op, SpvId a) {
     case Opcode::kDemote:
       return w.Op(spv::OpFConvert, to, {a});
     case Opcode::kPromote:
-      return Promote(a);
+      return floats_.Promote(a);
     case Opcode::kReinterpret:
       return c.Bits(to, a);
     default:
@@ -42,8 +42,8 @@ SpvId KernelEmitter::EmitConversion(const ir::Op& op, SpvId a) {
   }
 }
 
-SpvId KernelEmitter::EmitTruncation(const ir::Op& op, SpvId a) {
-  const Type from = op.type, to = f_.type_of(op.first_result);
+SpvId Arithmetic::EmitTruncation(const ir::Op& op, SpvId a) {
+  const Type from = op.type, to = v_.f.type_of(op.first_result);
   const bool is_signed = op.code == Opcode::kTruncS || op.code == Opcode::kTruncSatS;
   const bool saturates = op.code == Opcode::kTruncSatS || op.code == Opcode::kTruncSatU;
   const int bits = static_cast<int>(8 * ir::Bytes(to));
@@ -51,26 +51,26 @@ SpvId KernelEmitter::EmitTruncation(const ir::Op& op, SpvId a) {
   const double above = std::ldexp(1.0, is_signed ? bits - 1 : bits);
   const bool has_below = !is_signed || (from == Type::kF64 && bits == 32);
   const double below = is_signed ? -above - (has_below ? 1 : 0) : -1;
-  const SpvId is_high = c.Test(spv::OpFOrdLessThan, a, K(from, FloatBits(from, above)));
+  const SpvId is_high = c.Test(spv::OpFOrdLessThan, a, v_.K(from, FloatBits(from, above)));
   const SpvId is_low =
-      c.Test(has_below ? spv::OpFOrdGreaterThan : spv::OpFOrdGreaterThanEqual, a, K(from, FloatBits(from, below)));
-  const SpvId is_nan = IsNan(from, a);
+      c.Test(has_below ? spv::OpFOrdGreaterThan : spv::OpFOrdGreaterThanEqual, a, v_.K(from, FloatBits(from, below)));
+  const SpvId is_nan = floats_.IsNan(from, a);
   const SpvId is_number = c.Neither(is_nan);
   const SpvId fits = c.Both(c.Both(is_low, is_high), is_number);
   const spv::Op convert = is_signed ? spv::OpConvertFToS : spv::OpConvertFToU;
-  const SpvId type = m_.TypeOf(to);
+  const SpvId type = v_.m.TypeOf(to);
   if (!saturates) {
-    TrapIf(is_nan, TrapCode::kInvalidConversion, op);
-    TrapIf(c.Neither(fits), TrapCode::kIntegerOverflow, op);
+    traps_.TrapIf(is_nan, TrapCode::kInvalidConversion, op);
+    traps_.TrapIf(c.Neither(fits), TrapCode::kIntegerOverflow, op);
     return w.Op(convert, type, {a});
   }
-  const SpvId safe = c.Select(m_.TypeOf(from), fits, a, K(from, 0));
+  const SpvId safe = c.Select(v_.m.TypeOf(from), fits, a, v_.K(from, 0));
   const SpvId value = w.Op(convert, type, {safe});
   const uint64_t ones = to == Type::kI32 ? 0xffffffffu : ~uint64_t{0};
   const uint64_t most = is_signed ? ones >> 1 : ones, least = is_signed ? (ones >> 1) + 1 : 0;
-  const SpvId is_negative = c.Test(spv::OpFOrdLessThan, a, K(from, 0));
-  const SpvId limit = c.Select(type, is_negative, K(to, least), K(to, most));
-  const SpvId outside = c.Select(type, is_nan, K(to, 0), limit);
+  const SpvId is_negative = c.Test(spv::OpFOrdLessThan, a, v_.K(from, 0));
+  const SpvId limit = c.Select(type, is_negative, v_.K(to, least), v_.K(to, most));
+  const SpvId outside = c.Select(type, is_nan, v_.K(to, 0), limit);
   return c.Select(type, fits, value, outside);
 }
 

@@ -3,7 +3,7 @@
 // functions, one for each kind of access, that leave a trap's code in a variable when no range holds the access.
 #include <algorithm>
 
-#include "compiler/back/vulkan/emitter.h"
+#include "compiler/back/vulkan/memory.h"
 
 namespace hpvm::vulkan {
 
@@ -18,111 +18,79 @@ SpvId Code32(TrapCode code, Code& c) { return c.K(static_cast<uint32_t>(code)); 
 
 }  // namespace
 
-SpvId KernelEmitter::Call(SpvId type, SpvId function, std::initializer_list<uint32_t> arguments) {
-  std::vector<uint32_t> operands{function};
-  operands.insert(operands.end(), arguments.begin(), arguments.end());
-  return w.Op(spv::OpFunctionCall, type, operands);
-}
-
-SpvId KernelEmitter::Function(const std::string& name, SpvId result, std::vector<SpvId> params,
-                              const std::function<void(std::span<const SpvId>)>& body) {
-  const auto found = functions_.find(name);
-  if (found != functions_.end()) {
-    return found->second;
-  }
-  const SpvId id = functions_[name] = w.NewId();
-  const SpvId type = w.FunctionType(result, params);
-  SpirvFunction function;
-  function.head = {5u << spv::WordCountShift | spv::OpFunction, result, id, spv::FunctionControlMaskNone, type};
-  std::vector<SpvId> values;
-  for (const SpvId param : params) {
-    values.push_back(w.NewId());
-    function.head.insert(function.head.end(),
-                         {3u << spv::WordCountShift | spv::OpFunctionParameter, param, values.back()});
-  }
-  function.head.insert(function.head.end(), {2u << spv::WordCountShift | spv::OpLabel, w.NewId()});
-  w.Name(id, name);
-  const bool hoists = std::exchange(hoists_, false);
-  w.OpenFunction(&function);
-  body(values);
-  w.CloseFunction();
-  hoists_ = hoists;
-  return id;
-}
-
-SpvId KernelEmitter::FaultVariable() {
+SpvId Search::FaultVariable() {
   if (fault_ == 0) {
     fault_ = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), w.U32(0));
   }
-  Use(fault_);
+  v_.Use(fault_);
   return fault_;
 }
 
-KernelEmitter::Memory KernelEmitter::MemoryOf(gpu::Reach reach) {
+Memory Search::MemoryOf(gpu::Reach reach) {
   return reach == gpu::Reach::kModule ? Memory::kModule : reach == gpu::Reach::kState ? Memory::kState : Memory::kFlat;
 }
 
-SpvId KernelEmitter::AddressTypeOf(Memory memory) { return memory == Memory::kState ? c.U32() : WordsType(); }
+SpvId Search::AddressTypeOf(Memory memory) { return memory == Memory::kState ? c.U32() : v_.WordsType(); }
 
 // Operand plus immediate; a sum that does not fit becomes the highest address, which no range holds.
-SpvId KernelEmitter::AddressOf(const ir::Op& op) {
-  const SpvId operand = Operand(op, 0);
+SpvId Search::AddressOf(const ir::Op& op) {
+  const SpvId operand = values_.Operand(op, 0);
   if (op.imm == 0) {
     return operand;
   }
-  const bool is_wide = module_.is_memory64 && !ir::IsState(op.space);
+  const bool is_wide = v_.module.is_memory64 && !ir::IsState(op.space);
   const Type type = is_wide ? Type::kI64 : Type::kI32;
-  const SpvId last = K(type, is_wide ? ~uint64_t{0} : 0xffffffffu);
+  const SpvId last = v_.K(type, is_wide ? ~uint64_t{0} : 0xffffffffu);
   if (!is_wide && op.imm > 0xffffffffu) {
     return last;
   }
-  const SpvId sum = w.Op(spv::OpIAdd, m_.TypeOf(type), {operand, K(type, op.imm)});
-  return c.Select(m_.TypeOf(type), c.Below(sum, operand), last, sum);
+  const SpvId sum = w.Op(spv::OpIAdd, v_.m.TypeOf(type), {operand, v_.K(type, op.imm)});
+  return c.Select(v_.m.TypeOf(type), c.Below(sum, operand), last, sum);
 }
 
-std::vector<KernelEmitter::RangeSource> KernelEmitter::SourcesOf(Memory memory) const {
+std::vector<Search::RangeSource> Search::SourcesOf(Memory memory) const {
   std::vector<RangeSource> sources;
-  for (const WordArray& words : memory == Memory::kState ? state_ : module_memory_) {
+  for (const WordArray& words : memory == Memory::kState ? arrays_.state() : arrays_.module_memory()) {
     sources.push_back({&words, 0, false});
   }
   if (memory == Memory::kFlat) {
-    for (uint32_t k = 0; k < module_.params.size(); ++k) {
-      if (module_.params[k].is_buffer) {
+    for (uint32_t k = 0; k < v_.module.params.size(); ++k) {
+      if (v_.module.params[k].is_buffer) {
         sources.push_back({nullptr, k, false});
       }
     }
-    if (group_) {
-      sources.push_back({&*group_, 0, true});
+    if (arrays_.group() != nullptr) {
+      sources.push_back({arrays_.group(), 0, true});
     }
   }
   return sources;
 }
 
-KernelEmitter::Range KernelEmitter::MakeRange(const RangeSource& from, Memory memory) {
-  const bool is_wide = memory != Memory::kState && module_.is_memory64;
+Search::Range Search::MakeRange(const RangeSource& from, Memory memory) {
+  const bool is_wide = memory != Memory::kState && v_.module.is_memory64;
   const Type type = is_wide ? Type::kI64 : Type::kI32;
   Range range;
   range.spot.words = from.words;
   range.spot.param = from.param;
   if (from.words == nullptr) {
-    const SpvId base = Argument(Kind::kBufferBase, from.param, is_wide ? 8 : 4);
-    range.begin = is_wide ? c.Bits(m_.TypeOf(type), base) : base;
-    const SpvId bytes = Argument32(Kind::kBufferBytes, from.param);
-    range.bytes = is_wide ? w.Op(spv::OpUConvert, m_.TypeOf(type), {bytes}) : bytes;
-    range.offset = Argument32(Kind::kBufferStart, from.param);
-    range.is_writable = module_.params[from.param].is_writable;
+    const SpvId base = v_.Argument(Kind::kBufferBase, from.param, is_wide ? 8 : 4);
+    range.begin = is_wide ? c.Bits(v_.m.TypeOf(type), base) : base;
+    const SpvId bytes = v_.Argument32(Kind::kBufferBytes, from.param);
+    range.bytes = is_wide ? w.Op(spv::OpUConvert, v_.m.TypeOf(type), {bytes}) : bytes;
+    range.offset = v_.Argument32(Kind::kBufferStart, from.param);
+    range.is_writable = v_.module.params[from.param].is_writable;
     return range;
   }
-  Use(from.words->variable);
-  range.begin = from.is_group ? GroupBase() : K(type, from.words->begin);
-  range.bytes = K(type, from.words->end - from.words->begin);
+  v_.Use(from.words->variable);
+  range.begin = from.is_group ? arrays_.GroupBase() : v_.K(type, from.words->begin);
+  range.bytes = v_.K(type, from.words->end - from.words->begin);
   range.offset = c.K(0);
   range.is_writable = from.words->is_writable;
   return range;
 }
 
 // Whether all of [address, address + bytes) lies in the range; `place` receives the distance from its beginning.
-SpvId KernelEmitter::Holds(const Range& range, SpvId type, SpvId address, SpvId bytes, SpvId* place) {
+SpvId Search::Holds(const Range& range, SpvId type, SpvId address, SpvId bytes, SpvId* place) {
   *place = w.Op(spv::OpISub, type, {address, range.begin});  // Wraps to a large one below it.
   const SpvId fits = c.Test(spv::OpULessThanEqual, bytes, range.bytes);
   const SpvId room = w.Op(spv::OpISub, type, {range.bytes, bytes});
@@ -131,7 +99,7 @@ SpvId KernelEmitter::Holds(const Range& range, SpvId type, SpvId address, SpvId 
   return c.Both(c.Both(fits, begins), ends);
 }
 
-Spot KernelEmitter::SpotIn(const Range& range, SpvId type, SpvId place, uint32_t alignment) {
+Spot Search::SpotIn(const Range& range, SpvId type, SpvId place, uint32_t alignment) {
   Spot spot = range.spot;
   const SpvId narrow = type == c.U32() ? place : w.Op(spv::OpUConvert, c.U32(), {place});
   spot.address = c.Add(narrow, range.offset);
@@ -140,17 +108,17 @@ Spot KernelEmitter::SpotIn(const Range& range, SpvId type, SpvId place, uint32_t
 }
 
 // A byte of module memory or state; what lies outside what is kept is zero.
-SpvId KernelEmitter::SearchByte(Memory memory) {
+SpvId Search::SearchByte(Memory memory) {
   const SpvId type = AddressTypeOf(memory);
   const char* name = memory == Memory::kState ? "state_byte" : "module_byte";
-  return Function(name, c.U32(), {type}, [&](std::span<const SpvId> params) {
+  return functions_.Function(name, c.U32(), {type}, [&](std::span<const SpvId> params) {
     const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
     for (const RangeSource& from : SourcesOf(memory == Memory::kState ? memory : Memory::kModule)) {
       const Range range = MakeRange(from, memory);
       SpvId place = 0;
-      const SpvId holds = Holds(range, type, params[0], K(address_type, 1), &place);
+      const SpvId holds = Holds(range, type, params[0], v_.K(address_type, 1), &place);
       c.If(holds, [&] {
-        w.Do(spv::OpReturnValue, {LoadRaw(SpotIn(range, type, place, 0), 1)});
+        w.Do(spv::OpReturnValue, {access_.LoadRaw(SpotIn(range, type, place, 0), 1)});
         return false;
       });
     }
@@ -159,47 +127,47 @@ SpvId KernelEmitter::SearchByte(Memory memory) {
 }
 
 // Bytes that straddle the borders of what is kept.
-SpvId KernelEmitter::LoadByBytes(Memory memory, SpvId address, uint32_t width) {
+SpvId Search::LoadByBytes(Memory memory, SpvId address, uint32_t width) {
   const SpvId type = AddressTypeOf(memory);
   const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
   const SpvId function = SearchByte(memory);
   std::vector<SpvId> words;
   for (uint32_t i = 0; i < width; ++i) {
-    const SpvId at = i == 0 ? address : w.Op(spv::OpIAdd, type, {address, K(address_type, i)});
-    const SpvId byte = Call(c.U32(), function, {at});
+    const SpvId at = i == 0 ? address : w.Op(spv::OpIAdd, type, {address, v_.K(address_type, i)});
+    const SpvId byte = functions_.Call(c.U32(), function, {at});
     if (i % 4 == 0) {
       words.push_back(byte);
     } else {
       words.back() = c.Or(words.back(), c.ShlK(byte, i % 4 * 8));
     }
   }
-  return width <= 4 ? words[0] : w.Op(spv::OpCompositeConstruct, RawType(width), words);
+  return width <= 4 ? words[0] : w.Op(spv::OpCompositeConstruct, access_.RawType(width), words);
 }
 
-std::string KernelEmitter::SearchName(const char* what, Memory memory, uint32_t width, uint32_t alignment) {
+std::string Search::SearchName(const char* what, Memory memory, uint32_t width, uint32_t alignment) {
   const char* where = memory == Memory::kFlat ? "flat" : memory == Memory::kModule ? "module" : "state";
   return std::string(where) + "_" + what + std::to_string(width) + "_" + std::to_string(alignment);
 }
 
-SpvId KernelEmitter::SearchLoad(Memory memory, uint32_t width, uint32_t alignment, bool is_once) {
-  const SpvId type = AddressTypeOf(memory), result = RawType(width);
+SpvId Search::SearchLoad(Memory memory, uint32_t width, uint32_t alignment, bool is_once) {
+  const SpvId type = AddressTypeOf(memory), result = access_.RawType(width);
   const std::string name = SearchName(is_once ? "load_once" : "load", memory, width, alignment);
-  return Function(name, result, {type}, [&](std::span<const SpvId> params) {
+  return functions_.Function(name, result, {type}, [&](std::span<const SpvId> params) {
     const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
     for (const RangeSource& from : SourcesOf(memory)) {
       const Range range = MakeRange(from, memory);
       SpvId place = 0;
-      const SpvId holds = Holds(range, type, params[0], K(address_type, width), &place);
+      const SpvId holds = Holds(range, type, params[0], v_.K(address_type, width), &place);
       c.If(holds, [&] {
         Spot spot = SpotIn(range, type, place, alignment);
         spot.is_once = is_once;
-        w.Do(spv::OpReturnValue, {LoadRaw(spot, width)});
+        w.Do(spv::OpReturnValue, {access_.LoadRaw(spot, width)});
         return false;
       });
     }
-    const uint64_t bytes = memory == Memory::kState ? module_.state_bytes : module_.memory_bytes;
+    const uint64_t bytes = memory == Memory::kState ? v_.module.state_bytes : v_.module.memory_bytes;
     if (bytes >= width) {
-      const SpvId last = K(address_type, bytes - width);
+      const SpvId last = v_.K(address_type, bytes - width);
       c.If(c.Test(spv::OpULessThanEqual, params[0], last), [&] {
         w.Do(spv::OpReturnValue, {LoadByBytes(memory, params[0], width)});
         return false;
@@ -210,10 +178,10 @@ SpvId KernelEmitter::SearchLoad(Memory memory, uint32_t width, uint32_t alignmen
   });
 }
 
-SpvId KernelEmitter::SearchStore(Memory memory, uint32_t width, uint32_t alignment) {
+SpvId Search::SearchStore(Memory memory, uint32_t width, uint32_t alignment) {
   const SpvId type = AddressTypeOf(memory);
   const std::string name = SearchName("store", memory, width, alignment);
-  return Function(name, w.Void(), {type, RawType(width)}, [&](std::span<const SpvId> params) {
+  return functions_.Function(name, w.Void(), {type, access_.RawType(width)}, [&](std::span<const SpvId> params) {
     const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
     for (const RangeSource& from : SourcesOf(memory)) {
       const Range range = MakeRange(from, memory);
@@ -221,10 +189,10 @@ SpvId KernelEmitter::SearchStore(Memory memory, uint32_t width, uint32_t alignme
         continue;  // Constants: no store of this kernel reaches them.
       }
       SpvId place = 0;
-      const SpvId holds = Holds(range, type, params[0], K(address_type, width), &place);
+      const SpvId holds = Holds(range, type, params[0], v_.K(address_type, width), &place);
       c.If(holds, [&] {
         if (range.is_writable) {
-          StoreRaw(SpotIn(range, type, place, alignment), width, params[1]);
+          access_.StoreRaw(SpotIn(range, type, place, alignment), width, params[1]);
         } else {
           c.Store(FaultVariable(), Code32(TrapCode::kReadOnlyBuffer, c));
         }
@@ -238,122 +206,111 @@ SpvId KernelEmitter::SearchStore(Memory memory, uint32_t width, uint32_t alignme
 }
 
 // Why [address, address + bytes) may not be accessed, or 0.
-SpvId KernelEmitter::FindFault(bool is_write) {
-  const SpvId type = WordsType();
-  return Function(is_write ? "write_fault" : "read_fault", c.U32(), {type, type}, [&](std::span<const SpvId> params) {
-    const Type address_type = module_.address_type();
-    for (const RangeSource& from : SourcesOf(Memory::kFlat)) {
-      const Range range = MakeRange(from, Memory::kFlat);
-      if (is_write && !range.is_writable && from.words != nullptr) {
-        continue;
-      }
-      SpvId place = 0;
-      const SpvId holds = Holds(range, type, params[0], params[1], &place);
-      c.If(holds, [&] {
-        const bool allowed = !is_write || range.is_writable;
-        w.Do(spv::OpReturnValue, {allowed ? c.K(0) : Code32(TrapCode::kReadOnlyBuffer, c)});
-        return false;
+SpvId Search::FindFault(bool is_write) {
+  const SpvId type = v_.WordsType();
+  return functions_.Function(
+      is_write ? "write_fault" : "read_fault", c.U32(), {type, type}, [&](std::span<const SpvId> params) {
+        const Type address_type = v_.module.address_type();
+        for (const RangeSource& from : SourcesOf(Memory::kFlat)) {
+          const Range range = MakeRange(from, Memory::kFlat);
+          if (is_write && !range.is_writable && from.words != nullptr) {
+            continue;
+          }
+          SpvId place = 0;
+          const SpvId holds = Holds(range, type, params[0], params[1], &place);
+          c.If(holds, [&] {
+            const bool allowed = !is_write || range.is_writable;
+            w.Do(spv::OpReturnValue, {allowed ? c.K(0) : Code32(TrapCode::kReadOnlyBuffer, c)});
+            return false;
+          });
+        }
+        // All of module memory can be read; nothing of it is written by a write of no bytes.
+        Range all;
+        all.begin = v_.K(address_type, 0);
+        all.bytes = v_.K(address_type, v_.module.memory_bytes);
+        SpvId place = 0;
+        SpvId holds = Holds(all, type, params[0], params[1], &place);
+        if (is_write) {
+          holds = c.Both(holds, c.Equal(params[1], v_.K(address_type, 0)));
+        }
+        w.Do(spv::OpReturnValue, {c.Select(c.U32(), holds, c.K(0), Code32(TrapCode::kOutOfBounds, c))});
       });
-    }
-    // All of module memory can be read; nothing of it is written by a write of no bytes.
-    Range all;
-    all.begin = K(address_type, 0);
-    all.bytes = K(address_type, module_.memory_bytes);
-    SpvId place = 0;
-    SpvId holds = Holds(all, type, params[0], params[1], &place);
-    if (is_write) {
-      holds = c.Both(holds, c.Equal(params[1], K(address_type, 0)));
-    }
-    w.Do(spv::OpReturnValue, {c.Select(c.U32(), holds, c.K(0), Code32(TrapCode::kOutOfBounds, c))});
-  });
 }
 
 // What a search left in the variable; with the access's width for the report.
-void KernelEmitter::TrapIfFault(const ir::Op& op, Memory memory, SpvId address) {
+void Search::TrapIfFault(const ir::Op& op, Memory memory, SpvId address) {
   const SpvId fault = c.Load(c.U32(), FaultVariable());
   c.If(c.Differ(fault, c.K(0)), [&] {
     if (memory == Memory::kState) {
-      TrapWith(fault, op, 0);  // No address: none reaches the state.
+      traps_.TrapWith(fault, op, 0);  // No address: none reaches the state.
     } else {
       const SpvId code = c.Or(fault, c.K(uint32_t{op.width} << 16));
-      TrapWith(code, op, Narrow(address));
+      traps_.TrapWith(code, op, v_.Narrow(address));
     }
     return false;
   });
 }
 
-void KernelEmitter::TrapIfBulkFault(const ir::Op& op, SpvId function, SpvId address, SpvId bytes) {
-  const SpvId fault = Call(c.U32(), function, {address, bytes});
+void MemoryOps::TrapIfBulkFault(const ir::Op& op, SpvId function, SpvId address, SpvId bytes) {
+  const SpvId fault = functions_.Call(c.U32(), function, {address, bytes});
   c.If(c.Differ(fault, c.K(0)), [&] {
     // The record has room for lengths of 16 bits.
-    const SpvId length = Narrow(bytes);
+    const SpvId length = v_.Narrow(bytes);
     const SpvId fits = c.Test(spv::OpULessThanEqual, length, c.K(0xffff));
     const SpvId upper = c.Select(c.U32(), fits, c.ShlK(length, 16), c.K(0));
     const SpvId code = c.Or(fault, upper);
-    TrapWith(code, op, Narrow(address));
+    traps_.TrapWith(code, op, v_.Narrow(address));
     return false;
   });
 }
 
 // Byte by byte: nothing is known of the alignment, and kernels that copy are rare.
-bool KernelEmitter::EmitBulk(const ir::Op& op) {
-  const SpvId type = WordsType();
-  const SpvId to = Operand(op, 0);
+bool MemoryOps::EmitBulk(const ir::Op& op) {
+  const SpvId type = v_.WordsType();
+  const SpvId to = values_.Operand(op, 0);
   const bool is_init = op.code == Opcode::kMemoryInit;
-  SpvId bytes = Operand(op, 2);
-  const auto widen = [&](SpvId index) { return module_.is_memory64 ? w.Op(spv::OpUConvert, type, {index}) : index; };
+  SpvId bytes = values_.Operand(op, 2);
+  const auto widen = [&](SpvId index) { return v_.module.is_memory64 ? w.Op(spv::OpUConvert, type, {index}) : index; };
   const WordArray* segment = nullptr;
   if (is_init) {
-    const std::vector<uint8_t>& content = module_.passive_segments[op.imm];
-    segment = SegmentArray(op.imm);
+    const std::vector<uint8_t>& content = v_.module.passive_segments[op.imm];
+    segment = arrays_.SegmentArray(op.imm);
     const SpvId size = c.K(static_cast<uint32_t>(content.size()));
     const SpvId fits = c.Test(spv::OpULessThanEqual, bytes, size);
-    const SpvId begins = c.Test(spv::OpULessThanEqual, Operand(op, 1), c.Sub(size, bytes));
-    TrapIf(c.Neither(c.Both(fits, begins)), TrapCode::kOutOfBounds, op);
+    const SpvId begins = c.Test(spv::OpULessThanEqual, values_.Operand(op, 1), c.Sub(size, bytes));
+    traps_.TrapIf(c.Neither(c.Both(fits, begins)), TrapCode::kOutOfBounds, op);
     bytes = widen(bytes);
   }
-  TrapIfBulkFault(op, FindFault(true), to, bytes);
+  TrapIfBulkFault(op, search_.FindFault(true), to, bytes);
   if (op.code == Opcode::kMemoryCopy) {
-    TrapIfBulkFault(op, FindFault(false), Operand(op, 1), bytes);
+    TrapIfBulkFault(op, search_.FindFault(false), values_.Operand(op, 1), bytes);
   }
-  const SpvId count = Narrow(bytes);
-  const SpvId store = SearchStore(Memory::kFlat, 1, 0);
+  const SpvId count = v_.Narrow(bytes);
+  const SpvId store = search_.SearchStore(Memory::kFlat, 1, 0);
   const SpvId reached = c.For(c.K(0), count, c.K(1), [&](SpvId i) {
     SpvId byte = 0, at = i;
     if (op.code == Opcode::kMemoryCopy) {
       // Towards higher addresses from the last byte on, so that none is overwritten before it is read.
-      const SpvId is_up = c.Test(spv::OpUGreaterThan, to, Operand(op, 1));
+      const SpvId is_up = c.Test(spv::OpUGreaterThan, to, values_.Operand(op, 1));
       const SpvId from_end = c.Sub(c.Sub(count, c.K(1)), i);
       at = c.Select(c.U32(), is_up, from_end, i);
-      const SpvId source = w.Op(spv::OpIAdd, type, {Operand(op, 1), widen(at)});
-      byte = Call(c.U32(), SearchLoad(Memory::kFlat, 1, 0), {source});
+      const SpvId source = w.Op(spv::OpIAdd, type, {values_.Operand(op, 1), widen(at)});
+      byte = functions_.Call(c.U32(), search_.SearchLoad(Memory::kFlat, 1, 0), {source});
     } else if (is_init) {
       Spot spot;
       spot.words = segment;
-      spot.address = c.Add(Operand(op, 1), i);
-      byte = LoadRaw(spot, 1);
+      spot.address = c.Add(values_.Operand(op, 1), i);
+      byte = access_.LoadRaw(spot, 1);
     } else {
-      byte = Operand(op, 1);
+      byte = values_.Operand(op, 1);
     }
     const SpvId target = w.Op(spv::OpIAdd, type, {to, widen(at)});
-    Call(w.Void(), store, {target, byte});
+    functions_.Call(w.Void(), store, {target, byte});
   });
-  if (cuts_loops_) {
-    TrapIf(c.Below(c.Load(c.U32(), reached), count), ir::kLoopsCut, op);
+  if (v_.cuts_loops) {
+    traps_.TrapIf(c.Below(c.Load(c.U32(), reached), count), ir::kLoopsCut, op);
   }
   return true;
-}
-
-const WordArray* KernelEmitter::SegmentArray(uint64_t index) {
-  auto [entry, is_new] = segments_.try_emplace(index);
-  if (is_new) {
-    gpu::OwnMemory memory;
-    memory.bytes = module_.passive_segments[index];
-    memory.end = std::max<uint64_t>(memory.bytes.size(), 4);
-    entry->second = {OwnArray(memory), spv::StorageClassPrivate, 0, memory.end, false};
-  }
-  Use(entry->second.variable);
-  return &entry->second;
 }
 
 }  // namespace hpvm::vulkan

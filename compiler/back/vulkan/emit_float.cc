@@ -3,9 +3,9 @@
 // products are correctly rounded there and must not be contracted. A quotient or root of f32 may be off by 2.5 ulp;
 // both come through f64, where rounding twice does no harm (53 bits are more than 2 * 24 + 1; S. Figueroa, "When is
 // double rounding innocuous?", SIGNUM 1995), or bit by bit where there is no f64.
-#include <spirv/unified1/GLSL.std.450.h>
+#include "compiler/back/vulkan/arithmetic.h"
 
-#include "compiler/back/vulkan/emitter.h"
+#include <spirv/unified1/GLSL.std.450.h>
 
 namespace hpvm::vulkan {
 
@@ -22,47 +22,47 @@ Type IntOf(Type type) { return type == Type::kF32 ? Type::kI32 : Type::kI64; }
 
 }  // namespace
 
-SpvId KernelEmitter::Exact(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands) {
+SpvId Floats::Exact(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands) {
   const SpvId result = w.Op(op, type, operands);
-  if (!options_.fast_math) {
+  if (!v_.options.fast_math) {
     w.Decorate(result, spv::DecorationNoContraction);
   }
   return result;
 }
 
-SpvId KernelEmitter::BitsOf(Type type, SpvId a) { return c.Bits(m_.TypeOf(IntOf(type)), a); }
-SpvId KernelEmitter::FloatOf(Type type, SpvId bits) { return c.Bits(m_.TypeOf(type), bits); }
+SpvId Floats::BitsOf(Type type, SpvId a) { return c.Bits(v_.m.TypeOf(IntOf(type)), a); }
+SpvId Floats::FloatOf(Type type, SpvId bits) { return c.Bits(v_.m.TypeOf(type), bits); }
 
 // On bits, since a driver may take it that there are no NaNs.
-SpvId KernelEmitter::IsNan(Type type, SpvId a) {
+SpvId Floats::IsNan(Type type, SpvId a) {
   const SpvId bits = BitsOf(type, a);
   const SpvId magnitude =
-      w.Op(spv::OpBitwiseAnd, m_.TypeOf(IntOf(type)), {bits, K(IntOf(type), MagnitudeBits(type))});
-  return c.Test(spv::OpUGreaterThan, magnitude, K(IntOf(type), Infinity(type)));
+      w.Op(spv::OpBitwiseAnd, v_.m.TypeOf(IntOf(type)), {bits, v_.K(IntOf(type), MagnitudeBits(type))});
+  return c.Test(spv::OpUGreaterThan, magnitude, v_.K(IntOf(type), Infinity(type)));
 }
 
 // `value` with the sign of `sign`, both as bits.
-SpvId KernelEmitter::WithSign(Type type, SpvId value, SpvId sign) {
-  const SpvId bits = m_.TypeOf(IntOf(type));
-  const SpvId magnitude = w.Op(spv::OpBitwiseAnd, bits, {value, K(IntOf(type), MagnitudeBits(type))});
-  const SpvId top = w.Op(spv::OpBitwiseAnd, bits, {sign, K(IntOf(type), SignBit(type))});
+SpvId Floats::WithSign(Type type, SpvId value, SpvId sign) {
+  const SpvId bits = v_.m.TypeOf(IntOf(type));
+  const SpvId magnitude = w.Op(spv::OpBitwiseAnd, bits, {value, v_.K(IntOf(type), MagnitudeBits(type))});
+  const SpvId top = w.Op(spv::OpBitwiseAnd, bits, {sign, v_.K(IntOf(type), SignBit(type))});
   return w.Op(spv::OpBitwiseOr, bits, {magnitude, top});
 }
 
-SpvId KernelEmitter::EmitFloatUnary(const ir::Op& op, SpvId a) {
+SpvId Floats::EmitFloatUnary(const ir::Op& op, SpvId a) {
   const Type type = op.type;
-  const SpvId bits_type = m_.TypeOf(IntOf(type));
+  const SpvId bits_type = v_.m.TypeOf(IntOf(type));
   switch (op.code) {
     case Opcode::kFAbs: {
       const SpvId bits = BitsOf(type, a);
-      return FloatOf(type, w.Op(spv::OpBitwiseAnd, bits_type, {bits, K(IntOf(type), MagnitudeBits(type))}));
+      return FloatOf(type, w.Op(spv::OpBitwiseAnd, bits_type, {bits, v_.K(IntOf(type), MagnitudeBits(type))}));
     }
     case Opcode::kFNeg: {
       const SpvId bits = BitsOf(type, a);
-      return FloatOf(type, w.Op(spv::OpBitwiseXor, bits_type, {bits, K(IntOf(type), SignBit(type))}));
+      return FloatOf(type, w.Op(spv::OpBitwiseXor, bits_type, {bits, v_.K(IntOf(type), SignBit(type))}));
     }
     case Opcode::kFSqrt:
-      return type == Type::kF32 ? EmitSqrtF32(a) : w.Ext(GLSLstd450Sqrt, m_.TypeOf(type), {a});
+      return type == Type::kF32 ? EmitSqrtF32(a) : w.Ext(GLSLstd450Sqrt, v_.m.TypeOf(type), {a});
     default:
       break;
   }
@@ -70,8 +70,8 @@ SpvId KernelEmitter::EmitFloatUnary(const ir::Op& op, SpvId a) {
                                : op.code == Opcode::kFFloor ? GLSLstd450Floor
                                : op.code == Opcode::kFTrunc ? GLSLstd450Trunc
                                                             : GLSLstd450RoundEven;
-  const SpvId rounded = w.Ext(instruction, m_.TypeOf(type), {a});
-  if (options_.fast_math) {
+  const SpvId rounded = w.Ext(instruction, v_.m.TypeOf(type), {a});
+  if (v_.options.fast_math) {
     return rounded;
   }
   // Rounding keeps the sign, also of zeros.
@@ -81,39 +81,39 @@ SpvId KernelEmitter::EmitFloatUnary(const ir::Op& op, SpvId a) {
 }
 
 // A zero of an integer type that no compiler knows: ids are below 2^31.
-SpvId KernelEmitter::UnknownZero(Type type) {
-  const SpvId zero = c.ShrK(Argument32(GpuArgument::Kind::kFirst, 0), 31);
-  return type == Type::kI32 ? zero : w.Op(spv::OpUConvert, m_.TypeOf(type), {zero});
+SpvId Floats::UnknownZero(Type type) {
+  const SpvId zero = c.ShrK(v_.Argument32(GpuArgument::Kind::kFirst, 0), 31);
+  return type == Type::kI32 ? zero : w.Op(spv::OpUConvert, v_.m.TypeOf(type), {zero});
 }
 
 // An operand of a sum, product or quotient. Lavapipe's code generator takes 0 + x, 0 * x and 0 / x for what they are of
 // most numbers, and its passes find zeros that the kernel does not show: in loops that they unroll, in memory just
 // written. There the operand is one that no compiler knows.
-SpvId KernelEmitter::Opaque(Type type, SpvId value) {
-  if (!m_.target.is_processor || options_.fast_math) {
+SpvId Floats::Opaque(Type type, SpvId value) {
+  if (!v_.m.target.is_processor || v_.options.fast_math) {
     return value;
   }
   const SpvId zero = UnknownZero(IntOf(type));
   const SpvId bits = BitsOf(type, value);
-  return FloatOf(type, w.Op(spv::OpBitwiseOr, m_.TypeOf(IntOf(type)), {bits, zero}));
+  return FloatOf(type, w.Op(spv::OpBitwiseOr, v_.m.TypeOf(IntOf(type)), {bits, zero}));
 }
 
 // Mesa's passes make a conversion of a condition of a choice between 1 and 0 or -1 and -0, also where it is one between
 // 1 and -0 or -1 and 0, or between the integers that have those bits. So they do not get to know the ones.
-SpvId KernelEmitter::EmitConst(const ir::Op& op) {
+SpvId Floats::EmitConst(const ir::Op& op) {
   const bool is_wide = ir::Bytes(op.type) == 8;
   const Type as_float = is_wide ? Type::kF64 : Type::kF32, as_int = IntOf(as_float);
   const uint64_t one = is_wide ? 0x3ff0000000000000 : 0x3f800000;
-  if (!m_.target.is_processor || (op.imm & MagnitudeBits(as_float)) != one) {
-    return K(op.type, op.imm);
+  if (!v_.m.target.is_processor || (op.imm & MagnitudeBits(as_float)) != one) {
+    return v_.K(op.type, op.imm);
   }
   const SpvId zero = UnknownZero(as_int);
-  const SpvId hidden = w.Op(spv::OpBitwiseOr, m_.TypeOf(as_int), {K(as_int, op.imm), zero});
-  return c.Bits(m_.TypeOf(op.type), hidden);
+  const SpvId hidden = w.Op(spv::OpBitwiseOr, v_.m.TypeOf(as_int), {v_.K(as_int, op.imm), zero});
+  return c.Bits(v_.m.TypeOf(op.type), hidden);
 }
 
-SpvId KernelEmitter::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
-  const SpvId type = m_.TypeOf(op.type);
+SpvId Floats::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
+  const SpvId type = v_.m.TypeOf(op.type);
   if (op.code == Opcode::kFAdd || op.code == Opcode::kFSub || op.code == Opcode::kFMul || op.code == Opcode::kFDiv) {
     a = Opaque(op.type, a);
     b = Opaque(op.type, b);
@@ -139,68 +139,68 @@ SpvId KernelEmitter::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
 
 // Bits of floats that are no NaNs compare as signed integers once the magnitude of negative ones is turned around;
 // then -0 is below +0.
-SpvId KernelEmitter::EmitMinMax(const ir::Op& op, SpvId a, SpvId b) {
+SpvId Floats::EmitMinMax(const ir::Op& op, SpvId a, SpvId b) {
   const Type bits_type = IntOf(op.type);
-  const SpvId bits = m_.TypeOf(bits_type);
+  const SpvId bits = v_.m.TypeOf(bits_type);
   const uint32_t width = 8 * ir::Bytes(op.type);
   const auto key = [&](SpvId value) {
     const SpvId plain = BitsOf(op.type, value);
     const SpvId sign = w.Op(spv::OpShiftRightArithmetic, bits, {plain, c.K(width - 1)});
-    const SpvId mask = w.Op(spv::OpBitwiseAnd, bits, {sign, K(bits_type, MagnitudeBits(op.type))});
+    const SpvId mask = w.Op(spv::OpBitwiseAnd, bits, {sign, v_.K(bits_type, MagnitudeBits(op.type))});
     return w.Op(spv::OpBitwiseXor, bits, {plain, mask});
   };
   const SpvId first = key(a);
   const SpvId second = key(b);
   const SpvId is_first = c.Test(op.code == Opcode::kFMin ? spv::OpSLessThan : spv::OpSGreaterThan, first, second);
-  const SpvId chosen = c.Select(m_.TypeOf(op.type), is_first, a, b);
+  const SpvId chosen = c.Select(v_.m.TypeOf(op.type), is_first, a, b);
   const SpvId first_nan = IsNan(op.type, a);
   const SpvId second_nan = IsNan(op.type, b);
-  return c.Select(m_.TypeOf(op.type), c.Either(first_nan, second_nan), K(op.type, QuietNan(op.type)), chosen);
+  return c.Select(v_.m.TypeOf(op.type), c.Either(first_nan, second_nan), v_.K(op.type, QuietNan(op.type)), chosen);
 }
 
-SpvId KernelEmitter::EmitDivideF32(SpvId a, SpvId b) {
-  const SpvId f32 = m_.TypeOf(Type::kF32);
-  if (options_.fast_math || m_.target.exact_divide) {
+SpvId Floats::EmitDivideF32(SpvId a, SpvId b) {
+  const SpvId f32 = v_.m.TypeOf(Type::kF32);
+  if (v_.options.fast_math || v_.m.target.exact_divide) {
     return Exact(spv::OpFDiv, f32, {a, b});
   }
-  if (!m_.target.has_fp64) {
+  if (!v_.m.target.has_fp64) {
     const SpvId x = BitsOf(Type::kF32, a);
     const SpvId y = BitsOf(Type::kF32, b);
-    return FloatOf(Type::kF32, Call(c.U32(), SoftDivide(), {x, y}));
+    return FloatOf(Type::kF32, functions_.Call(c.U32(), soft_.SoftDivide(), {x, y}));
   }
   const SpvId x = Promote(a);
   const SpvId y = Promote(b);
-  return w.Op(spv::OpFConvert, f32, {Exact(spv::OpFDiv, m_.TypeOf(Type::kF64), {x, y})});
+  return w.Op(spv::OpFConvert, f32, {Exact(spv::OpFDiv, v_.m.TypeOf(Type::kF64), {x, y})});
 }
 
 // f32 to f64. A driver that need not keep denormals takes them for zeros here and in comparisons, whatever it does in
 // sums and products.
-SpvId KernelEmitter::Promote(SpvId a) {
+SpvId Floats::Promote(SpvId a) {
   constexpr uint64_t kLeast = 0x36a0000000000000;  // 2^-149, the unit of denormals.
-  const SpvId f64 = m_.TypeOf(Type::kF64);
+  const SpvId f64 = v_.m.TypeOf(Type::kF64);
   const SpvId plain = w.Op(spv::OpFConvert, f64, {a});
-  if (options_.fast_math || m_.target.keeps_denormals) {
+  if (v_.options.fast_math || v_.m.target.keeps_denormals) {
     return plain;
   }
   const SpvId bits = BitsOf(Type::kF32, a);
   const SpvId magnitude = c.AndK(bits, 0x7fffffff);
   const SpvId is_denormal = c.Below(c.Sub(magnitude, c.K(1)), c.K(0x007fffff));
   const SpvId units = w.Op(spv::OpConvertUToF, f64, {magnitude});
-  const SpvId positive = Exact(spv::OpFMul, f64, {units, K(Type::kF64, kLeast)});
+  const SpvId positive = Exact(spv::OpFMul, f64, {units, v_.K(Type::kF64, kLeast)});
   const SpvId negative = w.Op(spv::OpFNegate, f64, {positive});
   const SpvId is_negative = c.Test(spv::OpSLessThan, bits, c.K(0));
   return c.Select(f64, is_denormal, c.Select(f64, is_negative, negative, positive), plain);
 }
 
 // An i32 by whose order numbers (not NaNs) are ordered; equal for both zeros.
-SpvId KernelEmitter::OrderOf(SpvId a) {
+SpvId Floats::OrderOf(SpvId a) {
   const SpvId bits = BitsOf(Type::kF32, a);
   const SpvId is_negative = c.Test(spv::OpSLessThan, bits, c.K(0));
   return c.Select(c.U32(), is_negative, c.Sub(c.K(0x80000000), bits), bits);
 }
 
 // Of f32, for drivers that take denormals for zeros.
-SpvId KernelEmitter::CompareByBits(Opcode code, SpvId a, SpvId b) {
+SpvId Floats::CompareByBits(Opcode code, SpvId a, SpvId b) {
   const SpvId is_unordered = c.Either(IsNan(Type::kF32, a), IsNan(Type::kF32, b));
   const SpvId x = OrderOf(a);
   const SpvId y = OrderOf(b);
@@ -220,16 +220,16 @@ SpvId KernelEmitter::CompareByBits(Opcode code, SpvId a, SpvId b) {
   }
 }
 
-SpvId KernelEmitter::EmitSqrtF32(SpvId a) {
-  const SpvId f32 = m_.TypeOf(Type::kF32);
-  if (options_.fast_math || m_.target.exact_divide) {
+SpvId Floats::EmitSqrtF32(SpvId a) {
+  const SpvId f32 = v_.m.TypeOf(Type::kF32);
+  if (v_.options.fast_math || v_.m.target.exact_divide) {
     return w.Ext(GLSLstd450Sqrt, f32, {a});
   }
-  if (!m_.target.has_fp64) {
-    return FloatOf(Type::kF32, Call(c.U32(), SoftSqrt(), {BitsOf(Type::kF32, a)}));
+  if (!v_.m.target.has_fp64) {
+    return FloatOf(Type::kF32, functions_.Call(c.U32(), soft_.SoftSqrt(), {BitsOf(Type::kF32, a)}));
   }
   const SpvId wide = Promote(a);
-  return w.Op(spv::OpFConvert, f32, {w.Ext(GLSLstd450Sqrt, m_.TypeOf(Type::kF64), {wide})});
+  return w.Op(spv::OpFConvert, f32, {w.Ext(GLSLstd450Sqrt, v_.m.TypeOf(Type::kF64), {wide})});
 }
 
 }  // namespace hpvm::vulkan

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integers, comparisons and select. Integers are unsigned types throughout; operations say what is signed.
-#include <spirv/unified1/GLSL.std.450.h>
+#include "compiler/back/vulkan/arithmetic.h"
 
-#include "compiler/back/vulkan/emitter.h"
+#include <spirv/unified1/GLSL.std.450.h>
 
 namespace hpvm::vulkan {
 
@@ -10,33 +10,13 @@ using ir::Opcode;
 using ir::TrapCode;
 using ir::Type;
 
-SpvId KernelEmitter::K(Type type, uint64_t bits) {
-  switch (type) {
-    case Type::kI32:
-      return w.U32(static_cast<uint32_t>(bits));
-    case Type::kI64:
-      m_.TypeOf(type);
-      return w.U64(bits);
-    case Type::kF32:
-      return w.F32(static_cast<uint32_t>(bits));
-    default:
-      m_.TypeOf(type);
-      return w.F64(bits);
-  }
-}
-
-SpvId KernelEmitter::ConditionOf(ir::ValueId id) {
-  const SpvId known = conditions_[id.index];
-  return known != 0 ? known : c.Differ(values_[id.index], c.K(0));
-}
-
-SpvId KernelEmitter::EmitArithmetic(const ir::Op& op) {
+SpvId Arithmetic::EmitArithmetic(const ir::Op& op) {
   using ir::Family;
-  const SpvId a = op.operand_count > 0 ? Operand(op, 0) : 0;
-  const SpvId b = op.operand_count > 1 ? Operand(op, 1) : 0;
+  const SpvId a = op.operand_count > 0 ? values_.Operand(op, 0) : 0;
+  const SpvId b = op.operand_count > 1 ? values_.Operand(op, 1) : 0;
   switch (ir::Info(op.code).family) {
     case Family::kConst:
-      return EmitConst(op);
+      return floats_.EmitConst(op);
     case Family::kIntUnary:
       return EmitIntUnary(op, a);
     case Family::kIntBinary:
@@ -45,21 +25,21 @@ SpvId KernelEmitter::EmitArithmetic(const ir::Op& op) {
     case Family::kFloatCompare:
       return EmitCompare(op, a, b);
     case Family::kFloatUnary:
-      return EmitFloatUnary(op, a);
+      return floats_.EmitFloatUnary(op, a);
     case Family::kFloatBinary:
-      return EmitFloatBinary(op, a, b);
+      return floats_.EmitFloatBinary(op, a, b);
     case Family::kConvert:
       return EmitConversion(op, a);
     default: {
-      const SpvId condition = ConditionOf(f_.operands_of(op)[0]);
-      return c.Select(m_.TypeOf(op.type), condition, b, Operand(op, 2));
+      const SpvId condition = values_.ConditionOf(v_.f.operands_of(op)[0]);
+      return c.Select(v_.m.TypeOf(op.type), condition, b, values_.Operand(op, 2));
     }
   }
 }
 
 // The bits of a value, 32 at a time: GLSL's searches and OpBitCount are of 32 bits.
-SpvId KernelEmitter::EmitIntUnary(const ir::Op& op, SpvId a) {
-  const SpvId type = m_.TypeOf(op.type);
+SpvId Arithmetic::EmitIntUnary(const ir::Op& op, SpvId a) {
+  const SpvId type = v_.m.TypeOf(op.type);
   const uint32_t bits = 8 * ir::Bytes(op.type);
   if (op.code == Opcode::kExtend8 || op.code == Opcode::kExtend16 || op.code == Opcode::kExtend32) {
     const uint32_t kept = op.code == Opcode::kExtend8 ? 8 : op.code == Opcode::kExtend16 ? 16 : 32;
@@ -88,14 +68,14 @@ SpvId KernelEmitter::EmitIntUnary(const ir::Op& op, SpvId a) {
   return w.Op(spv::OpUConvert, type, {c.Select(c.U32(), full, both, first)});
 }
 
-SpvId KernelEmitter::EmitIntBinary(const ir::Op& op, SpvId a, SpvId b) {
-  const SpvId type = m_.TypeOf(op.type);
+SpvId Arithmetic::EmitIntBinary(const ir::Op& op, SpvId a, SpvId b) {
+  const SpvId type = v_.m.TypeOf(op.type);
   const uint32_t bits = 8 * ir::Bytes(op.type);
   const auto plain = [&](spv::Op code) { return w.Op(code, type, {a, b}); };
   const auto shift = [&](spv::Op code) {
     uint32_t known = 0;
-    const SpvId count = w.IsU32(b, &known) ? c.K(known % bits)
-                                           : w.Op(spv::OpBitwiseAnd, type, {b, K(op.type, bits - 1)});
+    const SpvId count =
+        w.IsU32(b, &known) ? c.K(known % bits) : w.Op(spv::OpBitwiseAnd, type, {b, v_.K(op.type, bits - 1)});
     return w.Op(code, type, {a, count});
   };
   switch (op.code) {
@@ -120,9 +100,9 @@ SpvId KernelEmitter::EmitIntBinary(const ir::Op& op, SpvId a, SpvId b) {
     case Opcode::kRotl:
     case Opcode::kRotr: {
       const bool left = op.code == Opcode::kRotl;
-      const SpvId count = w.Op(spv::OpBitwiseAnd, type, {b, K(op.type, bits - 1)});
-      const SpvId negated = w.Op(spv::OpISub, type, {K(op.type, 0), count});
-      const SpvId rest = w.Op(spv::OpBitwiseAnd, type, {negated, K(op.type, bits - 1)});
+      const SpvId count = w.Op(spv::OpBitwiseAnd, type, {b, v_.K(op.type, bits - 1)});
+      const SpvId negated = w.Op(spv::OpISub, type, {v_.K(op.type, 0), count});
+      const SpvId rest = w.Op(spv::OpBitwiseAnd, type, {negated, v_.K(op.type, bits - 1)});
       const SpvId one = w.Op(left ? spv::OpShiftLeftLogical : spv::OpShiftRightLogical, type, {a, count});
       const SpvId other = w.Op(left ? spv::OpShiftRightLogical : spv::OpShiftLeftLogical, type, {a, rest});
       return w.Op(spv::OpBitwiseOr, type, {one, other});
@@ -133,25 +113,25 @@ SpvId KernelEmitter::EmitIntBinary(const ir::Op& op, SpvId a, SpvId b) {
 }
 
 // Vulkan leaves OpSRem of negative operands open, so remainders come from quotients.
-SpvId KernelEmitter::EmitDivision(const ir::Op& op, SpvId a, SpvId b) {
-  const SpvId type = m_.TypeOf(op.type);
+SpvId Arithmetic::EmitDivision(const ir::Op& op, SpvId a, SpvId b) {
+  const SpvId type = v_.m.TypeOf(op.type);
   const uint64_t lowest = op.type == Type::kI32 ? uint64_t{1} << 31 : uint64_t{1} << 63;
   const uint64_t minus_one = op.type == Type::kI32 ? 0xffffffffu : ~uint64_t{0};
-  TrapIf(c.Equal(b, K(op.type, 0)), TrapCode::kDivideByZero, op);
+  traps_.TrapIf(c.Equal(b, v_.K(op.type, 0)), TrapCode::kDivideByZero, op);
   switch (op.code) {
     case Opcode::kDivU:
       return w.Op(spv::OpUDiv, type, {a, b});
     case Opcode::kRemU:
       return w.Op(spv::OpUMod, type, {a, b});
     case Opcode::kDivS: {
-      const SpvId is_lowest = c.Equal(a, K(op.type, lowest));
-      const SpvId is_minus_one = c.Equal(b, K(op.type, minus_one));
-      TrapIf(c.Both(is_lowest, is_minus_one), TrapCode::kIntegerOverflow, op);
+      const SpvId is_lowest = c.Equal(a, v_.K(op.type, lowest));
+      const SpvId is_minus_one = c.Equal(b, v_.K(op.type, minus_one));
+      traps_.TrapIf(c.Both(is_lowest, is_minus_one), TrapCode::kIntegerOverflow, op);
       return w.Op(spv::OpSDiv, type, {a, b});
     }
     default: {
-      const SpvId is_minus_one = c.Equal(b, K(op.type, minus_one));
-      const SpvId by = c.Select(type, is_minus_one, K(op.type, 1), b);  // Of either the remainder is 0.
+      const SpvId is_minus_one = c.Equal(b, v_.K(op.type, minus_one));
+      const SpvId by = c.Select(type, is_minus_one, v_.K(op.type, 1), b);  // Of either the remainder is 0.
       const SpvId quotient = w.Op(spv::OpSDiv, type, {a, by});
       const SpvId product = w.Op(spv::OpIMul, type, {quotient, by});
       return w.Op(spv::OpISub, type, {a, product});
@@ -159,7 +139,7 @@ SpvId KernelEmitter::EmitDivision(const ir::Op& op, SpvId a, SpvId b) {
   }
 }
 
-SpvId KernelEmitter::EmitCompare(const ir::Op& op, SpvId a, SpvId b) {
+SpvId Arithmetic::EmitCompare(const ir::Op& op, SpvId a, SpvId b) {
   struct Comparison {
     Opcode code;
     spv::Op op;
@@ -176,25 +156,25 @@ SpvId KernelEmitter::EmitCompare(const ir::Op& op, SpvId a, SpvId b) {
   };
   SpvId condition = 0;
   if (op.code == Opcode::kEqz) {
-    const SpvId inner = conditions_[f_.operands_of(op)[0].index];
-    condition = inner != 0 ? c.Neither(inner) : c.Equal(a, K(op.type, 0));
+    const SpvId inner = values_.KnownCondition(v_.f.operands_of(op)[0]);
+    condition = inner != 0 ? c.Neither(inner) : c.Equal(a, v_.K(op.type, 0));
   }
   if (a == b && (op.code == Opcode::kFNe || op.code == Opcode::kFEq)) {
     // The test for NaNs, which compilers of drivers simplify as if no bits of a NaN were ever looked at.
-    const SpvId is_nan = IsNan(op.type, a);
+    const SpvId is_nan = floats_.IsNan(op.type, a);
     condition = op.code == Opcode::kFNe ? is_nan : c.Neither(is_nan);
   }
   const bool is_float = ir::Info(op.code).family == ir::Family::kFloatCompare;
-  if (is_float && condition == 0 && op.type == Type::kF32 && !m_.target.keeps_denormals && !options_.fast_math) {
-    condition = CompareByBits(op.code, a, b);
+  if (is_float && condition == 0 && op.type == Type::kF32 && !v_.m.target.keeps_denormals && !v_.options.fast_math) {
+    condition = floats_.CompareByBits(op.code, a, b);
   }
   for (const Comparison& comparison : kComparisons) {
     if (comparison.code == op.code && condition == 0) {
       condition = c.Test(comparison.op, a, b);
     }
   }
-  conditions_[op.first_result.index] = condition;
-  return Truth(condition);
+  values_.SetCondition(op.first_result, condition);
+  return v_.Truth(condition);
 }
 
 }  // namespace hpvm::vulkan

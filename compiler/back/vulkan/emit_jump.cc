@@ -1,13 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jumps over several constructs; emitter.h says how.
+// Constructs and jumps over several of them; control.h says how.
 #include <algorithm>
 
-#include "compiler/back/vulkan/emitter.h"
+#include "compiler/back/vulkan/control.h"
 
 namespace hpvm::vulkan {
 
+namespace {
+
+// SPIR-V's limit on nesting is 1023 constructs; checks nest a little further inside.
+constexpr size_t kFramesMax = 1000;
+
+}  // namespace
+
+void Jumps::Declare() {
+  if (v_.cuts_loops && control_.HasLoops()) {
+    left_loops_ = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), v_.m.target.group_size_max));
+  }
+}
+
+void Jumps::Push(Frame frame) {
+  frames_.push_back(std::move(frame));
+  if (frames_.size() > kFramesMax) {
+    v_.Refuse("The kernel's control nests deeper than the limit (" + std::to_string(kFramesMax) + " constructs).");
+  }
+}
+
+size_t Jumps::OpenSwitch(ir::OpId op) {
+  Frame frame;
+  frame.kind = Frame::Kind::kSwitch;
+  frame.op = op;
+  frame.merge = w.NewId();
+  frame.name = next_name_++;
+  const SpvId inside = w.NewId();
+  w.Do(spv::OpSelectionMerge, {frame.merge, spv::SelectionControlMaskNone});
+  w.Do(spv::OpSwitch, {c.K(0), inside});
+  w.Label(inside);
+  Push(std::move(frame));
+  return frames_.size() - 1;
+}
+
+void Jumps::OpenLoop(ir::OpId id) {
+  Frame frame;
+  frame.kind = Frame::Kind::kLoop;
+  frame.op = id;
+  frame.merge = w.NewId();
+  frame.next = w.NewId();
+  frame.name = next_name_++;
+  frame.header = w.NewId();
+  const SpvId inside = w.NewId();
+  if (v_.cuts_loops) {
+    c.Store(LeftSlot(), c.K(0));
+  }
+  w.Do(spv::OpBranch, {frame.header});
+  w.Label(frame.header);
+  w.Do(spv::OpLoopMerge, {frame.merge, frame.next, spv::LoopControlMaskNone});
+  w.Do(spv::OpBranch, {inside});
+  w.Label(inside);
+  Push(std::move(frame));
+}
+
+SpvId Jumps::OpenSelection(ir::OpId id, SpvId condition) {
+  Frame frame;
+  frame.kind = Frame::Kind::kSelection;
+  frame.op = id;
+  frame.merge = w.NewId();
+  const SpvId yes = w.NewId(), no = w.NewId();
+  w.Do(spv::OpSelectionMerge, {frame.merge, spv::SelectionControlMaskNone});
+  w.Do(spv::OpBranchConditional, {condition, yes, no});
+  frames_.push_back(std::move(frame));
+  w.Label(yes);
+  return no;
+}
+
+void Jumps::FallOut() {
+  frames_.back().is_reached = true;
+  w.Do(spv::OpBranch, {frames_.back().merge});
+}
+
+// Compilers do not keep what is behind a loop that nothing leaves, and whom the driver cut off would go unnoticed. They
+// find such loops where none is written, too: behind a condition that stays as it is. So each loop gets a way out, on a
+// condition that never holds and that no compiler knows.
+void Jumps::GoAround() {
+  const Frame& frame = frames_.back();
+  w.Label(frame.next);
+  if (frame.goes_on_with_name) {
+    c.Store(Selector(), c.K(0));
+  }
+  if (!v_.cuts_loops) {
+    w.Do(spv::OpBranch, {frame.header});
+    return;
+  }
+  const SpvId left = w.Op(spv::OpLoad, c.U32(), {LeftSlot(), spv::MemoryAccessVolatileMask});
+  w.Do(spv::OpBranchConditional, {c.Equal(left, c.K(frame.name)), frame.merge, frame.header});
+}
+
 // The switch or loop of an operation; never the selection of an `if`, which has one around it where it needs one.
-size_t KernelEmitter::FrameOf(ir::OpId op) const {
+size_t Jumps::FrameOf(ir::OpId op) const {
   for (size_t i = frames_.size(); i-- > 0;) {
     if (frames_[i].op == op && frames_[i].kind != Frame::Kind::kSelection) {
       return i;
@@ -16,7 +105,7 @@ size_t KernelEmitter::FrameOf(ir::OpId op) const {
   return 0;
 }
 
-SpvId KernelEmitter::Selector() {
+SpvId Jumps::Selector() {
   if (selector_ == 0) {
     selector_ = w.LocalVariable(c.U32(), c.K(0));
   }
@@ -25,7 +114,7 @@ SpvId KernelEmitter::Selector() {
 
 // From anywhere: the innermost loop, across switches and selections; from outside a loop nested in it, the innermost
 // switch.
-KernelEmitter::Goal KernelEmitter::NextHop(Goal goal) const {
+Jumps::Goal Jumps::NextHop(Goal goal) const {
   std::optional<size_t> innermost_switch;
   for (size_t i = frames_.size(); i-- > 0;) {
     if (frames_[i].kind == Frame::Kind::kLoop) {
@@ -44,7 +133,7 @@ KernelEmitter::Goal KernelEmitter::NextHop(Goal goal) const {
   return {innermost_switch.value_or(goal.frame), false};
 }
 
-SpvId KernelEmitter::Arrive(Goal hop, Goal goal, bool has_name) {
+SpvId Jumps::Arrive(Goal hop, Goal goal, bool has_name) {
   Frame& frame = frames_[hop.frame];
   if (hop.frame != goal.frame) {
     frame.crossing.insert({goal.frame, goal.is_continue});
@@ -58,7 +147,7 @@ SpvId KernelEmitter::Arrive(Goal hop, Goal goal, bool has_name) {
   return frame.merge;
 }
 
-void KernelEmitter::JumpTo(Goal goal) {
+void Jumps::JumpTo(Goal goal) {
   const Goal hop = NextHop(goal);
   const bool crosses = hop.frame != goal.frame;
   if (crosses) {
@@ -68,44 +157,44 @@ void KernelEmitter::JumpTo(Goal goal) {
   w.Do(spv::OpBranch, {Arrive(hop, goal, false)});
 }
 
-void KernelEmitter::MarkLeft(Goal hop) {
+void Jumps::MarkLeft(Goal hop) {
   const Frame& frame = frames_[hop.frame];
-  if (cuts_loops_ && frame.kind == Frame::Kind::kLoop && !hop.is_continue) {
+  if (v_.cuts_loops && frame.kind == Frame::Kind::kLoop && !hop.is_continue) {
     // Volatile, as all that concerns the word: a compiler that hands the name on would see no loop that was cut.
     w.Do(spv::OpStore, {LeftSlot(), c.K(frame.name), spv::MemoryAccessVolatileMask});
   }
 }
 
 // The work item's own word.
-SpvId KernelEmitter::LeftSlot() {
-  const SpvId variable = m_.BuiltIn(spv::BuiltInLocalInvocationIndex);
-  Use(variable);
-  Use(left_loops_);
+SpvId Jumps::LeftSlot() {
+  const SpvId variable = v_.m.BuiltIn(spv::BuiltInLocalInvocationIndex);
+  v_.Use(variable);
+  v_.Use(left_loops_);
   const SpvId index = c.Load(c.U32(), variable);
   return w.Op(spv::OpAccessChain, w.Pointer(spv::StorageClassWorkgroup, c.U32()), {left_loops_, index});
 }
 
-bool KernelEmitter::CloseFrame() {
+bool Jumps::CloseFrame() {
   const Frame frame = std::move(frames_.back());
   frames_.pop_back();
   w.Label(frame.merge);
   if (!frame.is_reached && !frame.comes_with_name && frame.crossing.empty()) {
-    if (cuts_loops_ && frame.kind == Frame::Kind::kLoop) {
-      TrapNow(ir::kLoopsCut, f_.op(frame.op));  // Nothing leaves the loop, but the driver ends it.
+    if (v_.cuts_loops && frame.kind == Frame::Kind::kLoop) {
+      traps_.TrapNow(ir::kLoopsCut, v_.f.op(frame.op));  // Nothing leaves the loop, but the driver ends it.
     } else {
       w.Do(spv::OpUnreachable, {});
     }
     return false;
   }
-  if (cuts_loops_ && frame.kind == Frame::Kind::kLoop) {
+  if (v_.cuts_loops && frame.kind == Frame::Kind::kLoop) {
     const SpvId left = w.Op(spv::OpLoad, c.U32(), {LeftSlot(), spv::MemoryAccessVolatileMask});
-    TrapIf(c.Differ(left, c.K(frame.name)), ir::kLoopsCut, f_.op(frame.op));
+    traps_.TrapIf(c.Differ(left, c.K(frame.name)), ir::kLoopsCut, v_.f.op(frame.op));
   }
   return SendOn(frame);
 }
 
 // Behind the merge: who is on the way to something further out goes on. False if nobody stays.
-bool KernelEmitter::SendOn(const Frame& frame) {
+bool Jumps::SendOn(const Frame& frame) {
   if (frame.crossing.empty()) {
     if (frame.comes_with_name) {
       c.Store(Selector(), c.K(0));

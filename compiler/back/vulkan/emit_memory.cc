@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "compiler/back/vulkan/emitter.h"
+#include "compiler/back/vulkan/memory.h"
 #include "compiler/ir/launch.h"
 
 namespace hpvm::vulkan {
@@ -18,34 +18,10 @@ using ir::TrapCode;
 using ir::Type;
 using Kind = GpuArgument::Kind;
 
-uint32_t KernelEmitter::AlignmentOf(const ir::Op& op) const {
-  const ir::ValueId address = f_.operands_of(op)[0];
-  const uint32_t known = address.index < plan_.alignment.size() ? plan_.alignment[address.index] : 0;
-  return std::min(known, op.imm == 0 ? 63u : static_cast<uint32_t>(std::countr_zero(op.imm)));
-}
-
-SpvId KernelEmitter::Narrow(SpvId address) {
-  return module_.is_memory64 ? w.Op(spv::OpUConvert, c.U32(), {address}) : address;
-}
-
-SpvId KernelEmitter::Hoisted(const std::string& name, const std::function<SpvId()>& make) {
-  if (!hoists_) {
-    return make();
-  }
-  const auto found = hoisted_.find(name);
-  if (found != hoisted_.end()) {
-    return found->second;
-  }
-  w.OpenFunction(&prologue_);
-  const SpvId value = make();
-  w.LeaveFunction();
-  return hoisted_[name] = value;
-}
-
 // How many offsets an access of `reach` bytes may have: bytes - reach + 1, or none.
-SpvId KernelEmitter::RangeCount(uint32_t param, uint64_t reach) {
-  return Hoisted("count " + std::to_string(param) + " " + std::to_string(reach), [&] {
-    const SpvId bytes = Argument32(Kind::kBufferBytes, param);
+SpvId Search::RangeCount(uint32_t param, uint64_t reach) {
+  return functions_.Hoisted("count " + std::to_string(param) + " " + std::to_string(reach), [&] {
+    const SpvId bytes = v_.Argument32(Kind::kBufferBytes, param);
     const SpvId least = c.K(static_cast<uint32_t>(reach - 1));
     const SpvId reaches = c.Test(spv::OpUGreaterThan, bytes, least);
     const SpvId count = c.Sub(bytes, least);
@@ -53,84 +29,76 @@ SpvId KernelEmitter::RangeCount(uint32_t param, uint64_t reach) {
   });
 }
 
-SpvId KernelEmitter::IsOutside(SpvId offset, SpvId count) {
-  if (!module_.is_memory64) {
+SpvId Search::IsOutside(SpvId offset, SpvId count) {
+  if (!v_.module.is_memory64) {
     return c.Test(spv::OpUGreaterThanEqual, offset, count);
   }
   return c.Test(spv::OpUGreaterThanEqual, offset, w.Op(spv::OpUConvert, w.Int(64), {count}));
 }
 
-std::optional<Spot> KernelEmitter::FindInParam(ir::OpId id) {
-  const ir::Op& op = f_.op(id);
+std::optional<Spot> Search::FindInParam(ir::OpId id) {
+  const ir::Op& op = v_.f.op(id);
   const uint32_t k = op.space_index;
   const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0;
-  const SpvId offset = Operand(op, 0);
+  const SpvId offset = values_.Operand(op, 0);
   const auto address = [&] {
-    const SpvId base = ParamBase(k);
-    return c.AddK(c.Add(base, Narrow(offset)), static_cast<uint32_t>(op.imm));
+    const SpvId base = v_.ParamBase(k);
+    return c.AddK(c.Add(base, v_.Narrow(offset)), static_cast<uint32_t>(op.imm));
   };
   if (op.imm > 0xffffffffu - op.width) {
-    TrapNow(TrapCode::kOutOfBounds, op, address(), op.width);
+    traps_.TrapNow(TrapCode::kOutOfBounds, op, address(), op.width);
     return std::nullopt;
   }
-  if (!OmitsCheck(id)) {
+  if (!v_.OmitsCheck(id)) {
     const SpvId count = RangeCount(k, op.imm + op.width);
-    TrapIf(IsOutside(offset, count), MissCode(id), op, address, op.width);
+    traps_.TrapIf(IsOutside(offset, count), v_.MissCode(id), op, address, op.width);
   }
-  if (writes && !module_.params[k].is_writable) {
-    TrapNow(TrapCode::kReadOnlyBuffer, op, address(), op.width);
+  if (writes && !v_.module.params[k].is_writable) {
+    traps_.TrapNow(TrapCode::kReadOnlyBuffer, op, address(), op.width);
     return std::nullopt;
   }
   Spot spot;
   spot.param = k;
-  const SpvId start = Hoisted("start " + std::to_string(k), [&] { return Argument32(Kind::kBufferStart, k); });
-  spot.address = c.AddK(c.Add(start, Narrow(offset)), static_cast<uint32_t>(op.imm));
-  spot.alignment = std::min(AlignmentOf(op), options_.needs_alignment ? 4u : 3u);
+  const SpvId start =
+      functions_.Hoisted("start " + std::to_string(k), [&] { return v_.Argument32(Kind::kBufferStart, k); });
+  spot.address = c.AddK(c.Add(start, v_.Narrow(offset)), static_cast<uint32_t>(op.imm));
+  spot.alignment = std::min(v_.AlignmentOf(op), v_.options.needs_alignment ? 4u : 3u);
   return spot;
 }
 
-SpvId KernelEmitter::GroupBase() {
-  return Hoisted("group base", [&] {
-    if (!module_.is_memory64) {
-      return Argument32(Kind::kGroupBase, 0);
-    }
-    return c.Bits(m_.TypeOf(Type::kI64), Argument(Kind::kGroupBase, 0, 8));
-  });
-}
-
-std::optional<Spot> KernelEmitter::FindInGroup(ir::OpId id) {
-  const ir::Op& op = f_.op(id);
-  const SpvId value = Operand(op, 0);
-  const auto address = [&] { return c.AddK(Narrow(value), static_cast<uint32_t>(op.imm)); };
-  const uint64_t end = group_ ? group_->end : 0;
+std::optional<Spot> Search::FindInGroup(ir::OpId id) {
+  const ir::Op& op = v_.f.op(id);
+  const SpvId value = values_.Operand(op, 0);
+  const auto address = [&] { return c.AddK(v_.Narrow(value), static_cast<uint32_t>(op.imm)); };
+  const uint64_t end = arrays_.group() != nullptr ? arrays_.group()->end : 0;
   if (op.imm > end || op.width > end - op.imm) {
-    TrapNow(TrapCode::kOutOfBounds, op, address(), op.width);
+    traps_.TrapNow(TrapCode::kOutOfBounds, op, address(), op.width);
     return std::nullopt;
   }
-  const SpvId base = GroupBase();
-  const SpvId offset = w.Op(spv::OpISub, WordsType(), {value, base});
-  if (!OmitsCheck(id)) {
+  const SpvId base = arrays_.GroupBase();
+  const SpvId offset = w.Op(spv::OpISub, v_.WordsType(), {value, base});
+  if (!v_.OmitsCheck(id)) {
     const SpvId count = c.K(static_cast<uint32_t>(end - op.imm - op.width + 1));
-    TrapIf(IsOutside(offset, count), MissCode(id), op, address, op.width);
+    traps_.TrapIf(IsOutside(offset, count), v_.MissCode(id), op, address, op.width);
   }
-  Use(group_->variable);
+  v_.Use(arrays_.group()->variable);
   Spot spot;
-  spot.words = &*group_;
-  spot.address = c.AddK(Narrow(offset), static_cast<uint32_t>(op.imm));
-  spot.alignment = std::min(AlignmentOf(op), 4u);
+  spot.words = arrays_.group();
+  spot.address = c.AddK(v_.Narrow(offset), static_cast<uint32_t>(op.imm));
+  spot.alignment = std::min(v_.AlignmentOf(op), 4u);
   return spot;
 }
 
-SpvId KernelEmitter::RawType(uint32_t width) { return width <= 4 ? c.U32() : w.Vector(c.U32(), width / 4); }
+SpvId Access::RawType(uint32_t width) { return width <= 4 ? c.U32() : w.Vector(c.U32(), width / 4); }
 
-bool KernelEmitter::HasView(const Spot& spot, View view) const {
+bool Access::HasView(const Spot& spot, View view) const {
   if (spot.words != nullptr) {
     return view == View::k32;
   }
-  return (view != View::k8 || m_.target.has_8_bit_storage) && (view != View::k16 || m_.target.has_16_bit_storage);
+  return (view != View::k8 || v_.m.target.has_8_bit_storage) && (view != View::k16 || v_.m.target.has_16_bit_storage);
 }
 
-SpvId KernelEmitter::Element(const Spot& spot, View view, SpvId index) {
+SpvId Access::Element(const Spot& spot, View view, SpvId index) {
   if (spot.words != nullptr) {
     return w.Op(spv::OpAccessChain, w.Pointer(spot.words->storage, c.U32()), {spot.words->variable, index});
   }
@@ -140,17 +108,17 @@ SpvId KernelEmitter::Element(const Spot& spot, View view, SpvId index) {
                      : view == View::k32x2 ? w.Vector(c.U32(), 2)
                      : view == View::k32x4 ? w.Vector(c.U32(), 4)
                                            : w.Int(64);
-  const SpvId variable = BufferView(spot.param, view);
+  const SpvId variable = v_.BufferView(spot.param, view);
   return w.Op(spv::OpAccessChain, w.Pointer(spv::StorageClassStorageBuffer, type), {variable, w.U32(0), index});
 }
 
-SpvId KernelEmitter::LoadElement(const Spot& spot, SpvId type, View view, SpvId index) {
+SpvId Access::LoadElement(const Spot& spot, SpvId type, View view, SpvId index) {
   const SpvId pointer = Element(spot, view, index);
   return spot.is_once || IsVolatile(spot) ? w.Op(spv::OpLoad, type, {pointer, spv::MemoryAccessVolatileMask})
                                           : c.Load(type, pointer);
 }
 
-void KernelEmitter::StoreElement(const Spot& spot, View view, SpvId index, SpvId value) {
+void Access::StoreElement(const Spot& spot, View view, SpvId index, SpvId value) {
   const SpvId pointer = Element(spot, view, index);
   if (IsVolatile(spot)) {
     w.Do(spv::OpStore, {pointer, value, spv::MemoryAccessVolatileMask});
@@ -159,18 +127,16 @@ void KernelEmitter::StoreElement(const Spot& spot, View view, SpvId index, SpvId
   }
 }
 
-bool KernelEmitter::IsVolatile(const Spot& spot) const {
-  return has_no_fences_ && (spot.words == nullptr || spot.words->storage == spv::StorageClassWorkgroup);
+bool Access::IsVolatile(const Spot& spot) const {
+  return v_.has_no_fences && (spot.words == nullptr || spot.words->storage == spv::StorageClassWorkgroup);
 }
 
-SpvId KernelEmitter::LoadWord(const Spot& spot, SpvId index) { return LoadElement(spot, c.U32(), View::k32, index); }
+SpvId Access::LoadWord(const Spot& spot, SpvId index) { return LoadElement(spot, c.U32(), View::k32, index); }
 
-void KernelEmitter::StoreWord(const Spot& spot, SpvId index, SpvId value) {
-  StoreElement(spot, View::k32, index, value);
-}
+void Access::StoreWord(const Spot& spot, SpvId index, SpvId value) { StoreElement(spot, View::k32, index, value); }
 
 // Replaces the bits in `mask`.
-void KernelEmitter::StoreBits(const Spot& spot, SpvId index, SpvId mask, SpvId value) {
+void Access::StoreBits(const Spot& spot, SpvId index, SpvId mask, SpvId value) {
   const SpvId pointer = Element(spot, View::k32, index);
   if (spot.words != nullptr && spot.words->storage == spv::StorageClassPrivate) {
     const SpvId others = c.Not(mask);
@@ -184,9 +150,9 @@ void KernelEmitter::StoreBits(const Spot& spot, SpvId index, SpvId mask, SpvId v
   w.Op(spv::OpAtomicOr, c.U32(), {pointer, scope, relaxed, value});
 }
 
-SpvId KernelEmitter::BitsInWord(const Spot& spot, uint32_t mask) { return c.ShlK(c.AndK(spot.address, mask), 3); }
+SpvId Access::BitsInWord(const Spot& spot, uint32_t mask) { return c.ShlK(c.AndK(spot.address, mask), 3); }
 
-Spot KernelEmitter::At(const Spot& spot, uint32_t bytes) {
+Spot Access::At(const Spot& spot, uint32_t bytes) {
   Spot further = spot;
   further.address = c.AddK(spot.address, bytes);
   if (bytes != 0) {
@@ -196,7 +162,7 @@ Spot KernelEmitter::At(const Spot& spot, uint32_t bytes) {
 }
 
 // 1 or 2 bytes, zero-extended.
-SpvId KernelEmitter::LoadSmall(const Spot& spot, uint32_t width) {
+SpvId Access::LoadSmall(const Spot& spot, uint32_t width) {
   if (width == 2 && spot.alignment < 1) {
     const SpvId low = LoadSmall(At(spot, 0), 1);
     const SpvId high = LoadSmall(At(spot, 1), 1);
@@ -213,7 +179,7 @@ SpvId KernelEmitter::LoadSmall(const Spot& spot, uint32_t width) {
   return c.AndK(shifted, width == 1 ? 0xff : 0xffff);
 }
 
-void KernelEmitter::StoreSmall(const Spot& spot, uint32_t width, SpvId value) {
+void Access::StoreSmall(const Spot& spot, uint32_t width, SpvId value) {
   if (width == 2 && spot.alignment < 1) {
     StoreSmall(At(spot, 0), 1, value);
     StoreSmall(At(spot, 1), 1, c.ShrK(value, 8));
@@ -233,7 +199,7 @@ void KernelEmitter::StoreSmall(const Spot& spot, uint32_t width, SpvId value) {
 }
 
 // 4 bytes at any address, from the one or two words around them.
-SpvId KernelEmitter::LoadUnaligned(const Spot& spot) {
+SpvId Access::LoadUnaligned(const Spot& spot) {
   const SpvId shift = BitsInWord(spot, 3);
   const SpvId low = LoadWord(spot, c.ShrK(spot.address, 2));
   const SpvId high = LoadWord(spot, c.ShrK(c.AddK(spot.address, 3), 2));
@@ -243,7 +209,7 @@ SpvId KernelEmitter::LoadUnaligned(const Spot& spot) {
   return c.Or(below, above);
 }
 
-void KernelEmitter::StoreUnaligned(const Spot& spot, SpvId value) {
+void Access::StoreUnaligned(const Spot& spot, SpvId value) {
   if (HasView(spot, View::k8)) {
     for (uint32_t i = 0; i < 4; ++i) {
       const SpvId byte = i == 0 ? value : c.ShrK(value, 8 * i);
@@ -261,7 +227,7 @@ void KernelEmitter::StoreUnaligned(const Spot& spot, SpvId value) {
   StoreBits(spot, c.ShrK(c.AddK(spot.address, 3), 2), high_mask, high);
 }
 
-SpvId KernelEmitter::LoadRaw(const Spot& spot, uint32_t width) {
+SpvId Access::LoadRaw(const Spot& spot, uint32_t width) {
   if (width < 4) {
     return LoadSmall(spot, width);
   }
@@ -280,7 +246,7 @@ SpvId KernelEmitter::LoadRaw(const Spot& spot, uint32_t width) {
   return w.Op(spv::OpCompositeConstruct, RawType(width), parts);
 }
 
-void KernelEmitter::StoreRaw(const Spot& spot, uint32_t width, SpvId raw) {
+void Access::StoreRaw(const Spot& spot, uint32_t width, SpvId raw) {
   if (width < 4) {
     return StoreSmall(spot, width, raw);
   }
@@ -302,8 +268,8 @@ void KernelEmitter::StoreRaw(const Spot& spot, uint32_t width, SpvId raw) {
   }
 }
 
-SpvId KernelEmitter::FromRaw(const ir::Op& op, SpvId raw) {
-  const SpvId type = m_.TypeOf(op.type);
+SpvId MemoryOps::FromRaw(const ir::Op& op, SpvId raw) {
+  const SpvId type = v_.m.TypeOf(op.type);
   if (op.width >= 4 && op.width == ir::Bytes(op.type)) {
     return op.type == Type::kI32 ? raw : c.Bits(type, raw);
   }
@@ -316,46 +282,46 @@ SpvId KernelEmitter::FromRaw(const ir::Op& op, SpvId raw) {
   return w.Op(op.sign ? spv::OpSConvert : spv::OpUConvert, type, {raw});
 }
 
-SpvId KernelEmitter::ToRaw(const ir::Op& op, SpvId value) {
+SpvId MemoryOps::ToRaw(const ir::Op& op, SpvId value) {
   if (op.type == Type::kI32) {
     return value;
   }
   if (op.width == ir::Bytes(op.type)) {
-    return c.Bits(RawType(op.width), value);
+    return c.Bits(access_.RawType(op.width), value);
   }
   return w.Op(spv::OpUConvert, c.U32(), {value});
 }
 
-bool KernelEmitter::EmitMemory(ir::OpId id) {
-  const ir::Op& op = f_.op(id);
+bool MemoryOps::EmitMemory(ir::OpId id) {
+  const ir::Op& op = v_.f.op(id);
   switch (op.code) {
     case Opcode::kMemorySize:
-      SetResult(op, K(module_.address_type(), module_.memory_bytes / ir::kBaseAlignment));
+      values_.SetResult(op, v_.K(v_.module.address_type(), v_.module.memory_bytes / ir::kBaseAlignment));
       return true;
     case Opcode::kMemoryCopy:
     case Opcode::kMemoryFill:
     case Opcode::kMemoryInit:
       return EmitBulk(op);
     case Opcode::kMemoryGrow:
-      Refuse("A GPU's work item has no memory that grows.");
-      SetResult(op, K(module_.address_type(), ~uint64_t{0}));
+      v_.Refuse("A GPU's work item has no memory that grows.");
+      values_.SetResult(op, v_.K(v_.module.address_type(), ~uint64_t{0}));
       return true;
     default:
       return EmitAccess(id);
   }
 }
 
-bool KernelEmitter::EmitAccess(ir::OpId id) {
-  const ir::Op& op = f_.op(id);
+bool MemoryOps::EmitAccess(ir::OpId id) {
+  const ir::Op& op = v_.f.op(id);
   const bool is_store = op.code == Opcode::kStore || op.code == Opcode::kStore128;
   SpvId raw = 0;
   if (op.code == Opcode::kStore128) {
-    raw =
-        w.Op(spv::OpCompositeConstruct, RawType(16), {Operand(op, 1), Operand(op, 2), Operand(op, 3), Operand(op, 4)});
+    raw = w.Op(spv::OpCompositeConstruct, access_.RawType(16),
+               {values_.Operand(op, 1), values_.Operand(op, 2), values_.Operand(op, 3), values_.Operand(op, 4)});
   } else if (is_store) {
-    raw = ToRaw(op, Operand(op, 1));
+    raw = ToRaw(op, values_.Operand(op, 1));
   }
-  const gpu::Reach reach = plan_.reach[id.index];
+  const gpu::Reach reach = v_.plan.reach[id.index];
   // Volatile reads pass by a GPU's caches, so that they are spared where robust access is there to catch what an `in`
   // port that shares its bytes with another might become.
   bool is_index = false;
@@ -363,35 +329,36 @@ bool KernelEmitter::EmitAccess(ir::OpId id) {
     is_index = is_index || index_loads_[op.first_result.index + i];
   }
   if (reach == gpu::Reach::kParam || reach == gpu::Reach::kGroup) {
-    std::optional<Spot> spot = reach == gpu::Reach::kParam ? FindInParam(id) : FindInGroup(id);
+    std::optional<Spot> spot = reach == gpu::Reach::kParam ? search_.FindInParam(id) : search_.FindInGroup(id);
     if (!spot) {
       return false;
     }
-    spot->is_once = is_index && (reach == gpu::Reach::kGroup || module_.params[op.space_index].is_writable);
+    spot->is_once = is_index && (reach == gpu::Reach::kGroup || v_.module.params[op.space_index].is_writable);
     if (is_store) {
-      StoreRaw(*spot, op.width, raw);
+      access_.StoreRaw(*spot, op.width, raw);
       return true;
     }
-    raw = LoadRaw(*spot, op.width);
+    raw = access_.LoadRaw(*spot, op.width);
   } else {
-    const SpvId address = AddressOf(op);
-    const Memory memory = MemoryOf(reach);
-    const uint32_t alignment = std::min(AlignmentOf(op), 3u);
+    const SpvId address = search_.AddressOf(op);
+    const Memory memory = search_.MemoryOf(reach);
+    const uint32_t alignment = std::min(v_.AlignmentOf(op), 3u);
     if (is_store) {
-      Call(w.Void(), SearchStore(memory, op.width, alignment), {address, raw});
-      TrapIfFault(op, memory, address);
+      functions_.Call(w.Void(), search_.SearchStore(memory, op.width, alignment), {address, raw});
+      search_.TrapIfFault(op, memory, address);
       return true;
     }
     const bool is_once = is_index && memory == Memory::kFlat;
-    raw = Call(RawType(op.width), SearchLoad(memory, op.width, alignment, is_once), {address});
-    TrapIfFault(op, memory, address);
+    raw =
+        functions_.Call(access_.RawType(op.width), search_.SearchLoad(memory, op.width, alignment, is_once), {address});
+    search_.TrapIfFault(op, memory, address);
   }
   if (op.code == Opcode::kLoad128) {
     for (uint32_t i = 0; i < 4; ++i) {
-      values_[op.first_result.index + i] = w.Op(spv::OpCompositeExtract, c.U32(), {raw, i});
+      values_.Set(ir::ValueId(op.first_result.index + i), w.Op(spv::OpCompositeExtract, c.U32(), {raw, i}));
     }
   } else {
-    SetResult(op, FromRaw(op, raw));
+    values_.SetResult(op, FromRaw(op, raw));
   }
   return true;
 }

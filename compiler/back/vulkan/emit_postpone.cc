@@ -9,35 +9,36 @@
 #include <algorithm>
 
 #include "compiler/back/gpu/trap_route.h"
-#include "compiler/back/vulkan/emitter.h"
+#include "compiler/back/vulkan/control.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::vulkan {
 
 using ir::Opcode;
 
-void KernelEmitter::PlanMeetings() {
-  postpones_ = plan_.trap_exit == gpu::TrapExit::kPostpone;
+Meetings::Meetings(Variant& variant, Values& values, const ControlPlan& control, Jumps& jumps)
+    : v_(variant), values_(values), control_(control), jumps_(jumps) {
+  postpones_ = v_.plan.trap_exit == gpu::TrapExit::kPostpone;
   if (!postpones_) {
     return;
   }
-  routes_ = gpu::FindTrapRoutes(module_);
-  users_.resize(f_.values.size());
-  ir::ForEachOp(f_, [&](ir::OpId id) {
-    for (const ir::ValueId value : f_.operands_of(f_.op(id))) {
+  routes_ = gpu::FindTrapRoutes(v_.module);
+  users_.resize(v_.f.values.size());
+  ir::ForEachOp(v_.f, [&](ir::OpId id) {
+    for (const ir::ValueId value : v_.f.operands_of(v_.f.op(id))) {
       users_[value.index].push_back(id);
     }
     const ir::OpId anchor = routes_[id.index];
-    if (!CanTrap(id) || !anchor.valid()) {
+    if (!control_.CanTrap(id) || !anchor.valid()) {
       return;
     }
     // The trap, or what it stands in, in the anchor's region.
     ir::OpId first = id;
-    while (region_of_[first.index] != region_of_[anchor.index]) {
-      first = f_.region(region_of_[first.index]).owner;
+    while (control_.RegionOf(first) != control_.RegionOf(anchor)) {
+      first = v_.f.region(control_.RegionOf(first)).owner;
     }
     Meeting& meeting = meetings_[anchor.index];
-    if (!meeting.first.valid() || place_in_region_[first.index] < place_in_region_[meeting.first.index]) {
+    if (!meeting.first.valid() || control_.PlaceOf(first) < control_.PlaceOf(meeting.first)) {
       meeting.first = first;
     }
   });
@@ -46,36 +47,76 @@ void KernelEmitter::PlanMeetings() {
   }
 }
 
-void KernelEmitter::OpenMeeting(std::span<const ir::OpId> ops, size_t index) {
+void Meetings::Declare() {
+  if (postpones_) {
+    trap_flags_ = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), 2));
+    parity_ = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), w.U32(0));
+  }
+}
+
+void Meetings::ClearFlags(SpvId word, SpvId index) {
+  v_.Use(trap_flags_);
+  c.If(c.Equal(index, c.K(0)), [&] {
+    for (uint32_t i = 0; i < 2; ++i) {
+      c.Store(w.Op(spv::OpAccessChain, word, {trap_flags_, w.U32(i)}), c.K(0));
+    }
+    return true;
+  });
+}
+
+void Meetings::Pass(std::span<const ir::OpId> ops, size_t index) {
+  if (postpones_) {
+    MeetAt(ops, index);
+    OpenMeeting(ops, index);
+  }
+}
+
+bool Meetings::Leave(const ir::Op& op) {
+  if (!postpones_) {
+    return false;
+  }
+  const ir::OpId anchor = routes_[static_cast<uint32_t>(&op - v_.f.ops.data())];
+  if (!anchor.valid()) {
+    return false;
+  }
+  v_.Use(trap_flags_);
+  v_.Use(parity_);
+  const SpvId pointer = w.Pointer(spv::StorageClassWorkgroup, w.Int(32));
+  const SpvId parity = c.Load(c.U32(), parity_);
+  c.Store(w.Op(spv::OpAccessChain, pointer, {trap_flags_, parity}), c.K(1));
+  jumps_.JumpTo({meetings_.at(anchor.index).frame, false});
+  return true;
+}
+
+void Meetings::OpenMeeting(std::span<const ir::OpId> ops, size_t index) {
   for (auto& [anchor, meeting] : meetings_) {
     if (meeting.first == ops[index]) {
-      OpenSwitch(ir::OpId{});
-      meeting.frame = frames_.size() - 1;
+      meeting.frame = jumps_.OpenSwitch(ir::OpId{});
       meeting.is_open = true;
     }
   }
 }
 
 // Whether something uses it that is not in [.., index) of the region.
-bool KernelEmitter::IsUsedBehind(ir::ValueId value, ir::RegionId region, size_t index) const {
+bool Meetings::IsUsedBehind(ir::ValueId value, ir::RegionId region, size_t index) const {
   return std::any_of(users_[value.index].begin(), users_[value.index].end(), [&](ir::OpId user) {
-    while (region_of_[user.index] != region) {
-      user = f_.region(region_of_[user.index]).owner;
+    while (control_.RegionOf(user) != region) {
+      user = v_.f.region(control_.RegionOf(user)).owner;
     }
-    return place_in_region_[user.index] >= index;
+    return control_.PlaceOf(user) >= index;
   });
 }
 
-void KernelEmitter::MeetAt(std::span<const ir::OpId> ops, size_t index) {
+void Meetings::MeetAt(std::span<const ir::OpId> ops, size_t index) {
   const auto found = meetings_.find(ops[index].index);
   if (found == meetings_.end() || !found->second.is_open) {
     return;
   }
-  const ir::RegionId region = region_of_[ops[index].index];
-  const size_t first = place_in_region_[found->second.first.index];
+  const ir::RegionId region = control_.RegionOf(ops[index]);
+  const size_t first = control_.PlaceOf(found->second.first);
   std::vector<ir::ValueId> kept;
   for (size_t i = first; i < index; ++i) {
-    const ir::Op& op = f_.op(ops[i]);
+    const ir::Op& op = v_.f.op(ops[i]);
     for (uint32_t r = 0; r < op.result_count; ++r) {
       const ir::ValueId value(op.first_result.index + r);
       if (IsUsedBehind(value, region, index)) {
@@ -85,24 +126,24 @@ void KernelEmitter::MeetAt(std::span<const ir::OpId> ops, size_t index) {
   }
   std::vector<SpvId> variables;
   for (const ir::ValueId value : kept) {
-    variables.push_back(w.LocalVariable(m_.TypeOf(f_.type_of(value))));
-    c.Store(variables.back(), values_[value.index]);
+    variables.push_back(w.LocalVariable(v_.m.TypeOf(v_.f.type_of(value))));
+    c.Store(variables.back(), values_.Of(value));
   }
-  FallOut();
+  jumps_.FallOut();
   found->second.is_open = false;
-  CloseFrame();
+  jumps_.CloseFrame();
   for (size_t i = 0; i < kept.size(); ++i) {
-    values_[kept[i].index] = c.Load(m_.TypeOf(f_.type_of(kept[i])), variables[i]);
-    conditions_[kept[i].index] = 0;
+    values_.Set(kept[i], c.Load(v_.m.TypeOf(v_.f.type_of(kept[i])), variables[i]));
+    values_.SetCondition(kept[i], 0);
   }
   EmitControlBarrier();
   EmitFlagTest();
 }
 
 // Behind a barrier: returns if one of the group has trapped since the last test.
-void KernelEmitter::EmitFlagTest() {
-  Use(trap_flags_);
-  Use(parity_);
+void Meetings::EmitFlagTest() {
+  v_.Use(trap_flags_);
+  v_.Use(parity_);
   const SpvId pointer = w.Pointer(spv::StorageClassWorkgroup, w.Int(32));
   const SpvId parity = c.Load(c.U32(), parity_);
   const SpvId flag = c.Load(c.U32(), w.Op(spv::OpAccessChain, pointer, {trap_flags_, parity}));
@@ -114,10 +155,33 @@ void KernelEmitter::EmitFlagTest() {
 }
 
 // A meeting in front of a barrier has waited already.
-void KernelEmitter::EmitBarrier(ir::OpId id) {
+void Meetings::EmitBarrier(ir::OpId id) {
   if (meetings_.find(id.index) == meetings_.end()) {
     EmitControlBarrier();
   }
+}
+
+// What comes behind operation `from` is not reached, but by traps on the way to an anchor.
+void Meetings::SkipRest(std::span<const ir::OpId> ops, size_t from) {
+  for (size_t i = from + 1; i < ops.size() && postpones_; ++i) {
+    const auto found = meetings_.find(ops[i].index);
+    if (found == meetings_.end() || !found->second.is_open) {
+      continue;
+    }
+    found->second.is_open = false;
+    if (jumps_.CloseFrame()) {
+      EmitControlBarrier();
+      EmitFlagTest();
+      w.Do(spv::OpReturn, {});  // Who gets here has trapped.
+    }
+    return;
+  }
+}
+
+void Meetings::EmitControlBarrier() {
+  const uint32_t semantics = spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
+                             spv::MemorySemanticsWorkgroupMemoryMask;
+  w.Do(spv::OpControlBarrier, {c.K(spv::ScopeWorkgroup), c.K(spv::ScopeWorkgroup), c.K(semantics)});
 }
 
 }  // namespace hpvm::vulkan

@@ -1,64 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trap writes what it is into the work item's own variables and ends the kernel function, whose caller records it.
-#include "compiler/back/vulkan/emitter.h"
+#include "compiler/back/vulkan/control.h"
 
 namespace hpvm::vulkan {
 
 using ir::TrapCode;
+using Kind = GpuArgument::Kind;
 
 namespace {
+
+constexpr uint32_t kRecordWords = sizeof(GpuTrapRecord) / 4;
 
 // The width of a memory trap stands above its code.
 uint32_t CodeWord(TrapCode code, uint32_t bytes) { return bytes << 16 | static_cast<uint32_t>(code); }
 
 }  // namespace
 
-void KernelEmitter::TrapIf(SpvId condition, TrapCode code, const ir::Op& op, const MakeValue& address,
-                           uint32_t bytes) {
+void Traps::Declare() {
+  const SpvId zero = w.U32(0);
+  for (SpvId* variable : {&trap_code_, &trap_source_, &trap_function_, &trap_address_}) {
+    *variable = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
+  }
+  for (size_t d = 0; d < 2 && v_.options.coarse != nullptr; ++d) {
+    trap_place_[d] = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
+  }
+}
+
+void Traps::TrapIf(SpvId condition, TrapCode code, const ir::Op& op, const MakeValue& address, uint32_t bytes) {
   c.If(condition, [&] {
     TrapNow(code, op, address ? address() : 0, bytes);
     return false;
   });
 }
 
-void KernelEmitter::TrapNow(TrapCode code, const ir::Op& op, SpvId address, uint32_t bytes) {
+void Traps::TrapNow(TrapCode code, const ir::Op& op, SpvId address, uint32_t bytes) {
   TrapWith(c.K(CodeWord(code, bytes)), op, address);
 }
 
-void KernelEmitter::TrapWith(SpvId code, const ir::Op& op, SpvId address) {
+void Traps::TrapWith(SpvId code, const ir::Op& op, SpvId address) {
   can_trap_ = true;
-  const uint32_t function = op.origin != 0 ? op.origin - 1 : module_.entry.index;
+  const uint32_t function = op.origin != 0 ? op.origin - 1 : v_.module.entry.index;
   c.Store(trap_code_, code);
   c.Store(trap_source_, c.K(op.source));
   c.Store(trap_function_, c.K(function));
   c.Store(trap_address_, address != 0 ? address : c.K(0));
   for (const SpvId variable : {trap_code_, trap_source_, trap_function_, trap_address_}) {
-    Use(variable);
+    v_.Use(variable);
   }
-  const auto number = static_cast<uint32_t>(&op - f_.ops.data());
-  for (size_t d = 0; d < 2 && options_.coarse != nullptr; ++d) {
-    const uint8_t place = options_.coarse->place[number][d];
-    const ir::ValueId computed = options_.coarse->computed[d];
-    const SpvId known = place != CoarseModule::kComputed ? c.K(place) : computed.valid() ? ValueOf(computed) : 0;
+  const auto number = static_cast<uint32_t>(&op - v_.f.ops.data());
+  for (size_t d = 0; d < 2 && v_.options.coarse != nullptr; ++d) {
+    const uint8_t place = v_.options.coarse->place[number][d];
+    const ir::ValueId computed = v_.options.coarse->computed[d];
+    const SpvId known = place != CoarseModule::kComputed ? c.K(place) : computed.valid() ? values_.Of(computed) : 0;
     if (known != 0) {
-      Use(trap_place_[d]);
+      v_.Use(trap_place_[d]);
       c.Store(trap_place_[d], known);
     }
   }
-  if (postpones_ && routes_[static_cast<uint32_t>(&op - f_.ops.data())].valid()) {
-    Use(trap_flags_);
-    Use(parity_);
-    const SpvId pointer = w.Pointer(spv::StorageClassWorkgroup, w.Int(32));
-    const SpvId parity = c.Load(c.U32(), parity_);
-    c.Store(w.Op(spv::OpAccessChain, pointer, {trap_flags_, parity}), c.K(1));
+  if (detour_ == nullptr || !detour_->Leave(op)) {
+    w.Do(spv::OpReturn, {});
   }
-  if (postpones_) {
-    const auto index = static_cast<uint32_t>(&op - f_.ops.data());
-    if (const ir::OpId anchor = routes_[index]; anchor.valid()) {
-      return JumpTo({meetings_.at(anchor.index).frame, false});
+}
+
+// The first instance that claims the record fills it in.
+void Traps::EmitRecord(SpvId code) {
+  const SpvId records = v_.m.TrapRecords();
+  v_.Use(records);
+  const SpvId pointer = w.Pointer(spv::StorageClassStorageBuffer, w.Int(32));
+  const SpvId index = v_.Argument32(Kind::kTrapIndex, 0);
+  const SpvId first = c.Mul(index, c.K(kRecordWords));
+  const auto word = [&](uint32_t i) {
+    return w.Op(spv::OpAccessChain, pointer, {records, w.U32(0), c.AddK(first, i)});
+  };
+  const SpvId relaxed = c.K(spv::MemorySemanticsMaskNone);
+  const SpvId old =
+      w.Op(spv::OpAtomicCompareExchange, c.U32(), {word(0), c.K(spv::ScopeDevice), relaxed, relaxed, c.K(1), c.K(0)});
+  c.If(c.Equal(old, c.K(0)), [&] {
+    c.Store(word(1), code);
+    for (uint32_t d = 0; d < 3; ++d) {
+      const SpvId id = queries_.InstanceId(d);
+      const bool is_placed = d < 2 && trap_place_[d] != 0;
+      c.Store(word(2 + d), is_placed ? c.Add(id, c.Load(c.U32(), trap_place_[d])) : id);
+    }
+    const std::array<SpvId, 3> from{trap_source_, trap_function_, trap_address_};
+    for (uint32_t i = 0; i < 3; ++i) {
+      c.Store(word(5 + i), c.Load(c.U32(), from[i]));
+    }
+    return true;
+  });
+}
+
+void Traps::EmitRecordIfTrapped() {
+  if (!can_trap_) {
+    return;
+  }
+  for (const SpvId variable :
+       {trap_code_, trap_source_, trap_function_, trap_address_, trap_place_[0], trap_place_[1]}) {
+    if (variable != 0) {
+      v_.Use(variable);
     }
   }
-  w.Do(spv::OpReturn, {});
+  const SpvId code = c.Load(c.U32(), trap_code_);
+  c.If(c.Differ(code, c.K(0)), [&] {
+    EmitRecord(code);
+    return true;
+  });
 }
 
 }  // namespace hpvm::vulkan

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the variants of one module share: buffers seen through several types, the launch's values, built-ins.
+#include "compiler/back/vulkan/module_emitter.h"
+
 #include <algorithm>
 
-#include "compiler/back/vulkan/emitter.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::vulkan {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quotients and square roots of f32 on devices that have neither f64 nor exact ones: bit by bit on integers, rounded
 // once. Slow (some 30 steps) and exact.
-#include <spirv/unified1/GLSL.std.450.h>
+#include "compiler/back/vulkan/arithmetic.h"
 
-#include "compiler/back/vulkan/emitter.h"
+#include <spirv/unified1/GLSL.std.450.h>
 
 namespace hpvm::vulkan {
 
@@ -14,7 +14,7 @@ constexpr uint32_t kNan = 0x7fc00000, kInfinity = 0x7f800000, kHidden = 0x008000
 }  // namespace
 
 // Value = significand * 2^(exponent - 150), the significand in [2^23, 2^24); of a finite number that is not zero.
-KernelEmitter::SoftNumber KernelEmitter::Unpack(SpvId magnitude) {
+SoftFloats::SoftNumber SoftFloats::Unpack(SpvId magnitude) {
   const SpvId raw = c.ShrK(magnitude, 23);
   const SpvId fraction = c.AndK(magnitude, kHidden - 1);
   const SpvId is_small = c.Equal(raw, c.K(0));
@@ -30,7 +30,7 @@ KernelEmitter::SoftNumber KernelEmitter::Unpack(SpvId magnitude) {
 
 // The float nearest to `quotient` * 2^(exponent - 127 - 25), its significand in [2^25, 2^26), the lowest bit of which
 // is also set if anything non-zero lies below. `exponent` is signed.
-SpvId KernelEmitter::Pack(SpvId quotient, SpvId exponent) {
+SpvId SoftFloats::Pack(SpvId quotient, SpvId exponent) {
   const SpvId u32 = c.U32();
   // Below the smallest normal exponent bits go further down, and stick.
   const SpvId is_small = c.Test(spv::OpSLessThan, exponent, c.K(1));
@@ -39,7 +39,7 @@ SpvId KernelEmitter::Pack(SpvId quotient, SpvId exponent) {
   const SpvId drop = c.Select(u32, is_small, c.Select(u32, far, c.K(27), wanted), c.K(0));
   const SpvId kept = c.Shr(quotient, drop);
   const SpvId lost = c.Differ(c.Shl(kept, drop), quotient);
-  const SpvId sticky = c.Or(kept, Truth(lost));
+  const SpvId sticky = c.Or(kept, v_.Truth(lost));
   // Two bits below the last one: a half, and whether there is more.
   const SpvId even = c.AndK(c.ShrK(sticky, 2), 1);
   const SpvId rounded = c.ShrK(c.Add(sticky, c.Add(even, c.K(1))), 2);
@@ -51,9 +51,9 @@ SpvId KernelEmitter::Pack(SpvId quotient, SpvId exponent) {
   return c.Select(u32, overflows, c.K(kInfinity), packed);
 }
 
-SpvId KernelEmitter::SoftDivide() {
+SpvId SoftFloats::SoftDivide() {
   const SpvId u32 = c.U32();
-  return Function("divide_f32", u32, {u32, u32}, [&](std::span<const SpvId> params) {
+  return functions_.Function("divide_f32", u32, {u32, u32}, [&](std::span<const SpvId> params) {
     const SpvId sign = c.AndK(c.Xor(params[0], params[1]), 0x80000000);
     const SpvId a = c.AndK(params[0], 0x7fffffff);
     const SpvId b = c.AndK(params[1], 0x7fffffff);
@@ -86,18 +86,18 @@ SpvId KernelEmitter::SoftDivide() {
       const SpvId fits = c.Test(spv::OpUGreaterThanEqual, r, y.significand);
       const SpvId less = c.Select(u32, fits, c.Sub(r, y.significand), r);
       const SpvId bits = c.ShlK(c.Load(u32, quotient), 1);
-      c.Store(quotient, c.Or(bits, Truth(fits)));
+      c.Store(quotient, c.Or(bits, v_.Truth(fits)));
       c.Store(rest, c.ShlK(less, 1));
     });
     const SpvId remains = c.Differ(c.Load(u32, rest), zero);
-    const SpvId bits = c.Or(c.Load(u32, quotient), Truth(remains));
+    const SpvId bits = c.Or(c.Load(u32, quotient), v_.Truth(remains));
     w.Do(spv::OpReturnValue, {c.Or(sign, Pack(bits, exponent))});
   });
 }
 
-SpvId KernelEmitter::SoftSqrt() {
+SpvId SoftFloats::SoftSqrt() {
   const SpvId u32 = c.U32();
-  return Function("sqrt_f32", u32, {u32}, [&](std::span<const SpvId> params) {
+  return functions_.Function("sqrt_f32", u32, {u32}, [&](std::span<const SpvId> params) {
     const auto give = [&](SpvId condition, SpvId value) {
       c.If(condition, [&] {
         w.Do(spv::OpReturnValue, {value});
@@ -126,11 +126,11 @@ SpvId KernelEmitter::SoftSqrt() {
       const SpvId trial = c.Or(c.ShlK(so_far, 2), c.K(1));
       const SpvId fits = c.Test(spv::OpUGreaterThanEqual, r, trial);
       c.Store(rest, c.Select(u32, fits, c.Sub(r, trial), r));
-      c.Store(root, c.Or(c.ShlK(so_far, 1), Truth(fits)));
+      c.Store(root, c.Or(c.ShlK(so_far, 1), v_.Truth(fits)));
       c.Store(left, c.ShlK(bits, 2));
     });
     const SpvId remains = c.Differ(c.Load(u32, rest), zero);
-    const SpvId bits = c.Or(c.Load(u32, root), Truth(remains));
+    const SpvId bits = c.Or(c.Load(u32, root), v_.Truth(remains));
     w.Do(spv::OpReturnValue, {Pack(bits, c.Add(half, c.K(127)))});
   });
 }

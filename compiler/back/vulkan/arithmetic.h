@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integers, floats and conversions. Internal to this folder.
+#ifndef HPVMD_COMPILER_BACK_VULKAN_ARITHMETIC_H_
+#define HPVMD_COMPILER_BACK_VULKAN_ARITHMETIC_H_
+
+#include <initializer_list>
+
+#include "compiler/back/vulkan/control.h"
+#include "compiler/back/vulkan/variant.h"
+
+namespace hpvm::vulkan {
+
+// Quotients and square roots of f32 on integers, as functions from bits to bits (soft_float.cc).
+class SoftFloats {
+ public:
+  SoftFloats(Variant& variant, Functions& functions) : v_(variant), functions_(functions) {}
+
+  SpvId SoftDivide();
+  SpvId SoftSqrt();
+
+ private:
+  struct SoftNumber {
+    SpvId significand = 0, exponent = 0;
+  };
+  SoftNumber Unpack(SpvId magnitude);
+  SpvId Pack(SpvId quotient, SpvId exponent);
+
+  Variant& v_;
+  Functions& functions_;
+  SpirvWriter& w = v_.w;
+  Code& c = v_.c;
+};
+
+// emit_float.cc.
+class Floats {
+ public:
+  Floats(Variant& variant, Functions& functions) : v_(variant), functions_(functions), soft_(variant, functions) {}
+
+  SpvId EmitFloatUnary(const ir::Op& op, SpvId a);
+  SpvId EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b);
+  SpvId EmitConst(const ir::Op& op);
+  SpvId CompareByBits(ir::Opcode code, SpvId a, SpvId b);
+  SpvId Promote(SpvId a);
+  SpvId IsNan(ir::Type type, SpvId a);
+  SpvId Exact(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands);  // NoContraction.
+  SpvId Opaque(ir::Type type, SpvId value);  // An operand of a float operation, hidden from drivers that err.
+  SpvId BitsOf(ir::Type type, SpvId a);      // The integer of a float's width.
+  SpvId FloatOf(ir::Type type, SpvId bits);
+
+ private:
+  SpvId EmitMinMax(const ir::Op& op, SpvId a, SpvId b);
+  SpvId EmitDivideF32(SpvId a, SpvId b);
+  SpvId EmitSqrtF32(SpvId a);
+  SpvId OrderOf(SpvId a);
+  SpvId UnknownZero(ir::Type type);
+  SpvId WithSign(ir::Type type, SpvId value, SpvId sign);  // All as bits.
+
+  Variant& v_;
+  Functions& functions_;
+  SpirvWriter& w = v_.w;
+  Code& c = v_.c;
+  SoftFloats soft_;
+};
+
+// emit_integer.cc, emit_convert.cc.
+class Arithmetic {
+ public:
+  Arithmetic(Variant& variant, Values& values, Floats& floats, Traps& traps)
+      : v_(variant), values_(values), floats_(floats), traps_(traps) {}
+
+  SpvId EmitArithmetic(const ir::Op& op);
+
+ private:
+  SpvId EmitIntUnary(const ir::Op& op, SpvId a);
+  SpvId EmitIntBinary(const ir::Op& op, SpvId a, SpvId b);
+  SpvId EmitDivision(const ir::Op& op, SpvId a, SpvId b);
+  SpvId EmitCompare(const ir::Op& op, SpvId a, SpvId b);
+  SpvId EmitConversion(const ir::Op& op, SpvId a);
+  SpvId EmitTruncation(const ir::Op& op, SpvId a);
+
+  Variant& v_;
+  Values& values_;
+  Floats& floats_;
+  Traps& traps_;
+  SpirvWriter& w = v_.w;
+  Code& c = v_.c;
+};
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_COMPILER_BACK_VULKAN_ARITHMETIC_H_

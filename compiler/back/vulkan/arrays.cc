@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "compiler/back/vulkan/memory.h"
+
+namespace hpvm::vulkan {
+
+using ir::Type;
+using Kind = GpuArgument::Kind;
+
+namespace {
+
+constexpr size_t kInitializerWordsMax = 64;
+
+std::vector<uint32_t> WordsOf(const gpu::OwnMemory& memory) {
+  std::vector<uint32_t> words((memory.end - memory.begin + 3) / 4, 0);
+  std::memcpy(words.data(), memory.bytes.data(), std::min(memory.bytes.size(), words.size() * 4));
+  return words;
+}
+
+}  // namespace
+
+// With its content as initializer if it is never written or small; else EmitOwnStart fills it, because drivers make one
+// store an element of an initializer.
+SpvId Arrays::OwnArray(const gpu::OwnMemory& memory) {
+  const std::vector<uint32_t> words = WordsOf(memory);
+  const SpvId type = w.Array(w.Int(32), static_cast<uint32_t>(words.size()));
+  if (memory.is_written && (memory.is_scratch || words.size() > kInitializerWordsMax)) {
+    return w.GlobalVariable(spv::StorageClassPrivate, type);
+  }
+  std::vector<SpvId> parts;
+  for (const uint32_t word : words) {
+    parts.push_back(w.U32(word));
+  }
+  const bool is_zero = std::all_of(words.begin(), words.end(), [](uint32_t word) { return word == 0; });
+  return w.GlobalVariable(spv::StorageClassPrivate, type, is_zero ? w.Null(type) : w.Composite(type, parts));
+}
+
+// Zeroes a written array and stores what is not zero of its initial content.
+void Arrays::EmitOwnStart(const gpu::OwnMemory& memory, const WordArray& array) {
+  const std::vector<uint32_t> words = WordsOf(memory);
+  if (!memory.is_written || memory.is_scratch || words.size() <= kInitializerWordsMax) {
+    return;
+  }
+  v_.Use(array.variable);
+  const SpvId pointer = w.Pointer(spv::StorageClassPrivate, w.Int(32));
+  const SpvId count = c.K(static_cast<uint32_t>(words.size()));
+  const auto at = [&](SpvId variable, SpvId index) { return w.Op(spv::OpAccessChain, pointer, {variable, index}); };
+  const auto filled = static_cast<uint32_t>(words.size() - std::count(words.begin(), words.end(), 0u));
+  if (filled > kInitializerWordsMax) {
+    gpu::OwnMemory constant = memory;
+    constant.is_written = false;
+    const SpvId from = OwnArray(constant);
+    v_.Use(from);
+    c.For(c.K(0), count, c.K(1), [&](SpvId i) {
+      const SpvId word = c.Load(c.U32(), at(from, i));
+      c.Store(at(array.variable, i), word);
+    });
+    return;
+  }
+  c.For(c.K(0), count, c.K(1), [&](SpvId i) { c.Store(at(array.variable, i), c.K(0)); });
+  for (uint32_t i = 0; i < words.size(); ++i) {
+    if (words[i] != 0) {
+      c.Store(at(array.variable, c.K(i)), c.K(words[i]));
+    }
+  }
+}
+
+void Arrays::Declare() {
+  // Parts are whole multiples of 8 bytes, which the state need not be.
+  const auto declare = [&](const std::vector<gpu::OwnMemory>& parts, uint64_t end, std::vector<WordArray>& arrays) {
+    for (const gpu::OwnMemory& part : parts) {
+      arrays.push_back(
+          {OwnArray(part), spv::StorageClassPrivate, part.begin, std::min(part.end, end), part.is_written});
+    }
+  };
+  declare(v_.plan.module_memory, v_.module.memory_bytes, module_memory_);
+  declare(v_.plan.state, v_.module.state_bytes, state_);
+  if (v_.plan.local_bytes > 0) {
+    const auto words = static_cast<uint32_t>((v_.plan.local_bytes + 3) / 4);
+    const SpvId variable = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), words));
+    group_ = WordArray{variable, spv::StorageClassWorkgroup, 0, v_.plan.local_bytes, true};
+  }
+}
+
+void Arrays::EmitStart() {
+  for (size_t i = 0; i < module_memory_.size(); ++i) {
+    EmitOwnStart(v_.plan.module_memory[i], module_memory_[i]);
+  }
+  for (size_t i = 0; i < state_.size(); ++i) {
+    EmitOwnStart(v_.plan.state[i], state_[i]);
+  }
+}
+
+void Arrays::ZeroGroup(SpvId word, SpvId index) {
+  v_.Use(group_->variable);
+  SpvId count = v_.m.GroupExtent(0);
+  count = c.Mul(count, v_.m.GroupExtent(1));
+  count = c.Mul(count, v_.m.GroupExtent(2));
+  c.For(index, c.K(static_cast<uint32_t>((group_->end + 3) / 4)), count, [&](SpvId i) {
+    c.Store(w.Op(spv::OpAccessChain, word, {group_->variable, i}), c.K(0));
+  });
+}
+
+SpvId Arrays::GroupBase() {
+  return functions_.Hoisted("group base", [&] {
+    if (!v_.module.is_memory64) {
+      return v_.Argument32(Kind::kGroupBase, 0);
+    }
+    return c.Bits(v_.m.TypeOf(Type::kI64), v_.Argument(Kind::kGroupBase, 0, 8));
+  });
+}
+
+const WordArray* Arrays::SegmentArray(uint64_t index) {
+  auto [entry, is_new] = segments_.try_emplace(index);
+  if (is_new) {
+    gpu::OwnMemory memory;
+    memory.bytes = v_.module.passive_segments[index];
+    memory.end = std::max<uint64_t>(memory.bytes.size(), 4);
+    entry->second = {OwnArray(memory), spv::StorageClassPrivate, 0, memory.end, false};
+  }
+  v_.Use(entry->second.variable);
+  return &entry->second;
+}
+
+}  // namespace hpvm::vulkan

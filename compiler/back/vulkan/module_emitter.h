@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the variants of a module share: the writer, the buffers' views, the push constants. Internal to this folder.
+#ifndef HPVMD_COMPILER_BACK_VULKAN_MODULE_EMITTER_H_
+#define HPVMD_COMPILER_BACK_VULKAN_MODULE_EMITTER_H_
+
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "compiler/api/gpu_code.h"
+#include "compiler/api/gpu_target.h"
+#include "compiler/back/vulkan/code.h"
+#include "compiler/back/vulkan/spirv_writer.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::vulkan {
+
+// How a buffer is looked at. Each view is a variable of its own at the same binding.
+enum class View : uint8_t { k8, k16, k32, k32x2, k32x4, k64 };
+
+class ModuleEmitter {
+ public:
+  ModuleEmitter(const ir::Module& module, const GpuTarget& target);
+
+  const ir::Module& source;
+  const GpuTarget& target;
+  SpirvWriter w;
+  Code c;
+
+  SpvId TypeOf(ir::Type type);
+  SpvId Buffer(uint32_t param, View view);
+  SpvId TrapRecords();
+  SpvId GroupExtent(uint32_t d) { return group_extent_[d]; }  // Specialisation constants.
+  SpvId BuiltIn(spv::BuiltIn which);                          // A uvec3, or a u32 for an index.
+  // A pointer to an argument in the push constants or facts, of U32 or uvec2. Instructions go to the open function.
+  SpvId ArgumentPointer(GpuArgument::Kind kind, uint32_t index, uint8_t bytes);
+  // The variable that holds the arguments; 0 when there is none.
+  SpvId arguments_variable() const { return arguments_variable_; }
+
+  // Writes what was only known at the end. `variant` receives what all variants have in common.
+  std::vector<uint32_t> Finish(GpuVariant& variant);
+  static constexpr uint32_t kGroupConstant = 0;  // Specialisation constants 0, 1 and 2 are the group's extents.
+
+ private:
+  struct Place {
+    uint32_t member = 0, offset = 0;
+    uint8_t bytes = 4;
+  };
+  SpvId Block(View view, bool is_writable);
+  uint32_t TrapBinding() const { return static_cast<uint32_t>(source.params.size()); }
+
+  std::array<SpvId, 3> group_extent_{};
+  std::map<std::pair<uint32_t, View>, SpvId> buffers_;
+  std::map<View, SpvId> blocks_;
+  std::map<spv::BuiltIn, SpvId> built_ins_;
+  std::map<std::pair<GpuArgument::Kind, uint32_t>, Place> places_;
+  std::vector<GpuArgument> arguments_;  // Values only.
+  std::vector<uint32_t> member_bytes_;
+  uint32_t argument_bytes_ = 0;
+  SpvId arguments_variable_ = 0, arguments_block_ = 0;
+  SpvId trap_records_ = 0;
+  bool in_facts_ = false;
+};
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_COMPILER_BACK_VULKAN_MODULE_EMITTER_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/back/opencl/kernel_writer.h"
 #include "compiler/back/opencl/literal.h"
+#include "compiler/back/opencl/memory.h"
 
 namespace hpvm::opencl {
 namespace {
@@ -40,9 +40,9 @@ bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcod
 }  // namespace
 
 // Orders other accesses before and after, for all instances (S73).
-void KernelWriter::Fence() {
-  if (plan_.needs_fences) {
-    helpers_.Add("FENCE", R"(
+void Atomics::Fence() {
+  if (v_.plan.needs_fences) {
+    v_.helpers.Add("FENCE", R"(
 #ifdef __opencl_c_atomic_scope_device
 #define FENCE() \
   atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)
@@ -50,124 +50,124 @@ void KernelWriter::Fence() {
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE)
 #endif
 )");
-    Line("FENCE();");
+    text_.Line("FENCE();");
   }
 }
 
-void KernelWriter::WriteAtomic(OpId id) {
-  const Op& op = function_.op(id);
+void Atomics::WriteAtomic(OpId id) {
+  const Op& op = v_.f.op(id);
   if (op.width == 8) {
-    helpers_.uses_int64_atomics = true;
+    v_.helpers.uses_int64_atomics = true;
   }
-  if (op.width > 1 && AlignmentOf(op) < static_cast<uint32_t>(__builtin_ctz(op.width))) {
-    const std::string low = Cat("((uint)", Operand(op, 0), " + ", op.imm & 7, "u)");
-    const std::string base = plan_.reach[id.index] == Reach::kParam
-                                 ? Cat("(uint)", Fact(GpuArgument::Kind::kBufferBase, op.space_index), " + ")
+  if (op.width > 1 && memory_.AlignmentOf(op) < static_cast<uint32_t>(__builtin_ctz(op.width))) {
+    const std::string low = Cat("((uint)", text_.Operand(op, 0), " + ", op.imm & 7, "u)");
+    const std::string base = v_.plan.reach[id.index] == Reach::kParam
+                                 ? Cat("(uint)", facts_.Fact(GpuArgument::Kind::kBufferBase, op.space_index), " + ")
                                  : "";
-    Trap(id, Cat("(", low, " & ", op.width - 1, "u) != 0u"), ir::TrapCode::kMisalignedAtomic,
-         Cat(base, "(uint)", Operand(op, 0), " + ", op.imm & 0xffffffffull, "u"), op.width);
+    traps_.Trap(id, Cat("(", low, " & ", op.width - 1, "u) != 0u"), ir::TrapCode::kMisalignedAtomic,
+                Cat(base, "(uint)", text_.Operand(op, 0), " + ", op.imm & 0xffffffffull, "u"), op.width);
   }
-  const bool is_flat = plan_.reach[id.index] == Reach::kFlat;
+  const bool is_flat = v_.plan.reach[id.index] == Reach::kFlat;
   Bytes bytes;
   if (!is_flat) {
-    if (plan_.part[id.index] < 0 && (plan_.reach[id.index] == Reach::kModule)) {
+    if (v_.plan.part[id.index] < 0 && (v_.plan.reach[id.index] == Reach::kModule)) {
       return WriteOwnAtomic(id);
     }
-    if (!Locate(id, &bytes)) {
+    if (!memory_.Locate(id, &bytes)) {
       return;
     }
     Fence();
     if (bytes.space == "__private" || bytes.space == "__constant const") {
       WritePlainAtomic(op, bytes);
     } else if (op.result_count == 0) {
-      Line("(void)", AtomicOn(op, bytes), ";");
+      text_.Line("(void)", AtomicOn(op, bytes), ";");
     } else {
-      Define(op.first_result, AtomicOn(op, bytes));
+      text_.Define(op.first_result, AtomicOn(op, bytes));
     }
     return Fence();
   }
-  const std::string ranges = Ranges();
-  const std::string at = Effective(id);
-  const std::string place = Fresh("place");
+  const std::string ranges = ranges_.Use();
+  const std::string at = memory_.Effective(id);
+  const std::string place = text_.Fresh("place");
   const bool is_load = op.code == Opcode::kAtomicLoad;
-  Local("const ", "Place" + options_.suffix, place,
-        Cat("find", options_.suffix, "(", ranges, ", ", at, ", ", op.width, "ul, ", is_load ? "0" : "1", ")"));
-  Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
+  text_.Local("const ", "Place" + v_.options.suffix, place,
+              Cat("find", v_.options.suffix, "(", ranges, ", ", at, ", ", op.width, "ul, ", is_load ? "0" : "1", ")"));
+  traps_.Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
   if (!is_load) {
-    Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
+    traps_.Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
   }
   Fence();
   const std::string result = op.result_count != 0 ? Cat("v", op.first_result.index) : "";
   if (!result.empty()) {
-    Declare(op.first_result);
+    text_.Declare(op.first_result);
   }
   const std::string assign = result.empty() ? "(void)" : Cat(result, " = ");
-  Line("if (", place, ".kind == 1u) {");
-  ++indent_;
+  text_.Line("if (", place, ".kind == 1u) {");
+  text_.Indent();
   WriteOwnUpdate(op, place + ".at", result);
-  --indent_;
-  if (plan_.local_bytes != 0) {
-    Line("} else if (", place, ".kind == 4u) {");
-    Line("  ", assign, AtomicOn(op, {"__local", place + ".group", 3}), ";");
+  text_.Outdent();
+  if (v_.plan.local_bytes != 0) {
+    text_.Line("} else if (", place, ".kind == 4u) {");
+    text_.Line("  ", assign, AtomicOn(op, {"__local", place + ".group", 3}), ";");
   }
-  Line("} else {");
-  Line("  ", assign, AtomicOn(op, {"__global", place + ".p", 3}), ";");
-  Line("}");
+  text_.Line("} else {");
+  text_.Line("  ", assign, AtomicOn(op, {"__global", place + ".p", 3}), ";");
+  text_.Line("}");
   Fence();
 }
 
 // The instance's own memory is nobody else's: plain accesses do. `result`: a variable, or empty.
-void KernelWriter::WriteOwnUpdate(const Op& op, const std::string& at, const std::string& result) {
-  const std::string name = Cat("own", options_.suffix);
-  const std::string ranges = Ranges();
+void Atomics::WriteOwnUpdate(const Op& op, const std::string& at, const std::string& result) {
+  const std::string name = Cat("own", v_.options.suffix);
+  const std::string ranges = ranges_.Use();
   const std::string_view type = op.width == 8 ? "ulong" : "uint";
-  const std::string old = Fresh("old");
-  Local("const ", type, old, Cat("(", type, ")", name, "_load(", ranges, ", ", at, ", ", op.width, "u)"));
+  const std::string old = text_.Fresh("old");
+  text_.Local("const ", type, old, Cat("(", type, ")", name, "_load(", ranges, ", ", at, ", ", op.width, "u)"));
   if (op.code != Opcode::kAtomicLoad) {
-    const std::string a = op.operand_count > 1 ? WordOf(op, 1) : "";
-    const std::string b = op.operand_count > 2 ? WordOf(op, 2) : "";
-    Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", NextValue(op, old, a, b, op.width), ");");
+    const std::string a = op.operand_count > 1 ? memory_.WordOf(op, 1) : "";
+    const std::string b = op.operand_count > 2 ? memory_.WordOf(op, 2) : "";
+    text_.Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", NextValue(op, old, a, b, op.width), ");");
   }
   if (!result.empty()) {
-    Line(result, " = ",
-         ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old) : Cat("as_", TypeName(op.type), "(", old, ")"),
-         ";");
+    text_.Line(
+        result, " = ",
+        ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old) : Cat("as_", TypeName(op.type), "(", old, ")"), ";");
   }
 }
 
-void KernelWriter::WriteOwnAtomic(OpId id) {
-  const Op& op = function_.op(id);
-  Ranges();
-  const std::string at = Effective(id);
-  Trap(id,
-       Cat("!own", options_.suffix, "_holds(", at, ", ", op.width, "ul, ", op.code == Opcode::kAtomicLoad ? "0" : "1",
-           ")"),
-       ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
+void Atomics::WriteOwnAtomic(OpId id) {
+  const Op& op = v_.f.op(id);
+  ranges_.Use();
+  const std::string at = memory_.Effective(id);
+  traps_.Trap(id,
+              Cat("!own", v_.options.suffix, "_holds(", at, ", ", op.width, "ul, ",
+                  op.code == Opcode::kAtomicLoad ? "0" : "1", ")"),
+              ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
   if (op.result_count != 0) {
-    Declare(op.first_result);
+    text_.Declare(op.first_result);
   }
-  WriteOwnUpdate(op, at, op.result_count != 0 ? Name(op.first_result) : "");
+  WriteOwnUpdate(op, at, op.result_count != 0 ? text_.Name(op.first_result) : "");
 }
 
 // The same with a pointer.
-void KernelWriter::WritePlainAtomic(const Op& op, const Bytes& bytes) {
+void Atomics::WritePlainAtomic(const Op& op, const Bytes& bytes) {
   const std::string_view type = op.width == 8 ? "ulong" : "uint";
-  const std::string old = Fresh("old");
-  Local("const ", type, old, LoadWord(bytes, op.width, 0));
+  const std::string old = text_.Fresh("old");
+  text_.Local("const ", type, old, memory_.LoadWord(bytes, op.width, 0));
   if (op.code != Opcode::kAtomicLoad) {
-    const std::string a = op.operand_count > 1 ? WordOf(op, 1) : "";
-    const std::string b = op.operand_count > 2 ? WordOf(op, 2) : "";
-    Line(StoreWord(bytes, op.width, 0, Cat("(", NextValue(op, old, a, b, op.width), ")")));
+    const std::string a = op.operand_count > 1 ? memory_.WordOf(op, 1) : "";
+    const std::string b = op.operand_count > 2 ? memory_.WordOf(op, 2) : "";
+    text_.Line(memory_.StoreWord(bytes, op.width, 0, Cat("(", NextValue(op, old, a, b, op.width), ")")));
   }
   if (op.result_count != 0) {
-    Define(op.first_result,
-           ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old) : Cat("as_", TypeName(op.type), "(", old, ")"));
+    text_.Define(op.first_result, ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old)
+                                                     : Cat("as_", TypeName(op.type), "(", old, ")"));
   }
 }
 
 // What is stored when `old` was there; words of the access's width, zero-extended. Bits above it may be anything.
-std::string KernelWriter::NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b,
-                                    uint32_t width) {
+std::string Atomics::NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b,
+                               uint32_t width) {
   const std::string_view narrow = width == 1 ? "char" : width == 2 ? "short" : width == 4 ? "int" : "long";
   const std::string mask = width == 1 ? " & 0xffu" : width == 2 ? " & 0xffffu" : "";
   const auto pick = [&](std::string_view sign, std::string_view cast) {
@@ -204,7 +204,7 @@ std::string KernelWriter::NextValue(const Op& op, std::string_view old, std::str
 }
 
 // Repeats compare and exchange of the word around the bytes.
-std::string KernelWriter::AtomicByLoop(const Op& op, const Bytes& bytes) {
+std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
   const std::string space(bytes.space);
   const uint32_t bits = 8 * op.width;
   const std::string name = Cat(ir::Info(op.code).text, bits, "_", space.substr(2));
@@ -226,14 +226,14 @@ std::string KernelWriter::AtomicByLoop(const Op& op, const Bytes& bytes) {
            NextValue(op, "old", "a", "b", op.width), ");\n    if (seen == old) return old;\n");
   }
   text += "  }\n}\n";
-  helpers_.Add(name, text);
+  v_.helpers.Add(name, text);
   const std::string zero = op.width == 8 ? "0ul" : "0u";
-  return Cat(name, "(", bytes.pointer, ", ", op.operand_count > 1 ? WordOf(op, 1) : zero, ", ",
-             op.operand_count > 2 ? WordOf(op, 2) : zero, ")");
+  return Cat(name, "(", bytes.pointer, ", ", op.operand_count > 1 ? memory_.WordOf(op, 1) : zero, ", ",
+             op.operand_count > 2 ? memory_.WordOf(op, 2) : zero, ")");
 }
 
 // The old value, of the operation's type.
-std::string KernelWriter::AtomicOn(const Op& op, const Bytes& bytes) {
+std::string Atomics::AtomicOn(const Op& op, const Bytes& bytes) {
   const std::string_view type = op.width == 8 ? "ulong" : "uint";
   const auto of_type = [&](const std::string& word) {
     if (!ir::IsInt(op.type)) {
@@ -252,8 +252,8 @@ std::string KernelWriter::AtomicOn(const Op& op, const Bytes& bytes) {
   const std::string_view pointee = !IsSigned(op.code) ? type : op.width == 8 ? "long" : "int";
   const std::string cast = IsSigned(op.code) ? Cat("(", pointee, ")") : "";
   std::string call = Cat(op.width == 8 ? "atom_" : "atomic_", Builtin(op.code), "((volatile ", bytes.space, " ",
-                         pointee, "*)(", bytes.pointer, "), ", cast, WordOf(op, 1),
-                         op.operand_count > 2 ? Cat(", ", WordOf(op, 2)) : std::string(), ")");
+                         pointee, "*)(", bytes.pointer, "), ", cast, memory_.WordOf(op, 1),
+                         op.operand_count > 2 ? Cat(", ", memory_.WordOf(op, 2)) : std::string(), ")");
   if (IsSigned(op.code)) {
     call = Cat("(", type, ")", call);
   }

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "compiler/back/opencl/kernel_writer.h"
 #include "compiler/back/opencl/literal.h"
+#include "compiler/back/opencl/memory.h"
 
 namespace hpvm::opencl {
 namespace {
@@ -17,40 +17,40 @@ bool IsStore(Opcode code) { return code == Opcode::kStore || code == Opcode::kSt
 }  // namespace
 
 // What is known of the address with its immediate. Views begin at multiples of 8 bytes.
-uint32_t KernelWriter::AlignmentOf(const Op& op) const {
+uint32_t Memory::AlignmentOf(const Op& op) const {
   const uint32_t immediate = op.imm == 0 ? 64 : static_cast<uint32_t>(std::countr_zero(op.imm));
   return std::min<uint32_t>(
-      {plan_.alignment[function_.operands_of(op)[0].index], immediate,
-       (op.space == ir::Space::kParam && options_.is_aligned) || op.space == ir::Space::kGroup ? 4u : 3u});
+      {v_.plan.alignment[v_.f.operands_of(op)[0].index], immediate,
+       (op.space == ir::Space::kParam && v_.options.is_aligned) || op.space == ir::Space::kGroup ? 4u : 3u});
 }
 
-std::string KernelWriter::Effective(OpId id) {
-  const Op& op = function_.op(id);
-  const ValueId address = function_.operands_of(op)[0];
+std::string Memory::Effective(OpId id) {
+  const Op& op = v_.f.op(id);
+  const ValueId address = v_.f.operands_of(op)[0];
   uint64_t constant = 0, sum = 0;
-  if (ConstantOf(address, &constant) && !__builtin_add_overflow(constant, op.imm, &sum)) {
+  if (text_.ConstantOf(address, &constant) && !__builtin_add_overflow(constant, op.imm, &sum)) {
     return Literal(Type::kI64, sum);
   }
-  if (TypeOf(address) == Type::kI32) {
-    return op.imm == 0 ? Cat("(ulong)", Name(address))
-                       : Cat("((ulong)", Name(address), " + ", Literal(Type::kI64, op.imm), ")");
+  if (text_.TypeOf(address) == Type::kI32) {
+    return op.imm == 0 ? Cat("(ulong)", text_.Name(address))
+                       : Cat("((ulong)", text_.Name(address), " + ", Literal(Type::kI64, op.imm), ")");
   }
   if (op.imm == 0) {
-    return Name(address);
+    return text_.Name(address);
   }
-  const std::string name = Fresh("at");
-  Local("const ", "ulong", name, Cat(Name(address), " + ", Literal(Type::kI64, op.imm)));
-  if (!OmitsCheck(id) && !plan_.is_inside[id.index]) {
-    Trap(id, Cat(name, " < ", Name(address)), MissCode(id), "0xffffffffu", op.width);
+  const std::string name = text_.Fresh("at");
+  text_.Local("const ", "ulong", name, Cat(text_.Name(address), " + ", Literal(Type::kI64, op.imm)));
+  if (!v_.OmitsCheck(id) && !v_.plan.is_inside[id.index]) {
+    traps_.Trap(id, Cat(name, " < ", text_.Name(address)), v_.MissCode(id), "0xffffffffu", op.width);
   }
   return name;
 }
 
-void KernelWriter::WriteAccess(OpId id) {
-  const Op& op = function_.op(id);
+void Memory::WriteAccess(OpId id) {
+  const Op& op = v_.f.op(id);
   switch (op.code) {
     case Opcode::kMemorySize:
-      return Define(op.first_result, Literal(module_.address_type(), module_.memory_bytes / (64 * 1024)));
+      return text_.Define(op.first_result, Literal(v_.module.address_type(), v_.module.memory_bytes / (64 * 1024)));
     case Opcode::kMemoryCopy:
     case Opcode::kMemoryFill:
     case Opcode::kMemoryInit:
@@ -58,7 +58,7 @@ void KernelWriter::WriteAccess(OpId id) {
     default:
       break;
   }
-  if (plan_.reach[id.index] == Reach::kFlat) {
+  if (v_.plan.reach[id.index] == Reach::kFlat) {
     return WriteFlatAccess(id);
   }
   Bytes bytes;
@@ -69,8 +69,8 @@ void KernelWriter::WriteAccess(OpId id) {
 }
 
 // False when the access has been written, or always traps.
-bool KernelWriter::Locate(OpId id, Bytes* bytes) {
-  switch (plan_.reach[id.index]) {
+bool Memory::Locate(OpId id, Bytes* bytes) {
+  switch (v_.plan.reach[id.index]) {
     case Reach::kParam:
       return LocateParam(id, bytes);
     case Reach::kGroup:
@@ -82,103 +82,97 @@ bool KernelWriter::Locate(OpId id, Bytes* bytes) {
 
 // A parameter's byte at the access's address. The address never stands in a pointer's arithmetic as it is (AT in the
 // prelude says why); the immediate stays outside of it, where it becomes part of the device's instruction.
-std::string KernelWriter::ParamPointer(const Op& op, std::string_view space) {
-  const ValueId address = function_.operands_of(op)[0];
-  const std::string buffer = Buffer(op.space_index);
+std::string Memory::ParamPointer(const Op& op, std::string_view space) {
+  const ValueId address = v_.f.operands_of(op)[0];
+  const std::string buffer = facts_.Buffer(op.space_index);
   uint64_t constant = 0, sum = 0;
-  if (ConstantOf(address, &constant) && !__builtin_add_overflow(constant, op.imm, &sum)) {
+  if (text_.ConstantOf(address, &constant) && !__builtin_add_overflow(constant, op.imm, &sum)) {
     return Cat(buffer, " + ", Literal(Type::kI64, sum));
   }
-  const std::string at =
-      Cat("AT(", space, ", ", buffer, ", ", TypeOf(address) == Type::kI32 ? "(ulong)" : "", Name(address), ")");
+  const std::string at = Cat("AT(", space, ", ", buffer, ", ", text_.TypeOf(address) == Type::kI32 ? "(ulong)" : "",
+                             text_.Name(address), ")");
   return op.imm == 0 ? at : Cat(at, " + ", Literal(Type::kI64, op.imm));
 }
 
-bool KernelWriter::LocateParam(OpId id, Bytes* bytes) {
-  const Op& op = function_.op(id);
+bool Memory::LocateParam(OpId id, Bytes* bytes) {
+  const Op& op = v_.f.op(id);
   const uint32_t k = op.space_index;
   const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0;
-  const bool is_refused = writes && !module_.params[k].is_writable;
-  const std::string at = OmitsCheck(id) && !is_refused ? "" : Effective(id);
-  const auto address = [&] { return Cat("(uint)(", Fact(GpuArgument::Kind::kBufferBase, k), " + ", at, ")"); };
-  if (!OmitsCheck(id)) {
-    const std::string size = BufferBytes(k);
+  const bool is_refused = writes && !v_.module.params[k].is_writable;
+  const std::string at = v_.OmitsCheck(id) && !is_refused ? "" : Effective(id);
+  const auto address = [&] { return Cat("(uint)(", facts_.Fact(GpuArgument::Kind::kBufferBase, k), " + ", at, ")"); };
+  if (!v_.OmitsCheck(id)) {
+    const std::string size = facts_.BufferBytes(k);
     // Sums of 32-bit addresses and immediates stay far below 2^64.
-    const bool is_small = TypeOf(function_.operands_of(op)[0]) == Type::kI32 && op.imm >> 32 == 0;
+    const bool is_small = text_.TypeOf(v_.f.operands_of(op)[0]) == Type::kI32 && op.imm >> 32 == 0;
     const std::string miss = is_small ? Cat(at, " + ", op.width, "ul > ", size)
                                       : Cat(size, " < ", op.width, "ul || ", at, " > ", size, " - ", op.width, "ul");
-    Trap(id, miss, MissCode(id), address(), op.width);
+    traps_.Trap(id, miss, v_.MissCode(id), address(), op.width);
   }
   if (is_refused) {
-    Trap(id, "", ir::TrapCode::kReadOnlyBuffer, address(), op.width);
+    traps_.Trap(id, "", ir::TrapCode::kReadOnlyBuffer, address(), op.width);
     for (uint32_t i = 0; i < op.result_count; ++i) {
-      Define(ValueId(op.first_result.index + i), Cat("(", TypeName(op.type), ")0"));
+      text_.Define(ValueId(op.first_result.index + i), Cat("(", TypeName(op.type), ")0"));
     }
     return false;
   }
-  const std::string_view space = module_.params[k].is_writable ? "__global" : "__global const";
+  const std::string_view space = v_.module.params[k].is_writable ? "__global" : "__global const";
   *bytes = {space, ParamPointer(op, space), AlignmentOf(op)};
   return true;
 }
 
-bool KernelWriter::LocateGroup(OpId id, Bytes* bytes) {
-  const Op& op = function_.op(id);
-  const ValueId address = function_.operands_of(op)[0];
-  const std::string base = Fact(GpuArgument::Kind::kGroupBase);
-  if (plan_.local_bytes == 0) {
-    Trap(id, "", ir::TrapCode::kOutOfBounds, Cat("(uint)", Name(address)), op.width);
+bool Memory::LocateGroup(OpId id, Bytes* bytes) {
+  const Op& op = v_.f.op(id);
+  const ValueId address = v_.f.operands_of(op)[0];
+  const std::string base = facts_.Fact(GpuArgument::Kind::kGroupBase);
+  if (v_.plan.local_bytes == 0) {
+    traps_.Trap(id, "", ir::TrapCode::kOutOfBounds, Cat("(uint)", text_.Name(address)), op.width);
     for (uint32_t i = 0; i < op.result_count; ++i) {
-      Define(ValueId(op.first_result.index + i), Cat("(", TypeName(op.type), ")0"));
+      text_.Define(ValueId(op.first_result.index + i), Cat("(", TypeName(op.type), ")0"));
     }
     return false;
   }
   // Addresses below the base wrap around to offsets beyond all memory there is.
-  const std::string at = Fresh("at");
-  if (TypeOf(address) == Type::kI32) {
-    Local("const ", "ulong", at, Cat("(ulong)(", Name(address), " - ", base, ") + ", Literal(Type::kI64, op.imm)));
+  const std::string at = text_.Fresh("at");
+  if (text_.TypeOf(address) == Type::kI32) {
+    text_.Local("const ", "ulong", at,
+                Cat("(ulong)(", text_.Name(address), " - ", base, ") + ", Literal(Type::kI64, op.imm)));
   } else {
-    Local("const ", "ulong", at, Cat(Name(address), " - ", base, " + ", Literal(Type::kI64, op.imm)));
+    text_.Local("const ", "ulong", at, Cat(text_.Name(address), " - ", base, " + ", Literal(Type::kI64, op.imm)));
   }
-  if (!OmitsCheck(id)) {
-    const std::string miss = op.width > plan_.local_bytes ? "1" : Cat(at, " > ", plan_.local_bytes - op.width, "ul");
-    Trap(id, miss, MissCode(id), Cat("(uint)(", base, " + ", at, ")"), op.width);
+  if (!v_.OmitsCheck(id)) {
+    const std::string miss =
+        op.width > v_.plan.local_bytes ? "1" : Cat(at, " > ", v_.plan.local_bytes - op.width, "ul");
+    traps_.Trap(id, miss, v_.MissCode(id), Cat("(uint)(", base, " + ", at, ")"), op.width);
   }
   *bytes = {"__local", Cat("(__local uchar*)group_memory + ", at), AlignmentOf(op)};
   return true;
 }
 
-std::string KernelWriter::PartPointer(bool is_state, int32_t part, const gpu::OwnMemory& memory) {
-  if (!memory.is_written) {
-    return Cat("(__constant const uchar*)", helpers_.Constant(memory.bytes));
-  }
-  parts_.insert({is_state, part});
-  return Cat("(__private uchar*)", is_state ? "state" : "own", part);
-}
-
-bool KernelWriter::LocateOwn(OpId id, Bytes* bytes) {
-  const Op& op = function_.op(id);
-  const bool is_state = plan_.reach[id.index] == Reach::kState;
-  const int32_t part = plan_.part[id.index];
+bool Memory::LocateOwn(OpId id, Bytes* bytes) {
+  const Op& op = v_.f.op(id);
+  const bool is_state = v_.plan.reach[id.index] == Reach::kState;
+  const int32_t part = v_.plan.part[id.index];
   if (part < 0) {
     WriteOwnAccess(id);
     return false;
   }
-  const gpu::OwnMemory& memory = (is_state ? plan_.state : plan_.module_memory)[static_cast<size_t>(part)];
+  const gpu::OwnMemory& memory = (is_state ? v_.plan.state : v_.plan.module_memory)[static_cast<size_t>(part)];
   const std::string at = Effective(id);
   const std::string begin = Literal(Type::kI64, memory.begin);
-  if (!plan_.is_inside[id.index]) {
+  if (!v_.plan.is_inside[id.index]) {
     const uint64_t size = memory.end - memory.begin;
     const std::string miss = op.width > size ? "1" : Cat(at, " - ", begin, " > ", size - op.width, "ul");
-    Trap(id, miss, ir::TrapCode::kOutOfBounds, is_state ? "0u" : Cat("(uint)", at), is_state ? 0 : op.width);
+    traps_.Trap(id, miss, ir::TrapCode::kOutOfBounds, is_state ? "0u" : Cat("(uint)", at), is_state ? 0 : op.width);
   }
   const bool is_written = memory.is_written;
   *bytes = {is_written ? "__private" : "__constant const",
-            Cat(PartPointer(is_state, part, memory), " + (", at, " - ", begin, ")"), AlignmentOf(op)};
+            Cat(ranges_.PartPointer(is_state, part, memory), " + (", at, " - ", begin, ")"), AlignmentOf(op)};
   return true;
 }
 
 // Words of 1 to 8 bytes, as uint or ulong.
-std::string KernelWriter::LoadWord(const Bytes& bytes, uint32_t width, uint64_t at) {
+std::string Memory::LoadWord(const Bytes& bytes, uint32_t width, uint64_t at) {
   const std::string pointer = at == 0 ? bytes.pointer : Cat(bytes.pointer, " + ", at, "ul");
   if (width == 1) {
     return Cat("(uint)*(", bytes.space, " uchar*)(", pointer, ")");
@@ -188,11 +182,11 @@ std::string KernelWriter::LoadWord(const Bytes& bytes, uint32_t width, uint64_t 
     return Cat(width == 2 ? "(uint)" : "", "*(", bytes.space, " u", width * 8, "*)(", pointer, ")");
   }
   const std::string name = Cat("load", width * 8, "_", bytes.space.substr(2, bytes.space.find(' ') - 2));
-  helpers_.Need(name);
+  v_.helpers.Need(name);
   return Cat(name, "(", pointer, ")");
 }
 
-std::string KernelWriter::StoreWord(const Bytes& bytes, uint32_t width, uint64_t at, const std::string& value) {
+std::string Memory::StoreWord(const Bytes& bytes, uint32_t width, uint64_t at, const std::string& value) {
   const std::string pointer = at == 0 ? bytes.pointer : Cat(bytes.pointer, " + ", at, "ul");
   const uint32_t log2 = static_cast<uint32_t>(std::countr_zero(width));
   if (width == 1) {
@@ -202,40 +196,40 @@ std::string KernelWriter::StoreWord(const Bytes& bytes, uint32_t width, uint64_t
     return Cat("*(", bytes.space, " u", width * 8, "*)(", pointer, ") = ", width == 2 ? "(ushort)" : "", value, ";");
   }
   const std::string name = Cat("store", width * 8, "_", bytes.space.substr(2));
-  helpers_.Need(name);
+  v_.helpers.Need(name);
   return Cat(name, "(", pointer, ", ", value, ");");
 }
 
 // The word, such that all uses see one value if any bound rests on it (pass/index_loads.h).
-std::string KernelWriter::Once(ValueId result, uint32_t width, const std::string& word) {
+std::string Memory::Once(ValueId result, uint32_t width, const std::string& word) {
   if (!index_loads_[result.index]) {
     return word;
   }
   const std::string name = width == 8 ? "once64" : "once32";
-  helpers_.Need(name);
+  v_.helpers.Need(name);
   return Cat(name, "(", word, ")");
 }
 
 // A result of its type from the word of Op::width bytes.
-void KernelWriter::DefineLoaded(const Op& op, const std::string& loaded) {
+void Memory::DefineLoaded(const Op& op, const std::string& loaded) {
   const std::string_view type = TypeName(op.type);
   const std::string word = Once(op.first_result, op.width, loaded);
   if (!ir::IsInt(op.type)) {
-    return Define(op.first_result, Cat("as_", type, "(", word, ")"));
+    return text_.Define(op.first_result, Cat("as_", type, "(", word, ")"));
   }
   if (op.width == ir::Bytes(op.type) && !op.sign) {
-    return Define(op.first_result, word);
+    return text_.Define(op.first_result, word);
   }
   if (!op.sign || op.width == ir::Bytes(op.type)) {
-    return Define(op.first_result, Cat("(", type, ")(", word, ")"));
+    return text_.Define(op.first_result, Cat("(", type, ")(", word, ")"));
   }
   const std::string_view narrow = op.width == 1 ? "char" : op.width == 2 ? "short" : "int";
-  Define(op.first_result, Cat("(", type, ")(", SignedName(op.type), ")(", narrow, ")(", word, ")"));
+  text_.Define(op.first_result, Cat("(", type, ")(", SignedName(op.type), ")(", narrow, ")(", word, ")"));
 }
 
-std::string KernelWriter::WordOf(const Op& op, uint32_t operand) {
-  const std::string& value = Operand(op, operand);
-  switch (OperandType(op, operand)) {
+std::string Memory::WordOf(const Op& op, uint32_t operand) {
+  const std::string& value = text_.Operand(op, operand);
+  switch (text_.OperandType(op, operand)) {
     case Type::kF32:
       return Cat("as_uint(", value, ")");
     case Type::kF64:
@@ -247,146 +241,151 @@ std::string KernelWriter::WordOf(const Op& op, uint32_t operand) {
   }
 }
 
-void KernelWriter::WriteLoad(const Op& op, const Bytes& bytes) {
+void Memory::WriteLoad(const Op& op, const Bytes& bytes) {
   if (op.code == Opcode::kLoad) {
     return DefineLoaded(op, LoadWord(bytes, op.width, 0));
   }
   if (bytes.alignment >= 2) {
-    const std::string four = Fresh("four");
-    Local("const ", "uint4", four,
-          bytes.alignment >= 4 ? Cat("*(", bytes.space, " u128*)(", bytes.pointer, ")")
-                               : Cat("vload4(0, (", bytes.space, " uint*)(", bytes.pointer, "))"));
+    const std::string four = text_.Fresh("four");
+    text_.Local("const ", "uint4", four,
+                bytes.alignment >= 4 ? Cat("*(", bytes.space, " u128*)(", bytes.pointer, ")")
+                                     : Cat("vload4(0, (", bytes.space, " uint*)(", bytes.pointer, "))"));
     for (uint32_t i = 0; i < 4; ++i) {
       const ValueId result(op.first_result.index + i);
-      Define(result, Once(result, 4, Cat(four, ".s", i)));
+      text_.Define(result, Once(result, 4, Cat(four, ".s", i)));
     }
     return;
   }
   for (uint32_t i = 0; i < 4; ++i) {
     const ValueId result(op.first_result.index + i);
-    Define(result, Once(result, 4, LoadWord(bytes, 4, 4 * i)));
+    text_.Define(result, Once(result, 4, LoadWord(bytes, 4, 4 * i)));
   }
 }
 
-void KernelWriter::WriteStore(const Op& op, const Bytes& bytes) {
+void Memory::WriteStore(const Op& op, const Bytes& bytes) {
   if (op.code == Opcode::kStore) {
-    return Line(StoreWord(bytes, op.width, 0, WordOf(op, 1)));
+    return text_.Line(StoreWord(bytes, op.width, 0, WordOf(op, 1)));
   }
   if (bytes.alignment >= 2) {
-    const std::string four =
-        Cat("(uint4)(", Operand(op, 1), ", ", Operand(op, 2), ", ", Operand(op, 3), ", ", Operand(op, 4), ")");
+    const std::string four = Cat("(uint4)(", text_.Operand(op, 1), ", ", text_.Operand(op, 2), ", ",
+                                 text_.Operand(op, 3), ", ", text_.Operand(op, 4), ")");
     if (bytes.alignment >= 4) {
-      return Line("*(", bytes.space, " u128*)(", bytes.pointer, ") = ", four, ";");
+      return text_.Line("*(", bytes.space, " u128*)(", bytes.pointer, ") = ", four, ";");
     }
-    return Line("vstore4(", four, ", 0, (", bytes.space, " uint*)(", bytes.pointer, "));");
+    return text_.Line("vstore4(", four, ", 0, (", bytes.space, " uint*)(", bytes.pointer, "));");
   }
   for (uint32_t i = 0; i < 4; ++i) {
-    Line(StoreWord(bytes, 4, 4 * i, Operand(op, 1 + i)));
+    text_.Line(StoreWord(bytes, 4, 4 * i, text_.Operand(op, 1 + i)));
   }
 }
 
 // Memory of its own whose part is not known: byte by byte, out of line.
-void KernelWriter::WriteOwnAccess(OpId id) {
-  const Op& op = function_.op(id);
-  const bool is_state = plan_.reach[id.index] == Reach::kState;
-  const std::string ranges = Ranges();
+void Memory::WriteOwnAccess(OpId id) {
+  const Op& op = v_.f.op(id);
+  const bool is_state = v_.plan.reach[id.index] == Reach::kState;
+  const std::string ranges = ranges_.Use();
   const std::string at = Effective(id);
-  const std::string name = Cat(is_state ? "state" : "own", options_.suffix);
+  const std::string name = Cat(is_state ? "state" : "own", v_.options.suffix);
   const std::string address = is_state ? "0u" : Cat("(uint)", at);
   const uint32_t bytes = is_state ? 0 : op.width;
   if (IsStore(op.code)) {
-    Trap(id, Cat("!", name, "_holds(", at, ", ", op.width, "ul, 1)"), ir::TrapCode::kOutOfBounds, address, bytes);
+    traps_.Trap(id, Cat("!", name, "_holds(", at, ", ", op.width, "ul, 1)"), ir::TrapCode::kOutOfBounds, address,
+                bytes);
     if (op.code == Opcode::kStore) {
-      return Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", WordOf(op, 1), ");");
+      return text_.Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", WordOf(op, 1), ");");
     }
     for (uint32_t i = 0; i < 4; ++i) {
-      Line(name, "_store(", ranges, ", ", at, " + ", 4 * i, "ul, 4u, ", Operand(op, 1 + i), ");");
+      text_.Line(name, "_store(", ranges, ", ", at, " + ", 4 * i, "ul, 4u, ", text_.Operand(op, 1 + i), ");");
     }
     return;
   }
-  Trap(id, Cat("!", name, "_holds(", at, ", ", op.width, "ul, 0)"), ir::TrapCode::kOutOfBounds, address, bytes);
+  traps_.Trap(id, Cat("!", name, "_holds(", at, ", ", op.width, "ul, 0)"), ir::TrapCode::kOutOfBounds, address, bytes);
   if (op.code == Opcode::kLoad) {
     const std::string word = Cat(name, "_load(", ranges, ", ", at, ", ", op.width, "u)");
     return DefineLoaded(op, op.width < 8 ? Cat("(uint)", word) : word);
   }
   for (uint32_t i = 0; i < 4; ++i) {
     const ValueId result(op.first_result.index + i);
-    Define(result, Once(result, 4, Cat("(uint)", name, "_load(", ranges, ", ", at, " + ", 4 * i, "ul, 4u)")));
+    text_.Define(result, Once(result, 4, Cat("(uint)", name, "_load(", ranges, ", ", at, " + ", 4 * i, "ul, 4u)")));
   }
 }
 
-void KernelWriter::WriteFlatAccess(OpId id) {
-  const Op& op = function_.op(id);
-  const std::string ranges = Ranges();
+void Memory::WriteFlatAccess(OpId id) {
+  const Op& op = v_.f.op(id);
+  const std::string ranges = ranges_.Use();
   const std::string at = Effective(id);
-  const std::string place = Fresh("place");
-  Local("const ", "Place" + options_.suffix, place,
-        Cat("find", options_.suffix, "(", ranges, ", ", at, ", ", op.width, "ul, ", IsStore(op.code) ? "1" : "0", ")"));
-  Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
+  const std::string place = text_.Fresh("place");
+  text_.Local(
+      "const ", "Place" + v_.options.suffix, place,
+      Cat("find", v_.options.suffix, "(", ranges, ", ", at, ", ", op.width, "ul, ", IsStore(op.code) ? "1" : "0", ")"));
+  traps_.Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
   if (IsStore(op.code)) {
-    Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
+    traps_.Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
     if (op.code == Opcode::kStore) {
-      return Line("flat_store", options_.suffix, "(", ranges, ", ", place, ", 0ul, ", op.width, "u, ", WordOf(op, 1),
-                  ");");
+      return text_.Line("flat_store", v_.options.suffix, "(", ranges, ", ", place, ", 0ul, ", op.width, "u, ",
+                        WordOf(op, 1), ");");
     }
     for (uint32_t i = 0; i < 4; ++i) {
-      Line("flat_store", options_.suffix, "(", ranges, ", ", place, ", ", 4 * i, "ul, 4u, ", Operand(op, 1 + i), ");");
+      text_.Line("flat_store", v_.options.suffix, "(", ranges, ", ", place, ", ", 4 * i, "ul, 4u, ",
+                 text_.Operand(op, 1 + i), ");");
     }
     return;
   }
   const auto load = [&](uint32_t offset, uint32_t width) {
-    return Cat(width < 8 ? "(uint)" : "", "flat_load", options_.suffix, "(", ranges, ", ", place, ", ", offset, "ul, ",
-               width, "u)");
+    return Cat(width < 8 ? "(uint)" : "", "flat_load", v_.options.suffix, "(", ranges, ", ", place, ", ", offset,
+               "ul, ", width, "u)");
   };
   if (op.code == Opcode::kLoad) {
     return DefineLoaded(op, load(0, op.width));
   }
   for (uint32_t i = 0; i < 4; ++i) {
     const ValueId result(op.first_result.index + i);
-    Define(result, Once(result, 4, load(4 * i, 4)));
+    text_.Define(result, Once(result, 4, load(4 * i, 4)));
   }
 }
 
-void KernelWriter::WriteBulk(OpId id) {
-  const Op& op = function_.op(id);
-  const std::string ranges = Ranges();
-  const std::string to = Cat("(ulong)", Operand(op, 0));
-  const std::string size = Cat("(ulong)", Operand(op, 2));
-  const std::string place = Fresh("place");
-  const std::string type = Cat("Place", options_.suffix);
-  const std::string find = Cat("find", options_.suffix, "(", ranges, ", ");
+void Memory::WriteBulk(OpId id) {
+  const Op& op = v_.f.op(id);
+  const std::string ranges = ranges_.Use();
+  const std::string to = Cat("(ulong)", text_.Operand(op, 0));
+  const std::string size = Cat("(ulong)", text_.Operand(op, 2));
+  const std::string place = text_.Fresh("place");
+  const std::string type = Cat("Place", v_.options.suffix);
+  const std::string find = Cat("find", v_.options.suffix, "(", ranges, ", ");
   if (op.code == Opcode::kMemoryInit) {
-    const uint64_t segment = module_.passive_segments[op.imm].size();
-    Trap(id, Cat("(ulong)", Operand(op, 1), " + ", size, " > ", segment, "ul"), ir::TrapCode::kOutOfBounds);
+    const uint64_t segment = v_.module.passive_segments[op.imm].size();
+    traps_.Trap(id, Cat("(ulong)", text_.Operand(op, 1), " + ", size, " > ", segment, "ul"),
+                ir::TrapCode::kOutOfBounds);
   }
-  Local("const ", type, place, Cat(find, to, ", ", size, ", 1)"));
+  text_.Local("const ", type, place, Cat(find, to, ", ", size, ", 1)"));
   // Records have room for 65,535 bytes.
   const auto code = [&](ir::TrapCode trap) {
     return Cat("(uint)min(", size, ", 65535ul) << 16 | ", static_cast<uint32_t>(trap), "u");
   };
-  TrapWith(id, Cat(place, ".kind == 0u"), code(ir::TrapCode::kOutOfBounds), Cat("(uint)", to));
-  TrapWith(id, Cat(place, ".kind == 3u"), code(ir::TrapCode::kReadOnlyBuffer), Cat("(uint)", to));
-  const std::string byte = Fresh("i");
+  traps_.TrapWith(id, Cat(place, ".kind == 0u"), code(ir::TrapCode::kOutOfBounds), Cat("(uint)", to));
+  traps_.TrapWith(id, Cat(place, ".kind == 3u"), code(ir::TrapCode::kReadOnlyBuffer), Cat("(uint)", to));
+  const std::string byte = text_.Fresh("i");
   if (op.code == Opcode::kMemoryCopy) {
-    const std::string from = Fresh("place");
-    Local("const ", type, from, Cat(find, "(ulong)", Operand(op, 1), ", ", size, ", 0)"));
-    TrapWith(id, Cat(from, ".kind == 0u"), code(ir::TrapCode::kOutOfBounds), Cat("(uint)", Operand(op, 1)));
-    return Line("flat_copy", options_.suffix, "(", ranges, ", ", place, ", ", from, ", ", size, ");");
+    const std::string from = text_.Fresh("place");
+    text_.Local("const ", type, from, Cat(find, "(ulong)", text_.Operand(op, 1), ", ", size, ", 0)"));
+    traps_.TrapWith(id, Cat(from, ".kind == 0u"), code(ir::TrapCode::kOutOfBounds),
+                    Cat("(uint)", text_.Operand(op, 1)));
+    return text_.Line("flat_copy", v_.options.suffix, "(", ranges, ", ", place, ", ", from, ", ", size, ");");
   }
-  std::string value = Operand(op, 1);
+  std::string value = text_.Operand(op, 1);
   if (op.code == Opcode::kMemoryInit) {
-    std::vector<uint8_t> bytes = module_.passive_segments[op.imm];
+    std::vector<uint8_t> bytes = v_.module.passive_segments[op.imm];
     bytes.resize(std::max<size_t>((bytes.size() + 7) / 8 * 8, 8));
-    value = Cat("((__constant const uchar*)", helpers_.Constant(bytes), ")[", Operand(op, 1), " + ", byte, "]");
+    value = Cat("((__constant const uchar*)", v_.helpers.Constant(bytes), ")[", text_.Operand(op, 1), " + ", byte, "]");
   }
-  Line("for (ulong ", byte, " = 0ul; ", byte, " < ", size, "; ++", byte, ") flat_store", options_.suffix, "(", ranges,
-       ", ", place, ", ", byte, ", 1u, ", value, ");");
+  text_.Line("for (ulong ", byte, " = 0ul; ", byte, " < ", size, "; ++", byte, ") flat_store", v_.options.suffix, "(",
+             ranges, ", ", place, ", ", byte, ", 1u, ", value, ");");
 }
 
-void KernelWriter::WriteLocalAlloc(OpId id) {
-  const Op& op = function_.op(id);
-  Define(op.first_result, Cat(Fact(GpuArgument::Kind::kGroupBase), " + ",
-                              Literal(module_.address_type(), plan_.local_offset[id.index])));
+void Memory::WriteLocalAlloc(OpId id) {
+  const Op& op = v_.f.op(id);
+  text_.Define(op.first_result, Cat(facts_.Fact(GpuArgument::Kind::kGroupBase), " + ",
+                                    Literal(v_.module.address_type(), v_.plan.local_offset[id.index])));
 }
 
 }  // namespace hpvm::opencl

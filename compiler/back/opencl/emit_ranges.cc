@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds bytes by address, out of line: all ranges of an instance's space, and parts of its own memory.
-#include "compiler/back/opencl/kernel_writer.h"
 #include "compiler/back/opencl/literal.h"
+#include "compiler/back/opencl/memory.h"
 
 namespace hpvm::opencl {
 namespace {
@@ -97,62 +97,62 @@ std::string WithSuffix(std::string_view text, const std::string& suffix) {
 
 }  // namespace
 
-std::string KernelWriter::Ranges() {
+std::string Ranges::Use() {
   if (!uses_ranges_) {
     uses_ranges_ = true;
-    NeedRanges();
+    Need();
   }
   return "&ranges";
 }
 
-void KernelWriter::NeedRanges() {
-  for (uint32_t k = 0; plan_.uses_flat && k < module_.params.size(); ++k) {
-    if (module_.params[k].is_buffer) {
-      Buffer(k);
-      BufferBytes(k);
-      Fact(Kind::kBufferBase, k);
+void Ranges::Need() {
+  for (uint32_t k = 0; v_.plan.uses_flat && k < v_.module.params.size(); ++k) {
+    if (v_.module.params[k].is_buffer) {
+      facts_.Buffer(k);
+      facts_.BufferBytes(k);
+      facts_.Fact(Kind::kBufferBase, k);
     }
   }
-  if (plan_.uses_flat && plan_.local_bytes != 0) {
-    Fact(Kind::kGroupBase);
+  if (v_.plan.uses_flat && v_.plan.local_bytes != 0) {
+    facts_.Fact(Kind::kGroupBase);
   }
   for (const bool is_state : {false, true}) {
-    const std::vector<gpu::OwnMemory>& parts = is_state ? plan_.state : plan_.module_memory;
+    const std::vector<gpu::OwnMemory>& parts = is_state ? v_.plan.state : v_.plan.module_memory;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (parts[i].is_written) {
         parts_.insert({is_state, static_cast<int32_t>(i)});
       }
     }
   }
-  helpers_.Need("load64_global");
-  helpers_.Need("store64_global");
-  helpers_.Add("Ranges" + options_.suffix, RangesDefinition());
+  v_.helpers.Need("load64_global");
+  v_.helpers.Need("store64_global");
+  v_.helpers.Add("Ranges" + v_.options.suffix, Definition());
 }
 
-std::string KernelWriter::RangesDefinition() const {
-  const std::string& suffix = options_.suffix;
+std::string Ranges::Definition() const {
+  const std::string& suffix = v_.options.suffix;
   std::string fields, searches;
   for (const bool is_state : {false, true}) {
-    const std::vector<gpu::OwnMemory>& parts = is_state ? plan_.state : plan_.module_memory;
+    const std::vector<gpu::OwnMemory>& parts = is_state ? v_.plan.state : v_.plan.module_memory;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (parts[i].is_written) {
         Append(fields, "  __private uchar* ", is_state ? "state" : "own", i, ";\n");
       }
     }
   }
-  for (uint32_t k = 0; plan_.uses_flat && k < module_.params.size(); ++k) {
-    if (!module_.params[k].is_buffer) {
+  for (uint32_t k = 0; v_.plan.uses_flat && k < v_.module.params.size(); ++k) {
+    if (!v_.module.params[k].is_buffer) {
       continue;
     }
     Append(fields, "  __global uchar* p", k, ";\n  ulong n", k, ", a", k, ";\n");
     Append(searches, "  if (at >= r->a", k, " && bytes <= r->n", k, " && at - r->a", k, " <= r->n", k,
-           " - bytes) {\n    place.kind = ", module_.params[k].is_writable ? "2u" : "3u",
+           " - bytes) {\n    place.kind = ", v_.module.params[k].is_writable ? "2u" : "3u",
            ";\n    place.p = AT(__global, r->p", k, ", at - r->a", k, ");\n    return place;\n  }\n");
   }
-  if (plan_.uses_flat && plan_.local_bytes != 0) {
+  if (v_.plan.uses_flat && v_.plan.local_bytes != 0) {
     fields += "  __local uchar* group;\n  ulong group_base;\n";
-    Append(searches, "  if (at >= r->group_base && bytes <= ", Number(plan_.local_bytes),
-           " && at - r->group_base <= ", Number(plan_.local_bytes),
+    Append(searches, "  if (at >= r->group_base && bytes <= ", Number(v_.plan.local_bytes),
+           " && at - r->group_base <= ", Number(v_.plan.local_bytes),
            " - bytes) {\n    place.kind = 4u;\n    place.group = r->group + (at - "
            "r->group_base);\n  }\n");
   }
@@ -161,9 +161,9 @@ std::string KernelWriter::RangesDefinition() const {
   }
   std::string text =
       Cat("\n// Where an instance's memory lies.\ntypedef struct {\n", fields, "} Ranges", suffix, ";\n",
-          OwnText("own", suffix, plan_.module_memory, module_.memory_bytes, helpers_),
-          module_.state_bytes != 0 ? OwnText("state", suffix, plan_.state, module_.state_bytes, helpers_) : "");
-  if (plan_.uses_flat) {
+          OwnText("own", suffix, v_.plan.module_memory, v_.module.memory_bytes, v_.helpers),
+          v_.module.state_bytes != 0 ? OwnText("state", suffix, v_.plan.state, v_.module.state_bytes, v_.helpers) : "");
+  if (v_.plan.uses_flat) {
     Append(text,
            "\ntypedef struct {\n  uint kind;\n  ulong at;\n  __global uchar* p;\n  __local uchar* group;\n} Place",
            suffix, ";\nPlace", suffix, " find", suffix, "(const Ranges", suffix,
@@ -177,24 +177,60 @@ std::string KernelWriter::RangesDefinition() const {
   return text;
 }
 
-std::string KernelWriter::RangesValue() {
-  std::string text = Cat("  Ranges", options_.suffix, " ranges;\n");
+std::string Ranges::Value() {
+  std::string text = Cat("  Ranges", v_.options.suffix, " ranges;\n");
   for (const auto& [is_state, part] : parts_) {
-    if ((is_state ? plan_.state : plan_.module_memory)[static_cast<size_t>(part)].is_written) {
+    if ((is_state ? v_.plan.state : v_.plan.module_memory)[static_cast<size_t>(part)].is_written) {
       const std::string name = Cat(is_state ? "state" : "own", part);
       Append(text, "  ranges.", name, " = (__private uchar*)", name, ";\n");
     }
   }
-  for (uint32_t k = 0; plan_.uses_flat && k < module_.params.size(); ++k) {
-    if (module_.params[k].is_buffer) {
+  for (uint32_t k = 0; v_.plan.uses_flat && k < v_.module.params.size(); ++k) {
+    if (v_.module.params[k].is_buffer) {
       Append(text, "  ranges.p", k, " = (__global uchar*)p", k, ";\n  ranges.n", k, " = n", k, ";\n  ranges.a", k,
              " = a", k, ";\n");
     }
   }
-  if (plan_.uses_flat && plan_.local_bytes != 0) {
+  if (v_.plan.uses_flat && v_.plan.local_bytes != 0) {
     text += "  ranges.group = (__local uchar*)group_memory;\n  ranges.group_base = group_base;\n";
   }
   return text;
+}
+
+std::string Ranges::PartPointer(bool is_state, int32_t part, const gpu::OwnMemory& memory) {
+  if (!memory.is_written) {
+    return Cat("(__constant const uchar*)", v_.helpers.Constant(memory.bytes));
+  }
+  parts_.insert({is_state, part});
+  return Cat("(__private uchar*)", is_state ? "state" : "own", part);
+}
+
+void Ranges::WriteParts() {
+  for (const auto& [is_state, part] : parts_) {
+    const gpu::OwnMemory& own = (is_state ? v_.plan.state : v_.plan.module_memory)[static_cast<size_t>(part)];
+    if (!own.is_written) {
+      continue;
+    }
+    const std::string name = Cat(is_state ? "state" : "own", part);
+    const uint64_t count = (own.end - own.begin) / 8;
+    text_.Line("ulong ", name, "[", count, "]", own.is_scratch ? ";" : " = {0ul};");
+    if (own.is_scratch) {
+      continue;
+    }
+    const gpu::OwnMemory::Filled filled = own.filled();
+    if (filled.end != filled.begin) {
+      const std::vector<uint8_t> bytes(own.bytes.begin() + static_cast<ptrdiff_t>(filled.begin),
+                                       own.bytes.begin() + static_cast<ptrdiff_t>(filled.end));
+      text_.Line("for (uint i = 0u; i < ", bytes.size() / 8, "u; ++i) ", name, "[i + ", filled.begin / 8,
+                 "u] = ", v_.helpers.Constant(bytes), "[i];");
+    }
+  }
+}
+
+void Ranges::WriteValue() {
+  if (uses_ranges_) {
+    text_.Raw(Value());
+  }
 }
 
 }  // namespace hpvm::opencl

@@ -9,7 +9,8 @@
 //
 // The loop ends when no instance goes on. Three words of group memory take turns: one is written before the barrier and
 // read behind it, the next one is written then, the third is cleared, which nobody looks at between these barriers.
-#include "compiler/back/opencl/kernel_writer.h"
+#include "compiler/back/gpu/trap_route.h"
+#include "compiler/back/opencl/control.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
@@ -22,19 +23,28 @@ constexpr std::string_view kEnded = "0xffffffffu";
 
 }  // namespace
 
-void KernelWriter::PlanSteps() {
-  has_barrier_.resize(function_.ops.size());
+Meetings::Meetings(Variant& variant, Text& text) : v_(variant), text_(text), meet_used_(variant.f.ops.size()) {
+  if (v_.plan.trap_exit == gpu::TrapExit::kPostpone) {
+    routes_ = gpu::FindTrapRoutes(v_.module);
+    if (v_.target.is_processor) {
+      PlanSteps();
+    }
+  }
+}
+
+void Meetings::PlanSteps() {
+  has_barrier_.resize(v_.f.ops.size());
   std::vector<std::pair<OpId, OpId>> owned;  // An operation and the construct that it is in.
   bool is_conditional = false;
-  ir::ForEachOp(function_, [&](OpId id) {
-    const Op& op = function_.op(id);
+  ir::ForEachOp(v_.f, [&](OpId id) {
+    const Op& op = v_.f.op(id);
     has_barrier_[id.index] = op.code == Opcode::kBarrier;
     // Who traps keeps the others from what follows.
-    is_conditional = is_conditional || (routes_[id.index].valid() && !OmitsCheck(id));
+    is_conditional = is_conditional || (routes_[id.index].valid() && !v_.OmitsCheck(id));
     const auto own = [&](ir::RegionId region) {
-      for (const OpId inner : function_.region(region).ops) {
+      for (const OpId inner : v_.f.region(region).ops) {
         owned.emplace_back(inner, id);
-        is_conditional = is_conditional || function_.op(inner).code == Opcode::kReturn;
+        is_conditional = is_conditional || v_.f.op(inner).code == Opcode::kReturn;
       }
     };
     if (ir::OwnsRegions(op.code)) {
@@ -57,52 +67,113 @@ void KernelWriter::PlanSteps() {
   routes_.clear();
 }
 
-uint32_t KernelWriter::BeginStep() {
-  Label(Cat("step", ++steps_));
+uint32_t Meetings::BeginStep() {
+  text_.Label(Cat("step", ++steps_));
   return steps_;
 }
 
-void KernelWriter::WaitForStep(uint32_t step) { Line("step = ", step, "u; goto wait;"); }
+void Meetings::WaitForStep(uint32_t step) { text_.Line("step = ", step, "u; goto wait;"); }
 
-void KernelWriter::EndInstance() {
-  ends_early_ = true;
-  Line("goto done;");
+void Meetings::BeginLoopStep(OpId loop) { loop_step_[loop.index] = BeginStep(); }
+
+bool Meetings::ContinueByStep(OpId loop) {
+  const auto step = loop_step_.find(loop.index);
+  if (step == loop_step_.end()) {
+    return false;
+  }
+  WaitForStep(step->second);
+  return true;
 }
 
-std::string KernelWriter::StepsHead() {
-  Line("uint step = 0u;  // Where the instance goes on behind the barrier; all bits: it has ended.");
-  Line("uint turn = 0u;");
-  Line("for (;;) {");
-  ++indent_;
-  Line("switch (step) {");
-  ++indent_;
+void Meetings::Return() {
+  ends_early_ = ends_early_ || by_steps_;
+  text_.Line(by_steps_ ? "goto done;" : "return;");
+}
+
+std::string Meetings::ExitOf(OpId id) {
+  const OpId meets = routes_.empty() ? OpId() : routes_[id.index];
+  if (meets.valid()) {
+    needs_meeting_ = true;
+    meet_used_[meets.index] = true;
+    return Cat(" stopped[meeting] = 1u; goto meet", meets.index, ";");
+  }
+  if (by_steps_) {
+    needs_meeting_ = ends_early_ = true;
+    return " stopped = 1u; goto done;";
+  }
+  return " return;";
+}
+
+void Meetings::WriteVariables() {
+  if (by_steps_) {
+    text_.Line("__local uint running[3];  // Whether an instance goes on behind the barrier.");
+    text_.Line("__local uint stopped;  // Whether one has trapped.");
+  } else if (needs_meeting_) {
+    text_.Line(
+        "__local uint stopped[2];  // Whether an instance has trapped before the next meeting, and the one behind it.");
+    text_.Line("uint meeting = 0u;");
+  }
+}
+
+void Meetings::WriteStart() {
+  if (by_steps_) {
+    text_.Line("for (uint i = at; i < 3u; i += size) running[i] = 0u;");
+    text_.Line("if (at == 0u) stopped = 0u;");
+  } else if (needs_meeting_) {
+    text_.Line("for (uint i = at; i < 2u; i += size) stopped[i] = 0u;");
+  }
+}
+
+std::string Meetings::StepsHead() {
+  text_.Line("uint step = 0u;  // Where the instance goes on behind the barrier; all bits: it has ended.");
+  text_.Line("uint turn = 0u;");
+  text_.Line("for (;;) {");
+  text_.Indent();
+  text_.Line("switch (step) {");
+  text_.Indent();
   for (uint32_t step = 1; step <= steps_; ++step) {
-    Line("case ", step, "u: goto step", step, ";");
+    text_.Line("case ", step, "u: goto step", step, ";");
   }
-  Line("case ", kEnded, ": goto wait;");
-  Line("default: break;");
-  --indent_;
-  Line("}");
-  --indent_;
-  return std::move(out_);
+  text_.Line("case ", kEnded, ": goto wait;");
+  text_.Line("default: break;");
+  text_.Outdent();
+  text_.Line("}");
+  text_.Outdent();
+  return text_.Take();
 }
 
-std::string KernelWriter::StepsEnd() {
+std::string Meetings::StepsEnd() {
   if (ends_early_) {
-    Label("done");
+    text_.Label("done");
   }
-  Line("step = ", kEnded, ";");
-  Label("wait");
-  Line("if (step != ", kEnded, ") running[turn] = 1u;");
-  Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
-  Line("if (running[turn] == 0u) break;");
+  text_.Line("step = ", kEnded, ";");
+  text_.Label("wait");
+  text_.Line("if (step != ", kEnded, ") running[turn] = 1u;");
+  text_.Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+  text_.Line("if (running[turn] == 0u) break;");
   if (needs_meeting_) {
-    Line("if (stopped != 0u) step = ", kEnded, ";");
+    text_.Line("if (stopped != 0u) step = ", kEnded, ";");
   }
-  Line("turn = turn == 2u ? 0u : turn + 1u;");
-  Line("running[turn == 2u ? 0u : turn + 1u] = 0u;");
-  Line("}");
-  return std::move(out_);
+  text_.Line("turn = turn == 2u ? 0u : turn + 1u;");
+  text_.Line("running[turn == 2u ? 0u : turn + 1u] = 0u;");
+  text_.Line("}");
+  return text_.Take();
+}
+
+void Meetings::WriteBarrier() {
+  if (by_steps_) {
+    WaitForStep(steps_ + 1);
+    BeginStep();
+  } else {
+    text_.Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+  }
+}
+
+void Meetings::MeetGroup(OpId id) {
+  text_.Label(Cat("meet", id.index));
+  WriteBarrier();
+  text_.Line("if (stopped[meeting] != 0u) return;");
+  text_.Line("meeting ^= 1u;");
 }
 
 }  // namespace hpvm::opencl

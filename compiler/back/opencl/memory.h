@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accesses to memory. Internal to this folder.
+#ifndef HPVMD_COMPILER_BACK_OPENCL_MEMORY_H_
+#define HPVMD_COMPILER_BACK_OPENCL_MEMORY_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "compiler/back/opencl/control.h"
+#include "compiler/back/opencl/text.h"
+#include "compiler/pass/index_loads.h"
+
+namespace hpvm::opencl {
+
+// Where an instance's memory lies, for what is found by address (emit_ranges.cc), and the parts of its own memory.
+class Ranges {
+ public:
+  Ranges(Variant& variant, Text& text, Facts& facts) : v_(variant), text_(text), facts_(facts) {}
+
+  std::string Use();  // "&ranges", with what it needs.
+  std::string PartPointer(bool is_state, int32_t part, const gpu::OwnMemory& memory);
+  void WriteParts();
+  void WriteValue();
+
+ private:
+  void Need();
+  std::string Definition() const;
+  std::string Value();
+
+  Variant& v_;
+  Text& text_;
+  Facts& facts_;
+  std::set<std::pair<bool, int32_t>> parts_;  // Own memory in use: of the state, which.
+  bool uses_ranges_ = false;
+};
+
+// emit_memory.cc
+class Memory {
+ public:
+  // Where bytes lie that an access has found.
+  struct Bytes {
+    std::string_view space;  // "__global" ...
+    std::string pointer;     // Of type uchar*.
+    uint32_t alignment = 0;  // log2.
+  };
+
+  Memory(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges)
+      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges) {}
+
+  void WriteAccess(OpId id);
+  void WriteLocalAlloc(OpId id);
+  bool Locate(OpId id, Bytes* bytes);
+  std::string LoadWord(const Bytes& bytes, uint32_t width, uint64_t at);
+  std::string StoreWord(const Bytes& bytes, uint32_t width, uint64_t at, const std::string& value);
+  std::string WordOf(const Op& op, uint32_t operand);
+  // The address (or offset) with the immediate, as a ulong. Traps where it overflows.
+  std::string Effective(OpId id);
+  uint32_t AlignmentOf(const Op& op) const;
+
+ private:
+  void WriteFlatAccess(OpId id);
+  bool LocateParam(OpId id, Bytes* bytes);
+  std::string ParamPointer(const Op& op, std::string_view space);
+  bool LocateGroup(OpId id, Bytes* bytes);
+  bool LocateOwn(OpId id, Bytes* bytes);
+  void WriteOwnAccess(OpId id);
+  void WriteLoad(const Op& op, const Bytes& bytes);
+  void WriteStore(const Op& op, const Bytes& bytes);
+  void DefineLoaded(const Op& op, const std::string& loaded);
+  std::string Once(ValueId result, uint32_t width, const std::string& word);
+  void WriteBulk(OpId id);
+
+  Variant& v_;
+  Text& text_;
+  Facts& facts_;
+  Traps& traps_;
+  Ranges& ranges_;
+  const std::vector<bool> index_loads_ = FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
+};
+
+// emit_atomic.cc
+class Atomics {
+ public:
+  Atomics(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges, Memory& memory)
+      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges), memory_(memory) {}
+
+  void WriteAtomic(OpId id);
+
+ private:
+  using Bytes = Memory::Bytes;
+  std::string AtomicOn(const Op& op, const Bytes& bytes);
+  void WriteOwnAtomic(OpId id);
+  void WriteOwnUpdate(const Op& op, const std::string& at, const std::string& result);
+  void WritePlainAtomic(const Op& op, const Bytes& bytes);
+  std::string AtomicByLoop(const Op& op, const Bytes& bytes);
+  std::string NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b, uint32_t width);
+  void Fence();
+
+  Variant& v_;
+  Text& text_;
+  Facts& facts_;
+  Traps& traps_;
+  Ranges& ranges_;
+  Memory& memory_;
+};
+
+}  // namespace hpvm::opencl
+
+#endif  // HPVMD_COMPILER_BACK_OPENCL_MEMORY_H_

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all of a kernel's code is written with: the text, and what a launch passes. Internal to this folder.
+#ifndef HPVMD_COMPILER_BACK_OPENCL_TEXT_H_
+#define HPVMD_COMPILER_BACK_OPENCL_TEXT_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "compiler/api/gpu_code.h"
+#include "compiler/api/gpu_target.h"
+#include "compiler/back/gpu/gpu_plan.h"
+#include "compiler/back/opencl/cat.h"
+#include "compiler/back/opencl/helpers.h"
+#include "compiler/ir/ir.h"
+#include "compiler/pass/tile/coarsen.h"
+
+namespace hpvm::opencl {
+
+using ir::Op;
+using ir::OpId;
+using ir::ValueId;
+
+struct KernelOptions {
+  std::string name;                       // The kernel's, in the program.
+  std::string suffix;                     // Of helpers that belong to this plan alone.
+  std::array<uint32_t, 3> tile{1, 1, 1};  // Instances of a work item.
+  bool is_unchecked = false;              // Accesses that the launch has proven have no check.
+  bool audits_proofs = false;             // GpuOptions::audits_proofs.
+  bool zeroes_group = true;               // False: all of group memory is written before it is read.
+  bool is_aligned = false;                // Buffers begin at multiples of 16 bytes.
+  bool fast_math = false;
+  const CoarseModule* coarse = nullptr;  // What the module is a coarse form of; borrowed.
+};
+
+// One kernel: what it is made of. All but the options are borrowed.
+struct Variant {
+  // A work group is then the node's group.
+  bool RunsByGroups() const { return module.uses_barrier || module.uses_group_memory; }
+  // An unchecked variant leaves the check of what is proven out, unless it audits.
+  bool IsProven(OpId id) const { return options.is_unchecked && plan.is_proven[id.index]; }
+  bool OmitsCheck(OpId id) const { return IsProven(id) && !options.audits_proofs; }
+  // What an access that misses its buffer or group memory traps with.
+  ir::TrapCode MissCode(OpId id) const { return IsProven(id) ? ir::TrapCode::kWrongProof : ir::TrapCode::kOutOfBounds; }
+
+  const ir::Module& module;
+  const gpu::GpuPlan& plan;
+  const GpuTarget& target;
+  Helpers& helpers;
+  const KernelOptions options;
+  const ir::Function& f = module.function(module.entry);
+};
+
+// The text being written, and how values are called in it.
+class Text {
+ public:
+  explicit Text(Variant& variant);
+
+  template <typename... Pieces>
+  void Line(const Pieces&... pieces) {
+    out_.append(2 * indent_, ' ');
+    Append(out_, pieces...);
+    out_ += '\n';
+  }
+  void Label(const std::string& name);
+  void Raw(const std::string& text) { out_ += text; }
+  void Indent() { ++indent_; }
+  void Outdent() { --indent_; }
+  std::string Take();  // What was written since the last time.
+  // Defines a result.
+  void Define(ValueId value, const std::string& expression);
+  void Declare(ValueId value);
+  // A variable of the writer's own, "const " or "" in front of it.
+  void Local(std::string_view qualifier, std::string_view type, const std::string& name, const std::string& expression);
+  void WriteLocals();  // Those that live from the kernel's beginning.
+  const std::string& Name(ValueId value) const { return names_[value.index]; }
+  void SetName(ValueId value, std::string name) { names_[value.index] = std::move(name); }
+  const std::string& Operand(const Op& op, uint32_t i) const { return Name(v_.f.operands_of(op)[i]); }
+  ir::Type TypeOf(ValueId value) const { return v_.f.type_of(value); }
+  ir::Type OperandType(const Op& op, uint32_t i) const { return TypeOf(v_.f.operands_of(op)[i]); }
+  std::string Fresh(std::string_view prefix) { return Cat(prefix, "_", fresh_++); }
+  bool ConstantOf(ValueId value, uint64_t* bits) const;
+  const Op* DefinitionOf(ValueId value) const { return definitions_[value.index]; }
+
+ private:
+  Variant& v_;
+  std::string out_;
+  uint32_t indent_ = 1;
+  uint32_t fresh_ = 0;
+  std::vector<std::string> names_;      // By ValueId.
+  std::vector<const Op*> definitions_;  // By ValueId; null: a region's parameter.
+  // In kernels whose group meets in loops, on processors: a return from a loop and what else leaves it share the block
+  // in which clang ends the lives of the loop's variables, and PoCL 3.1 takes no such loop with a barrier in it. So all
+  // variables live from the kernel's beginning.
+  const bool hoists_locals_;
+  std::map<std::string, std::vector<std::string>> locals_;  // By type.
+};
+
+// What a launch passes (gpu_code.h); each notes that it is used.
+class Facts {
+ public:
+  Facts(Variant& variant, Text& text) : v_(variant), text_(text) {}
+
+  std::string Fact(GpuArgument::Kind kind, uint32_t index = 0);
+  std::string Buffer(uint32_t param) { return Fact(GpuArgument::Kind::kBuffer, param); }
+  std::string BufferBytes(uint32_t param) { return Fact(GpuArgument::Kind::kBufferBytes, param); }
+  std::string BufferBase(uint32_t param);
+  std::string InstanceId(uint32_t dimension);
+  // Written last, as the body decides what it has to say: the kernel's head, and variables at its beginning.
+  std::string Head(GpuVariant* variant);
+  void WriteVariables();
+
+ private:
+  Variant& v_;
+  Text& text_;
+  std::set<std::pair<GpuArgument::Kind, uint32_t>> facts_;
+};
+
+}  // namespace hpvm::opencl
+
+#endif  // HPVMD_COMPILER_BACK_OPENCL_TEXT_H_

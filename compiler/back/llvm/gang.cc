@@ -10,30 +10,31 @@ namespace hpvm::cpu {
 using ir::CpuContext;
 using ir::TrapCode;
 
+namespace {
+
 // Arithmetic of one part of the tile: a vector of its lanes, or a row's scalar.
 class GangArith : public ArithEmitter {
  public:
-  GangArith(GangEmitter& gang, unsigned row, unsigned column, bool is_scalar)
-      : ArithEmitter(gang.b_), gang_(gang), row_(row), column_(column), is_scalar_(is_scalar) {}
+  GangArith(GangTile& tile, GangMasks& masks, GangTraps& traps, unsigned row, unsigned column, bool is_scalar)
+      : ArithEmitter(tile.b), masks_(masks), traps_(traps), row_(row), column_(column), is_scalar_(is_scalar) {}
 
  protected:
   void TrapIf(llvm::Value* condition, llvm::Value* code, const ir::Op& op) override {
-    gang_.TrapIf(row_, column_, condition, code, op.source);
+    traps_.TrapIf(row_, column_, condition, code, op.source);
   }
   llvm::Value* ActiveMask() override {
-    if (gang_.mask_.empty()) {
+    if (masks_.IsWhole()) {
       return nullptr;
     }
-    return is_scalar_ ? gang_.RowIsActive(row_) : gang_.PartMask(row_, column_);
+    return is_scalar_ ? masks_.RowIsActive(row_) : masks_.PartMask(row_, column_);
   }
 
  private:
-  GangEmitter& gang_;
+  GangMasks& masks_;
+  GangTraps& traps_;
   const unsigned row_, column_;
   const bool is_scalar_;
 };
-
-namespace {
 
 llvm::Function* DeclareGang(ModuleEmitter& m) {
   llvm::Type* i64 = llvm::Type::getInt64Ty(m.context());
@@ -57,54 +58,57 @@ llvm::Function* DeclareGang(ModuleEmitter& m) {
 
 }  // namespace
 
+GangTile::GangTile(ModuleEmitter& module, const GangPlan& gang_plan, const GangFunction& function_kind,
+                   const std::vector<bool>& proven_accesses, KernelReport* kernel_report)
+    : m(module),
+      plan(gang_plan),
+      kind(function_kind),
+      proven(proven_accesses),
+      report(kernel_report),
+      f(m.source.function(m.source.entry)),
+      function(DeclareGang(m)),
+      b(m.context()),
+      entry(m.context()),
+      fields(m, b, function->getArg(0), function->getArg(1)),
+      entry_fields(m, entry, function->getArg(0), function->getArg(1)),
+      written_in(m.WrittenIn(m.source.entry.index)),
+      values_(f.values.size()) {}
+
 GangEmitter::GangEmitter(ModuleEmitter& m, const GangPlan& plan, const GangFunction& kind,
                          const std::vector<bool>& proven, KernelReport* report)
-    : m_(m),
-      plan_(plan),
-      kind_(kind),
-      proven_(proven),
-      report_(report),
-      f_(m.source.function(m.source.entry)),
-      function_(DeclareGang(m)),
-      b_(m.context()),
-      entry_(m.context()),
-      values_(f_.values.size()),
-      fields_(m, b_, function_->getArg(0), function_->getArg(1)),
-      entry_fields_(m, entry_, function_->getArg(0), function_->getArg(1)),
-      open_(f_.ops.size()),
-      written_in_(m.WrittenIn(m.source.entry.index)) {}
+    : tile_(m, plan, kind, proven, report), open_(f_.ops.size()) {}
 
 StatusOr<llvm::Function*> GangEmitter::Emit() {
-  if (kind_.is_masked && parts() != 1) {
-    return Internal("A masked tile has " + std::to_string(parts()) + " parts instead of one.");
+  if (tile_.kind.is_masked && tile_.parts() != 1) {
+    return Internal("A masked tile has " + std::to_string(tile_.parts()) + " parts instead of one.");
   }
-  entry_.SetInsertPoint(NewBlock("entry"));
-  llvm::BasicBlock* body_block = NewBlock("body");
-  done_ = join_ = NewBlock("done");
+  tile_.entry.SetInsertPoint(tile_.NewBlock("entry"));
+  llvm::BasicBlock* body_block = tile_.NewBlock("body");
+  done_ = join_ = tile_.NewBlock("done");
   b_.SetInsertPoint(body_block);
   const ir::Region& body = f_.region(f_.body);
   for (uint32_t i = 0; i < body.param_count; ++i) {
-    Set(ir::ValueId(body.first_param.index + i), {function_->getArg(kGangCount + 1 + i)});
+    tile_.Set(ir::ValueId(body.first_param.index + i), {tile_.function->getArg(kGangCount + 1 + i)});
   }
-  if (kind_.is_masked) {
-    llvm::Value* count = b_.CreateTrunc(function_->getArg(kGangCount), b_.getInt32Ty());
-    mask_ = {b_.CreateICmpULT(Spread(b_.getInt32(0), 1, 0), Splat(count))};
+  if (tile_.kind.is_masked) {
+    llvm::Value* count = b_.CreateTrunc(tile_.function->getArg(kGangCount), b_.getInt32Ty());
+    masks_.Become({b_.CreateICmpULT(tile_.Spread(b_.getInt32(0), 1, 0), tile_.Splat(count))});
   }
-  if (report_ != nullptr) {
-    ExplainGang(m_.source, plan_, report_);
+  if (tile_.report != nullptr) {
+    ExplainGang(m_.source, tile_.plan, tile_.report);
   }
   NoteEdges();
   EmitStackCheck();
   HPVMD_RETURN_IF_ERROR(EmitRegion(f_.body));
   b_.SetInsertPoint(done_);
-  b_.CreateRet(I32(kGangDone));
+  b_.CreateRet(tile_.I32(kGangDone));
   if (mixed_ != nullptr) {
     b_.SetInsertPoint(mixed_);
-    b_.CreateRet(I32(kGangMixed));
+    b_.CreateRet(tile_.I32(kGangMixed));
   }
-  EmitTrapBlock();
-  entry_.CreateBr(body_block);
-  return function_;
+  traps_.EmitTrapBlock();
+  tile_.entry.CreateBr(body_block);
+  return tile_.function;
 }
 
 // As a scalar function does: calls need room behind this frame.
@@ -115,23 +119,24 @@ void GangEmitter::EmitStackCheck() {
     return;
   }
   llvm::Value* stack = m_.StackPointer(b_);
-  llvm::Value* limit = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
-  TrapIf(kAllRows, 0, b_.CreateICmpULT(stack, limit), I32(static_cast<uint32_t>(TrapCode::kStackOverflow)), 0);
+  llvm::Value* limit = tile_.fields.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
+  traps_.TrapIf(kAllRows, 0, b_.CreateICmpULT(stack, limit), tile_.I32(static_cast<uint32_t>(TrapCode::kStackOverflow)),
+                0);
 }
 
-llvm::Type* GangEmitter::VectorOf(llvm::Type* scalar) const { return llvm::FixedVectorType::get(scalar, lanes()); }
+llvm::Type* GangTile::VectorOf(llvm::Type* scalar) const { return llvm::FixedVectorType::get(scalar, lanes()); }
 
-llvm::Value* GangEmitter::Scalar(ir::ValueId id, unsigned row) {
+llvm::Value* GangTile::Scalar(ir::ValueId id, unsigned row) {
   const Layout& layout = LayoutOf(id);
   const Tiled& value = values_[id.index];
   const unsigned r = layout.by_row && row != kAllRows ? row : 0;
   if (layout.kind == Layout::Kind::kVarying) {  // Only in code that nothing reaches.
-    return b_.CreateExtractElement(value[r * columns()], uint64_t{0});
+    return b.CreateExtractElement(value[r * columns()], uint64_t{0});
   }
   return value[r];
 }
 
-llvm::Value* GangEmitter::Vector(ir::ValueId id, unsigned row, unsigned column) {
+llvm::Value* GangTile::Vector(ir::ValueId id, unsigned row, unsigned column) {
   const Layout& layout = LayoutOf(id);
   const unsigned r = layout.by_row && row != kAllRows ? row : 0;
   if (layout.kind == Layout::Kind::kVarying) {
@@ -140,7 +145,7 @@ llvm::Value* GangEmitter::Vector(ir::ValueId id, unsigned row, unsigned column) 
   return Spread(values_[id.index][r], layout.kind == Layout::Kind::kLinear ? layout.step : 0, column);
 }
 
-llvm::Value* GangEmitter::Spread(llvm::Value* base, uint64_t step, unsigned column) {
+llvm::Value* GangTile::Spread(llvm::Value* base, uint64_t step, unsigned column) {
   if (step == 0) {
     return Splat(base);
   }
@@ -150,99 +155,99 @@ llvm::Value* GangEmitter::Spread(llvm::Value* base, uint64_t step, unsigned colu
     const uint64_t offset = (uint64_t{column} * lanes() + i) * step;
     offsets.push_back(llvm::ConstantInt::get(type, llvm::APInt(64, offset).trunc(type->getBitWidth())));
   }
-  return b_.CreateAdd(Splat(base), llvm::ConstantVector::get(offsets));
+  return b.CreateAdd(Splat(base), llvm::ConstantVector::get(offsets));
 }
 
-void GangEmitter::Set(ir::ValueId id, Tiled value) {
+void GangTile::Set(ir::ValueId id, Tiled value) {
   const Layout& layout = LayoutOf(id);
   HPVMD_CHECK(value.size() == RowsOf(layout) * (layout.kind == Layout::Kind::kVarying ? columns() : 1));
   if (index_loads_[id.index]) {
     for (llvm::Value*& part : value) {
-      part = b_.CreateFreeze(part);
+      part = b.CreateFreeze(part);
     }
   }
   values_[id.index] = std::move(value);
 }
 
-llvm::Value* GangEmitter::Operand(const ir::Op& op, uint32_t index, unsigned row) {
+llvm::Value* GangTile::Operand(const ir::Op& op, uint32_t index, unsigned row) {
   return Scalar(OperandId(op, index), row);
 }
 
-llvm::Value* GangEmitter::Operand(const ir::Op& op, uint32_t index, unsigned row, unsigned column) {
+llvm::Value* GangTile::Operand(const ir::Op& op, uint32_t index, unsigned row, unsigned column) {
   return Vector(OperandId(op, index), row, column);
 }
 
-void GangEmitter::EmitArith(const ir::Op& op) {
+void GangOps::EmitArith(const ir::Op& op) {
   const ir::ValueId result = op.first_result;
-  const Layout& layout = LayoutOf(result);
+  const Layout& layout = tile_.LayoutOf(result);
   const bool is_scalar = layout.kind != Layout::Kind::kVarying;
-  b_.setFastMathFlags(m_.FastMathOf(written_in_));
+  b_.setFastMathFlags(m_.FastMathOf(tile_.written_in));
   Tiled value;
-  for (unsigned r = 0; r < RowsOf(layout); ++r) {
+  for (unsigned r = 0; r < tile_.RowsOf(layout); ++r) {
     const unsigned row = layout.by_row ? r : kAllRows;
-    for (unsigned column = 0; column < (is_scalar ? 1 : columns()); ++column) {
+    for (unsigned column = 0; column < (is_scalar ? 1 : tile_.columns()); ++column) {
       llvm::SmallVector<llvm::Value*, 3> operands;
       for (uint32_t i = 0; i < op.operand_count; ++i) {
-        operands.push_back(is_scalar ? Operand(op, i, row) : Operand(op, i, row, column));
+        operands.push_back(is_scalar ? tile_.Operand(op, i, row) : tile_.Operand(op, i, row, column));
       }
-      GangArith arith(*this, row, column, is_scalar);
-      value.push_back(arith.Emit(op, f_.type_of(result), operands));
+      GangArith arith(tile_, masks_, traps_, row, column, is_scalar);
+      value.push_back(arith.Emit(op, tile_.f.type_of(result), operands));
       if (!is_scalar && !value.back()->getType()->isVectorTy()) {
-        value.back() = Splat(value.back());  // A constant in code that nothing reaches.
+        value.back() = tile_.Splat(value.back());  // A constant in code that nothing reaches.
       }
     }
   }
-  Set(result, std::move(value));
+  tile_.Set(result, std::move(value));
 }
 
-llvm::Value* GangEmitter::EmitVector(const ir::Op& op, ir::Type result, llvm::ArrayRef<llvm::Value*> operands,
-                                     unsigned row, unsigned column) {
-  return GangArith(*this, row, column, /*is_scalar=*/false).Emit(op, result, operands);
+llvm::Value* GangOps::EmitVector(const ir::Op& op, ir::Type result, llvm::ArrayRef<llvm::Value*> operands, unsigned row,
+                                 unsigned column) {
+  return GangArith(tile_, masks_, traps_, row, column, /*is_scalar=*/false).Emit(op, result, operands);
 }
 
-GangEmitter::Slots GangEmitter::NewSlots(ir::ValueId like) {
+Slots GangTile::NewSlots(ir::ValueId like) {
   const Layout& layout = LayoutOf(like);
   const bool is_scalar = layout.kind != Layout::Kind::kVarying;
   llvm::Type* type = is_scalar ? TypeOf(like) : VectorOf(TypeOf(like));
   Slots slots;
   for (unsigned i = 0; i < RowsOf(layout) * (is_scalar ? 1 : columns()); ++i) {
-    slots.push_back(entry_.CreateAlloca(type));
+    slots.push_back(entry.CreateAlloca(type));
   }
   return slots;
 }
 
-llvm::Value* GangEmitter::PartMask(unsigned row, unsigned column) {
+llvm::Value* GangMasks::PartMask(unsigned row, unsigned column) {
   if (mask_.empty()) {
-    return llvm::ConstantInt::getTrue(VectorOf(b_.getInt1Ty()));
+    return llvm::ConstantInt::getTrue(tile_.VectorOf(b_.getInt1Ty()));
   }
-  return row == kAllRows ? SharedMask(column) : mask_[row * columns() + column];
+  return row == kAllRows ? SharedMask(column) : mask_[row * tile_.columns() + column];
 }
 
-llvm::Value* GangEmitter::SharedMask(unsigned column) {
+llvm::Value* GangMasks::SharedMask(unsigned column) {
   llvm::Value* shared = PartMask(0, column);
-  for (unsigned row = 1; row < rows() && !mask_.empty(); ++row) {
+  for (unsigned row = 1; row < tile_.rows() && !mask_.empty(); ++row) {
     shared = b_.CreateOr(shared, PartMask(row, column));
   }
   return shared;
 }
 
-llvm::Value* GangEmitter::RowIsActive(unsigned row) {
-  if (mask_.empty() || rows() == 1 || row == kAllRows) {
+llvm::Value* GangMasks::RowIsActive(unsigned row) {
+  if (mask_.empty() || tile_.rows() == 1 || row == kAllRows) {
     return nullptr;
   }
   llvm::Value* some = PartMask(row, 0);
-  for (unsigned column = 1; column < columns(); ++column) {
+  for (unsigned column = 1; column < tile_.columns(); ++column) {
     some = b_.CreateOr(some, PartMask(row, column));
   }
   return AnyOf(some);
 }
 
-llvm::Value* GangEmitter::AnyOf(llvm::Value* lanes) {
+llvm::Value* GangMasks::AnyOf(llvm::Value* lanes) {
   llvm::Type* bits = b_.getIntNTy(llvm::cast<llvm::FixedVectorType>(lanes->getType())->getNumElements());
   return b_.CreateICmpNE(b_.CreateBitCast(lanes, bits), llvm::ConstantInt::get(bits, 0));
 }
 
-llvm::Value* GangEmitter::Any(const Mask& mask) {
+llvm::Value* GangMasks::Any(const Mask& mask) {
   if (mask.empty()) {
     return b_.getTrue();
   }
@@ -253,19 +258,19 @@ llvm::Value* GangEmitter::Any(const Mask& mask) {
   return AnyOf(some);
 }
 
-llvm::Value* GangEmitter::Both(llvm::Value* mask, llvm::Value* more) {
+llvm::Value* GangMasks::Both(llvm::Value* mask, llvm::Value* more) {
   return mask == nullptr ? more : b_.CreateSelect(mask, more, llvm::Constant::getNullValue(more->getType()));
 }
 
-llvm::Value* GangEmitter::BitsOf(llvm::Value* lanes) {
+llvm::Value* GangMasks::BitsOf(llvm::Value* lanes) {
   llvm::Type* bits = b_.getIntNTy(llvm::cast<llvm::FixedVectorType>(lanes->getType())->getNumElements());
   return b_.CreateZExt(b_.CreateBitCast(lanes, bits), b_.getInt64Ty());
 }
 
-llvm::Value* GangEmitter::FirstLane(llvm::Value* lanes) {
+llvm::Value* GangMasks::FirstLane(llvm::Value* lanes) {
   // The bit above the last lane stands for none: 64 lanes have none, but then zero gives 64.
   llvm::Value* first = b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, BitsOf(lanes), b_.getFalse());
-  return b_.CreateTrunc(b_.CreateAnd(first, I64(this->lanes() - 1)), b_.getInt32Ty());
+  return b_.CreateTrunc(b_.CreateAnd(first, tile_.I64(tile_.lanes() - 1)), b_.getInt32Ty());
 }
 
 }  // namespace hpvm::cpu

@@ -2,6 +2,7 @@
 // Atomics of lanes: one lane after the other, or, where all want the same bytes and none the old value, one for a row.
 #include <cstddef>
 
+#include "compiler/back/llvm/gang.h"
 #include "compiler/back/llvm/gang_memory.h"
 #include "compiler/ir/cpu_abi.h"
 
@@ -12,13 +13,15 @@ using ir::Opcode;
 using ir::Space;
 using ir::TrapCode;
 
-Status GangEmitter::EmitAtomic(const ir::Op& op, ir::OpId id) { return GangAccess(*this, op, id).EmitAtomic(); }
+Status GangEmitter::EmitAtomic(const ir::Op& op, ir::OpId id) {
+  return GangAccess(tile_, masks_, traps_, frame_, op, id).EmitAtomic();
+}
 
 // Whether anything may look at the value; passes leave operands of what they drop behind.
-bool GangEmitter::IsUsed(ir::ValueId id) {
+bool GangFrame::IsUsed(ir::ValueId id) {
   if (is_used_.empty()) {
-    is_used_.resize(f_.values.size());
-    for (ir::ValueId operand : f_.operands) {
+    is_used_.resize(tile_.f.values.size());
+    for (ir::ValueId operand : tile_.f.operands) {
       is_used_[operand.index] = true;
     }
   }
@@ -104,7 +107,7 @@ llvm::Value* GangAccess::AtomicPointer(llvm::Value* operand, Trap trap) {
         code = b_.CreateSelect(b_.CreateICmpULT(Wide(offset), valid),
                                b_.getInt32(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer)), out);
       }
-      llvm::Value* count = OfContext(i64, offsetof(CpuContext, argument_count));
+      llvm::Value* count = frame_.OfContext(i64, offsetof(CpuContext, argument_count));
       trap(b_.CreateICmpEQ(count, I64(0)), code, address);
     }
     llvm::Value* found = b_.CreateCall(m_.Helper(is_store_ ? "hpvm.gang.resolve" : "hpvm.resolve.load"),
@@ -120,41 +123,42 @@ llvm::Value* GangAccess::AtomicColumn(unsigned row, unsigned column) {
   // Lanes are picked from memory: a register's cannot be picked by number.
   llvm::SmallVector<llvm::Value*, 4> arrays;
   for (uint32_t i = 0; i < op_.operand_count; ++i) {
-    arrays.push_back(Scratch(kFirstAtomic + i));
-    b_.CreateAlignedStore(g_.Operand(op_, i, row, column), arrays.back(), llvm::Align(8));
+    arrays.push_back(frame_.Scratch(GangFrame::kFirstAtomic + i));
+    b_.CreateAlignedStore(tile_.Operand(op_, i, row, column), arrays.back(), llvm::Align(8));
   }
-  const bool has_result = op_.result_count != 0 && g_.IsUsed(op_.first_result);
+  const bool has_result = op_.result_count != 0 && frame_.IsUsed(op_.first_result);
   llvm::Type* result = m_.TypeOf(op_.type);
   auto element = [&](llvm::Type* type, llvm::Value* array, llvm::Value* lane) {
     return b_.CreateGEP(type, array, b_.CreateZExt(lane, b_.getInt64Ty()));
   };
-  g_.ForEachLane(g_.PartMask(row, column), [&](llvm::Value* lane) {
+  masks_.ForEachLane(masks_.PartMask(row, column), [&](llvm::Value* lane) {
     llvm::SmallVector<llvm::Value*, 3> operands;
     for (uint32_t i = 0; i < op_.operand_count; ++i) {
-      llvm::Type* type = g_.TypeOf(g_.OperandId(op_, i));
+      llvm::Type* type = tile_.TypeOf(tile_.OperandId(op_, i));
       operands.push_back(b_.CreateLoad(type, element(type, arrays[i], lane)));
     }
     auto trap = [&](llvm::Value* condition, llvm::Value* code, llvm::Value* address) {
-      g_.TrapLaneIf(row, column, lane, condition, code, op_.source, address, I64(op_.width));
+      traps_.TrapLaneIf(row, column, lane, condition, code, op_.source, address, I64(op_.width));
     };
     llvm::Value* pointer = AtomicPointer(operands[0], trap);
     llvm::Value* old_value = EmitAtomicAt(m_, b_, op_, pointer, llvm::ArrayRef(operands).drop_front());
     if (has_result) {
-      b_.CreateStore(old_value, element(result, Scratch(kFirstAtomic + 3), lane));
+      b_.CreateStore(old_value, element(result, frame_.Scratch(GangFrame::kFirstAtomic + 3), lane));
     }
   });
-  llvm::Type* type = g_.VectorOf(result);
-  return has_result ? static_cast<llvm::Value*>(b_.CreateAlignedLoad(type, Scratch(kFirstAtomic + 3), llvm::Align(8)))
+  llvm::Type* type = tile_.VectorOf(result);
+  return has_result ? static_cast<llvm::Value*>(
+                          b_.CreateAlignedLoad(type, frame_.Scratch(GangFrame::kFirstAtomic + 3), llvm::Align(8)))
                     : llvm::PoisonValue::get(type);
 }
 
 // One for all lanes of a row that are active.
 void GangAccess::AtomicUniform(unsigned row, llvm::Value* value) {
-  Guarded(g_.RowIsActive(row), [&] {
+  Guarded(masks_.RowIsActive(row), [&] {
     auto trap = [&](llvm::Value* condition, llvm::Value* code, llvm::Value* address) {
-      g_.TrapIf(row, 0, condition, code, op_.source, address, I64(op_.width));
+      traps_.TrapIf(row, 0, condition, code, op_.source, address, I64(op_.width));
     };
-    EmitAtomicAt(m_, b_, op_, AtomicPointer(g_.Operand(op_, 0, row), trap), {value});
+    EmitAtomicAt(m_, b_, op_, AtomicPointer(tile_.Operand(op_, 0, row), trap), {value});
   });
 }
 
@@ -163,7 +167,7 @@ llvm::Value* GangAccess::ReduceRow(unsigned row) {
   const Reduction reduction = *ReductionOf(op_.code);
   llvm::Value* all = nullptr;
   for (unsigned c = 0; c < columns_; ++c) {
-    llvm::Value* value = Narrow(g_.Operand(op_, 1, row, c));
+    llvm::Value* value = Narrow(tile_.Operand(op_, 1, row, c));
     if (llvm::Value* mask = MaskOf(row, c); mask != nullptr) {
       value = b_.CreateSelect(mask, value, NeutralOf(reduction, value->getType()));
     }
@@ -182,27 +186,28 @@ llvm::Value* GangAccess::ReduceRow(unsigned row) {
 Status GangAccess::EmitAtomic() {
   if (op_.space != Space::kParam && op_.space != Space::kGroup && op_.space != Space::kFlat) {
     return Unimplemented("Instances in lockstep have no atomics in space " + std::string(ir::Name(op_.space)) +
-                         " (function \"" + g_.f_.name + "\").");
+                         " (function \"" + tile_.f.name + "\").");
   }
-  const bool is_reduced = form_ == Form::kUniform && ReductionOf(op_.code).has_value() && !g_.IsUsed(op_.first_result);
+  const bool is_reduced =
+      form_ == Form::kUniform && ReductionOf(op_.code).has_value() && !frame_.IsUsed(op_.first_result);
   AddRemark(is_reduced ? "The atomic operation is done once for all lanes."
                        : "The atomic operation is done lane by lane.");
   Audit();
   is_shared_ = false;
   Tiled results;
-  for (unsigned row = 0; row < g_.rows(); ++row) {
+  for (unsigned row = 0; row < tile_.rows(); ++row) {
     if (is_reduced) {
       AtomicUniform(row, ReduceRow(row));
     }
     for (unsigned c = 0; c < columns_; ++c) {
-      results.push_back(is_reduced ? llvm::PoisonValue::get(g_.VectorOf(m_.TypeOf(op_.type)))  // Nobody looks.
+      results.push_back(is_reduced ? llvm::PoisonValue::get(tile_.VectorOf(m_.TypeOf(op_.type)))  // Nobody looks.
                                    : AtomicColumn(row, c));
     }
   }
   if (op_.result_count == 0) {
     return absl::OkStatus();
   }
-  g_.Set(op_.first_result, std::move(results));
+  tile_.Set(op_.first_result, std::move(results));
   return absl::OkStatus();
 }
 

@@ -18,59 +18,60 @@ bool IsVector(const llvm::Value* value) { return value->getType()->isVectorTy();
 
 }  // namespace
 
-llvm::Value* GangEmitter::RowId(unsigned row) {
-  llvm::Value* y = function_->getArg(kFirstId + 1);
-  return row == kAllRows || row == 0 ? y : b_.CreateAdd(y, I64(row));
+llvm::Value* GangOps::RowId(unsigned row) {
+  llvm::Value* y = tile_.function->getArg(kFirstId + 1);
+  return row == kAllRows || row == 0 ? y : b_.CreateAdd(y, tile_.I64(row));
 }
 
 // Every row calls for itself, even for results that rows share: a callee may trap in one of them.
-Status GangEmitter::EmitCall(const ir::Op& op) {
+Status GangOps::EmitCall(const ir::Op& op) {
   if (op.code == Opcode::kPrint) {
     return Internal("A kernel that prints cannot run in lockstep.");
   }
   llvm::SmallVector<Slots, 1> results;
   for (uint32_t i = 0; i < op.result_count; ++i) {
-    results.push_back(NewSlots(ir::ValueId(op.first_result.index + i)));
+    results.push_back(tile_.NewSlots(ir::ValueId(op.first_result.index + i)));
   }
-  for (unsigned row = 0; row < rows(); ++row) {
-    for (unsigned column = 0; column < columns(); ++column) {
+  for (unsigned row = 0; row < tile_.rows(); ++row) {
+    for (unsigned column = 0; column < tile_.columns(); ++column) {
       EmitCalls(op, row, column, results);
     }
   }
   for (uint32_t i = 0; i < op.result_count; ++i) {
-    Set(ir::ValueId(op.first_result.index + i), LoadFrom(results[i]));
+    tile_.Set(ir::ValueId(op.first_result.index + i), tile_.LoadFrom(results[i]));
   }
   return absl::OkStatus();
 }
 
-void GangEmitter::EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::ArrayRef<Slots> results) {
+void GangOps::EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::ArrayRef<Slots> results) {
   // Vectors in memory, so that the loop picks a lane's element with one load.
   llvm::SmallVector<llvm::Value*, 4> operands;
   for (uint32_t i = 0; i < op.operand_count; ++i) {
-    const Layout& layout = LayoutOf(OperandId(op, i));
+    const Layout& layout = tile_.LayoutOf(tile_.OperandId(op, i));
     if (layout.kind == Layout::Kind::kUniform) {
-      operands.push_back(Operand(op, i, row));
+      operands.push_back(tile_.Operand(op, i, row));
       continue;
     }
-    llvm::Value* vector = Operand(op, i, row, column);
-    operands.push_back(entry_.CreateAlloca(vector->getType()));
+    llvm::Value* vector = tile_.Operand(op, i, row, column);
+    operands.push_back(tile_.entry.CreateAlloca(vector->getType()));
     b_.CreateStore(vector, operands.back());
   }
-  ForEachLane(PartMask(row, column),
-              [&](llvm::Value* lane) { EmitLaneCall(op, row, column, lane, operands, results); });
+  masks_.ForEachLane(masks_.PartMask(row, column),
+                     [&](llvm::Value* lane) { EmitLaneCall(op, row, column, lane, operands, results); });
 }
 
-void GangEmitter::EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm::Value* lane,
-                               llvm::ArrayRef<llvm::Value*> operands, llvm::ArrayRef<Slots> results) {
+void GangOps::EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm::Value* lane,
+                           llvm::ArrayRef<llvm::Value*> operands, llvm::ArrayRef<Slots> results) {
   const auto index = static_cast<uint32_t>(op.imm);
-  llvm::Value* along_x = b_.CreateAdd(b_.CreateZExt(lane, b_.getInt64Ty()), I64(uint64_t{column} * lanes()));
-  llvm::SmallVector<llvm::Value*, 12> arguments = {function_->getArg(0), function_->getArg(1),
-                                                   b_.CreateAdd(function_->getArg(kFirstId), along_x), RowId(row),
-                                                   function_->getArg(kFirstId + 2)};
+  llvm::Value* along_x =
+      b_.CreateAdd(b_.CreateZExt(lane, b_.getInt64Ty()), tile_.I64(uint64_t{column} * tile_.lanes()));
+  llvm::SmallVector<llvm::Value*, 12> arguments = {tile_.function->getArg(0), tile_.function->getArg(1),
+                                                   b_.CreateAdd(tile_.function->getArg(kFirstId), along_x), RowId(row),
+                                                   tile_.function->getArg(kFirstId + 2)};
   for (uint32_t i = 0; i < op.operand_count; ++i) {
     llvm::Value* operand = operands[i];
-    if (LayoutOf(OperandId(op, i)).kind != Layout::Kind::kUniform) {
-      llvm::Type* type = TypeOf(OperandId(op, i));
+    if (tile_.LayoutOf(tile_.OperandId(op, i)).kind != Layout::Kind::kUniform) {
+      llvm::Type* type = tile_.TypeOf(tile_.OperandId(op, i));
       operand = b_.CreateLoad(type, b_.CreateInBoundsGEP(type, operand, lane));
     }
     arguments.push_back(operand);
@@ -80,18 +81,18 @@ void GangEmitter::EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, 
   call->setCallingConv(llvm::CallingConv::Fast);
   llvm::Value* status = call->getType()->isStructTy() ? b_.CreateExtractValue(call, 0) : call;
   if (op.code == Opcode::kCallRef) {
-    TrapLaneIf(row, column, lane, b_.CreateICmpUGE(status, I32(kTrapStatus)), b_.CreateSub(status, I32(kTrapStatus)),
-               op.source);
+    traps_.TrapLaneIf(row, column, lane, b_.CreateICmpUGE(status, tile_.I32(kTrapStatus)),
+                      b_.CreateSub(status, tile_.I32(kTrapStatus)), op.source);
   }
-  TrapLaneIf(row, column, lane, b_.CreateICmpNE(status, I32(0)), nullptr, op.source);
+  traps_.TrapLaneIf(row, column, lane, b_.CreateICmpNE(status, tile_.I32(0)), nullptr, op.source);
   for (uint32_t i = 0; i < op.result_count; ++i) {
     const ir::ValueId id(op.first_result.index + i);
-    const Layout& layout = LayoutOf(id);
+    const Layout& layout = tile_.LayoutOf(id);
     llvm::Value* value = b_.CreateExtractValue(call, i + 1);
     const unsigned r = layout.by_row ? row : 0;
     if (layout.kind == Layout::Kind::kVarying) {
-      llvm::AllocaInst* slot = results[i][r * columns() + column];
-      b_.CreateStore(value, b_.CreateInBoundsGEP(TypeOf(id), slot, lane));
+      llvm::AllocaInst* slot = results[i][r * tile_.columns() + column];
+      b_.CreateStore(value, b_.CreateInBoundsGEP(tile_.TypeOf(id), slot, lane));
       continue;
     }
     if (layout.step != 0) {  // Of the row's first lane, whichever lane this is.
@@ -103,28 +104,28 @@ void GangEmitter::EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, 
   }
 }
 
-Status GangEmitter::EmitQuery(const ir::Op& op) {
-  const Layout& layout = LayoutOf(op.first_result);
+Status GangOps::EmitQuery(const ir::Op& op) {
+  const Layout& layout = tile_.LayoutOf(op.first_result);
   const bool is_scalar = layout.kind != Layout::Kind::kVarying;
-  llvm::Type* type = is_scalar ? TypeOf(op.first_result) : VectorOf(TypeOf(op.first_result));
+  llvm::Type* type = is_scalar ? tile_.TypeOf(op.first_result) : tile_.VectorOf(tile_.TypeOf(op.first_result));
   Tiled value;
-  for (unsigned r = 0; r < RowsOf(layout); ++r) {
+  for (unsigned r = 0; r < tile_.RowsOf(layout); ++r) {
     const unsigned row = layout.by_row ? r : kAllRows;
-    for (unsigned column = 0; column < (is_scalar ? 1 : columns()); ++column) {
-      llvm::Value* operand = is_scalar ? Operand(op, 0, row) : Operand(op, 0, row, column);
+    for (unsigned column = 0; column < (is_scalar ? 1 : tile_.columns()); ++column) {
+      llvm::Value* operand = is_scalar ? tile_.Operand(op, 0, row) : tile_.Operand(op, 0, row, column);
       llvm::Value* all = op.code == Opcode::kBufferSize ? BufferSize(operand) : Query(op, operand, row, column);
       value.push_back(b_.CreateTrunc(all, type));
     }
   }
-  Set(op.first_result, std::move(value));
+  tile_.Set(op.first_result, std::move(value));
   return absl::OkStatus();
 }
 
 // As many i64 as `dimension`, an i32 or a vector of them, has.
-llvm::Value* GangEmitter::Query(const ir::Op& op, llvm::Value* dimension, unsigned row, unsigned column) {
+llvm::Value* GangOps::Query(const ir::Op& op, llvm::Value* dimension, unsigned row, unsigned column) {
   const bool is_count = op.code == Opcode::kInstanceCount || op.code == Opcode::kGroupSize;
-  auto like = [&](llvm::Value* scalar) { return IsVector(dimension) ? Splat(scalar) : scalar; };
-  llvm::Value* result = like(I64(is_count ? 1 : 0));
+  auto like = [&](llvm::Value* scalar) { return IsVector(dimension) ? tile_.Splat(scalar) : scalar; };
+  llvm::Value* result = like(tile_.I64(is_count ? 1 : 0));
   const llvm::ConstantInt* known = nullptr;
   if (auto* constant = llvm::dyn_cast<llvm::Constant>(dimension)) {
     known = llvm::dyn_cast_or_null<llvm::ConstantInt>(IsVector(dimension) ? constant->getSplatValue() : constant);
@@ -132,7 +133,7 @@ llvm::Value* GangEmitter::Query(const ir::Op& op, llvm::Value* dimension, unsign
   for (unsigned d = 0; d < 3; ++d) {
     if (known == nullptr) {
       llvm::Value* value = QueryOf(op, d, row, column, IsVector(dimension));
-      result = b_.CreateSelect(b_.CreateICmpEQ(dimension, like(I32(d))), value, result);
+      result = b_.CreateSelect(b_.CreateICmpEQ(dimension, like(tile_.I32(d))), value, result);
     } else if (known->getZExtValue() == d) {
       result = QueryOf(op, d, row, column, IsVector(dimension));
     }
@@ -140,12 +141,12 @@ llvm::Value* GangEmitter::Query(const ir::Op& op, llvm::Value* dimension, unsign
   return result;
 }
 
-llvm::Value* GangEmitter::QueryOf(const ir::Op& op, unsigned dimension, unsigned row, unsigned column, bool is_vector) {
-  auto like = [&](llvm::Value* scalar) { return is_vector ? Splat(scalar) : scalar; };
-  auto field = [&](size_t offset) { return fields_.LoadInvariant(b_.getInt64Ty(), offset + 8 * dimension); };
+llvm::Value* GangOps::QueryOf(const ir::Op& op, unsigned dimension, unsigned row, unsigned column, bool is_vector) {
+  auto like = [&](llvm::Value* scalar) { return is_vector ? tile_.Splat(scalar) : scalar; };
+  auto field = [&](size_t offset) { return tile_.fields.LoadInvariant(b_.getInt64Ty(), offset + 8 * dimension); };
   auto id = [&]() -> llvm::Value* {
-    llvm::Value* first = dimension == 1 ? RowId(row) : function_->getArg(kFirstId + dimension);
-    return is_vector ? Spread(first, dimension == 0 ? 1 : 0, column) : first;
+    llvm::Value* first = dimension == 1 ? RowId(row) : tile_.function->getArg(kFirstId + dimension);
+    return is_vector ? tile_.Spread(first, dimension == 0 ? 1 : 0, column) : first;
   };
   switch (op.code) {
     case Opcode::kInstanceId:
@@ -158,9 +159,10 @@ llvm::Value* GangEmitter::QueryOf(const ir::Op& op, unsigned dimension, unsigned
       break;
   }
   // A group is never empty; the maximum keeps the division from faulting whatever the context says.
-  llvm::Value* group = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, field(offsetof(CpuContext, group)), I64(1));
+  llvm::Value* group =
+      b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, field(offsetof(CpuContext, group)), tile_.I64(1));
   if (!is_vector || dimension != 0) {
-    llvm::Value* first = dimension == 1 ? RowId(row) : function_->getArg(kFirstId + dimension);
+    llvm::Value* first = dimension == 1 ? RowId(row) : tile_.function->getArg(kFirstId + dimension);
     return like(op.code == Opcode::kGroupId ? b_.CreateUDiv(first, group) : b_.CreateURem(first, group));
   }
   ir::Op divide;
@@ -171,33 +173,33 @@ llvm::Value* GangEmitter::QueryOf(const ir::Op& op, unsigned dimension, unsigned
   return EmitVector(divide, ir::Type::kI64, operands, row, column);
 }
 
-llvm::Value* GangEmitter::BufferSize(llvm::Value* param) {
-  auto like = [&](llvm::Value* scalar) { return IsVector(param) ? Splat(scalar) : scalar; };
-  llvm::Value* result = like(I64(0));
+llvm::Value* GangOps::BufferSize(llvm::Value* param) {
+  auto like = [&](llvm::Value* scalar) { return IsVector(param) ? tile_.Splat(scalar) : scalar; };
+  llvm::Value* result = like(tile_.I64(0));
   auto* constant = llvm::dyn_cast<llvm::ConstantInt>(param);
   for (uint32_t k = 0; k < m_.source.params.size(); ++k) {
     if (!m_.source.params[k].is_buffer || (constant != nullptr && constant->getZExtValue() != k)) {
       continue;
     }
-    llvm::Value* bytes = like(fields_.LoadArgument(b_.getInt64Ty(), k, offsetof(CpuArgument, bytes)));
-    result = constant != nullptr ? bytes : b_.CreateSelect(b_.CreateICmpEQ(param, like(I32(k))), bytes, result);
+    llvm::Value* bytes = like(tile_.fields.LoadArgument(b_.getInt64Ty(), k, offsetof(CpuArgument, bytes)));
+    result = constant != nullptr ? bytes : b_.CreateSelect(b_.CreateICmpEQ(param, like(tile_.I32(k))), bytes, result);
   }
   return result;
 }
 
 // Nothing that runs in lockstep writes a global, so that all instances see what the launch began with.
-Status GangEmitter::EmitGlobal(const ir::Op& op) {
+Status GangOps::EmitGlobal(const ir::Op& op) {
   if (op.code != Opcode::kGlobalGet) {
     return Internal("A kernel that writes globals cannot run in lockstep.");
   }
-  llvm::Value* globals = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, globals));
+  llvm::Value* globals = tile_.fields.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, globals));
   llvm::Value* slot = b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), globals, op.imm);
   llvm::LoadInst* load = b_.CreateLoad(m_.TypeOf(op.type), slot);
   load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(m_.context(), {}));
-  const Layout& layout = LayoutOf(op.first_result);
-  Tiled value(RowsOf(layout) * (layout.kind == Layout::Kind::kVarying ? columns() : 1),
-              layout.kind == Layout::Kind::kVarying ? Splat(load) : load);
-  Set(op.first_result, std::move(value));
+  const Layout& layout = tile_.LayoutOf(op.first_result);
+  Tiled value(tile_.RowsOf(layout) * (layout.kind == Layout::Kind::kVarying ? tile_.columns() : 1),
+              layout.kind == Layout::Kind::kVarying ? tile_.Splat(load) : load);
+  tile_.Set(op.first_result, std::move(value));
   return absl::OkStatus();
 }
 

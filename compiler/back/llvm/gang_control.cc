@@ -20,12 +20,12 @@ Status GangEmitter::EmitRegion(RegionId region) {
 }
 
 Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
-  written_in_ = op.origin != 0 ? op.origin - 1 : m_.WrittenIn(m_.source.entry.index);
+  tile_.written_in = op.origin != 0 ? op.origin - 1 : m_.WrittenIn(m_.source.entry.index);
   if (ArithEmitter::Handles(op)) {
-    if (plan_.is_assumed[id.index] && !mask_.empty()) {
+    if (tile_.plan.is_assumed[id.index] && !masks_.IsWhole()) {
       return Unimplemented("A value taken as linear stands where lanes have parted (function \"" + f_.name + "\").");
     }
-    plan_.is_assumed[id.index] ? EmitAssumedExtension(op) : EmitArith(op);
+    tile_.plan.is_assumed[id.index] ? EmitAssumedExtension(op) : ops_.EmitArith(op);
     return absl::OkStatus();
   }
   switch (ir::Info(op.code).family) {
@@ -34,11 +34,11 @@ Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
     case ir::Family::kAtomic:
       return EmitAtomic(op, id);
     case ir::Family::kGlobal:
-      return EmitGlobal(op);
+      return ops_.EmitGlobal(op);
     case ir::Family::kCall:
-      return EmitCall(op);
+      return ops_.EmitCall(op);
     case ir::Family::kQuery:
-      return EmitQuery(op);
+      return ops_.EmitQuery(op);
     case ir::Family::kControl:
       return EmitControl(op, id);
     default:
@@ -59,13 +59,13 @@ Status GangEmitter::EmitControl(const ir::Op& op, OpId id) {
       Jump(f_.targets_of(op)[0], op, 0);
       return absl::OkStatus();
     case Opcode::kLeaveTable:
-      IsOne(OperandId(op, 0)) ? EmitLeaveTable(op) : EmitMaskedTable(op);
+      tile_.IsOne(tile_.OperandId(op, 0)) ? EmitLeaveTable(op) : EmitMaskedTable(op);
       return absl::OkStatus();
     case Opcode::kReturn:
-      b_.CreateBr(plan_.body_is_masked ? join_ : done_);
+      b_.CreateBr(tile_.plan.body_is_masked ? join_ : done_);
       return absl::OkStatus();
     case Opcode::kTrap:
-      TrapNow(kAllRows, 0, nullptr, I32(static_cast<uint32_t>(op.imm)), op.source, nullptr, nullptr);
+      traps_.TrapNow(kAllRows, 0, nullptr, tile_.I32(static_cast<uint32_t>(op.imm)), op.source, nullptr, nullptr);
       return absl::OkStatus();
     default:
       return Internal("The operation \"" + std::string(ir::Info(op.code).text) + "\" is no control operation.");
@@ -74,7 +74,7 @@ Status GangEmitter::EmitControl(const ir::Op& op, OpId id) {
 
 // --- Slots.
 
-Tiled GangEmitter::As(ValueId like, ValueId value) {
+Tiled GangTile::As(ValueId like, ValueId value) {
   const Layout& layout = LayoutOf(like);
   Tiled tiled;
   for (unsigned row = 0; row < RowsOf(layout); ++row) {
@@ -89,9 +89,9 @@ Tiled GangEmitter::As(ValueId like, ValueId value) {
   return tiled;
 }
 
-void GangEmitter::StoreTo(const Slots& slots, ValueId like, ValueId value, bool blends) {
-  const Layout& layout = LayoutOf(like);
-  const Tiled tiled = As(like, value);
+void GangMasks::StoreTo(const Slots& slots, ValueId like, ValueId value, bool blends) {
+  const Layout& layout = tile_.LayoutOf(like);
+  const Tiled tiled = tile_.As(like, value);
   for (size_t i = 0; i < slots.size(); ++i) {
     llvm::Value* active = nullptr;
     if (blends && !mask_.empty()) {
@@ -108,54 +108,54 @@ void GangEmitter::StoreTo(const Slots& slots, ValueId like, ValueId value, bool 
   }
 }
 
-Tiled GangEmitter::LoadFrom(const Slots& slots) {
+Tiled GangTile::LoadFrom(const Slots& slots) {
   Tiled tiled;
   for (llvm::AllocaInst* slot : slots) {
-    tiled.push_back(b_.CreateLoad(slot->getAllocatedType(), slot));
+    tiled.push_back(b.CreateLoad(slot->getAllocatedType(), slot));
   }
   return tiled;
 }
 
-void GangEmitter::StorePoison(const Slots& slots) {
+void GangTile::StorePoison(const Slots& slots) {
   for (llvm::AllocaInst* slot : slots) {
-    b_.CreateStore(llvm::PoisonValue::get(slot->getAllocatedType()), slot);
+    b.CreateStore(llvm::PoisonValue::get(slot->getAllocatedType()), slot);
   }
 }
 
-GangEmitter::Slots GangEmitter::NewMaskSlots() {
+Slots GangMasks::NewMaskSlots() {
   Slots slots;
-  for (unsigned i = 0; i < parts(); ++i) {
-    slots.push_back(entry_.CreateAlloca(VectorOf(b_.getInt1Ty())));
+  for (unsigned i = 0; i < tile_.parts(); ++i) {
+    slots.push_back(tile_.entry.CreateAlloca(tile_.VectorOf(b_.getInt1Ty())));
     b_.CreateStore(llvm::Constant::getNullValue(slots.back()->getAllocatedType()), slots.back());
   }
   return slots;
 }
 
-void GangEmitter::StoreMask(const Slots& slots, const Mask& mask) {
+void GangMasks::StoreMask(const Slots& slots, const Mask& mask) {
   for (size_t i = 0; i < slots.size(); ++i) {
     b_.CreateStore(mask[i], slots[i]);
   }
 }
 
 // Masks themselves are never poison: they are made by selects under others.
-void GangEmitter::AddMask(const Slots& slots) {
-  for (unsigned i = 0; i < parts(); ++i) {
-    llvm::Value* part = PartMask(i / columns(), i % columns());
+void GangMasks::AddMask(const Slots& slots) {
+  for (unsigned i = 0; i < tile_.parts(); ++i) {
+    llvm::Value* part = PartMask(i / tile_.columns(), i % tile_.columns());
     b_.CreateStore(b_.CreateOr(b_.CreateLoad(part->getType(), slots[i]), part), slots[i]);
   }
 }
 
-Mask GangEmitter::LoadMask(const Slots& slots) { return LoadFrom(slots); }
+Mask GangMasks::LoadMask(const Slots& slots) { return tile_.LoadFrom(slots); }
 
-Mask GangEmitter::Explicit(const Mask& mask) {
-  return mask.empty() ? Mask(parts(), llvm::ConstantInt::getTrue(VectorOf(b_.getInt1Ty()))) : mask;
+Mask GangMasks::Explicit(const Mask& mask) {
+  return mask.empty() ? Mask(tile_.parts(), llvm::ConstantInt::getTrue(tile_.VectorOf(b_.getInt1Ty()))) : mask;
 }
 
 // The active lanes for which the condition is, or is not, 0.
-Mask GangEmitter::Narrowed(ValueId condition, bool holds) {
+Mask GangMasks::Narrowed(ValueId condition, bool holds) {
   Mask narrowed;
-  for (unsigned i = 0; i < parts(); ++i) {
-    llvm::Value* lanes = Vector(condition, i / columns(), i % columns());
+  for (unsigned i = 0; i < tile_.parts(); ++i) {
+    llvm::Value* lanes = tile_.Vector(condition, i / tile_.columns(), i % tile_.columns());
     llvm::Value* zero = llvm::Constant::getNullValue(lanes->getType());
     llvm::Value* taken = holds ? b_.CreateICmpNE(lanes, zero) : b_.CreateICmpEQ(lanes, zero);
     narrowed.push_back(Both(mask_.empty() ? nullptr : mask_[i], taken));
@@ -163,7 +163,7 @@ Mask GangEmitter::Narrowed(ValueId condition, bool holds) {
   return narrowed;
 }
 
-bool GangEmitter::IsOne(ValueId id) const {
+bool GangTile::IsOne(ValueId id) const {
   const Layout& layout = LayoutOf(id);
   return layout.kind == Layout::Kind::kUniform && RowsOf(layout) == 1;
 }
@@ -172,16 +172,16 @@ bool GangEmitter::IsOne(ValueId id) const {
 
 void GangEmitter::Begin(const ir::Op& op, OpId id) {
   Open& open = open_[id.index];
-  open.exit = NewBlock("exit");
-  open.before = mask_;
+  open.exit = tile_.NewBlock("exit");
+  open.before = masks_.mask();
   open.blends_results = IsMasked(id) && leaves_[id.index] > 1;
   open.blends_next = IsMasked(id) && continues_[id.index] > 1;
   for (uint32_t i = 0; i < op.result_count; ++i) {
-    open.results.push_back(NewSlots(ValueId(op.first_result.index + i)));
-    StorePoison(open.results.back());  // What an earlier run left is of no use.
+    open.results.push_back(tile_.NewSlots(ValueId(op.first_result.index + i)));
+    tile_.StorePoison(open.results.back());  // What an earlier run left is of no use.
   }
   if (IsMasked(id) && is_passed_[id.index]) {
-    open.left = NewMaskSlots();
+    open.left = masks_.NewMaskSlots();
   }
 }
 
@@ -189,15 +189,15 @@ void GangEmitter::End(const ir::Op& op, OpId id) {
   Open open = std::move(open_[id.index]);
   open_[id.index] = Open{};
   b_.SetInsertPoint(open.exit);
-  mask_ = open.before;
+  masks_.Become(open.before);
   if (!open.left.empty()) {
-    mask_ = LoadMask(open.left);
-    llvm::BasicBlock* some = NewBlock("some");
-    b_.CreateCondBr(Any(mask_), some, join_);
+    masks_.Become(masks_.LoadMask(open.left));
+    llvm::BasicBlock* some = tile_.NewBlock("some");
+    b_.CreateCondBr(masks_.Any(masks_.mask()), some, join_);
     b_.SetInsertPoint(some);
   }
   for (uint32_t i = 0; i < op.result_count; ++i) {
-    Set(ValueId(op.first_result.index + i), LoadFrom(open.results[i]));
+    tile_.Set(ValueId(op.first_result.index + i), tile_.LoadFrom(open.results[i]));
   }
 }
 
@@ -206,7 +206,7 @@ Status GangEmitter::EmitBlock(const ir::Op& op, OpId id) {
   const ir::Region& body = f_.region(op.body);
   for (uint32_t i = 0; i < body.param_count; ++i) {
     const ValueId param(body.first_param.index + i);
-    Set(param, As(param, OperandId(op, i)));
+    tile_.Set(param, tile_.As(param, tile_.OperandId(op, i)));
   }
   llvm::BasicBlock* const join = join_;
   join_ = IsMasked(id) ? open_[id.index].exit : join;
@@ -219,17 +219,17 @@ Status GangEmitter::EmitBlock(const ir::Op& op, OpId id) {
 Status GangEmitter::EmitLoop(const ir::Op& op, OpId id) {
   Begin(op, id);
   Open& open = open_[id.index];
-  open.header = NewBlock("loop");
+  open.header = tile_.NewBlock("loop");
   const ir::Region& body = f_.region(op.body);
   for (uint32_t i = 0; i < body.param_count; ++i) {
     const ValueId param(body.first_param.index + i);
-    open.next.push_back(NewSlots(param));
-    StoreTo(open.next.back(), param, OperandId(op, i), false);
+    open.next.push_back(tile_.NewSlots(param));
+    masks_.StoreTo(open.next.back(), param, tile_.OperandId(op, i), false);
   }
   b_.CreateBr(open.header);
   b_.SetInsertPoint(open.header);
   for (uint32_t i = 0; i < body.param_count; ++i) {
-    Set(ValueId(body.first_param.index + i), LoadFrom(open.next[i]));
+    tile_.Set(ValueId(body.first_param.index + i), tile_.LoadFrom(open.next[i]));
   }
   HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
   End(op, id);
@@ -240,48 +240,48 @@ Status GangEmitter::EmitLoop(const ir::Op& op, OpId id) {
 Status GangEmitter::EmitMaskedLoop(const ir::Op& op, OpId id) {
   Begin(op, id);
   Open& open = open_[id.index];
-  open.again = NewMaskSlots();
-  StoreMask(open.again, Explicit(mask_));
+  open.again = masks_.NewMaskSlots();
+  masks_.StoreMask(open.again, masks_.Explicit(masks_.mask()));
   const ir::Region& body = f_.region(op.body);
   for (uint32_t i = 0; i < body.param_count; ++i) {
     const ValueId param(body.first_param.index + i);
-    open.next.push_back(NewSlots(param));
-    StoreTo(open.next.back(), param, OperandId(op, i), false);
+    open.next.push_back(tile_.NewSlots(param));
+    masks_.StoreTo(open.next.back(), param, tile_.OperandId(op, i), false);
   }
-  llvm::BasicBlock* header = NewBlock("masked.loop");
-  llvm::BasicBlock* latch = NewBlock("latch");
+  llvm::BasicBlock* header = tile_.NewBlock("masked.loop");
+  llvm::BasicBlock* latch = tile_.NewBlock("latch");
   b_.CreateBr(header);
   b_.SetInsertPoint(header);
-  mask_ = LoadMask(open.again);
-  StoreMask(open.again, Mask(parts(), llvm::Constant::getNullValue(VectorOf(b_.getInt1Ty()))));
+  masks_.Become(masks_.LoadMask(open.again));
+  masks_.StoreMask(open.again, Mask(tile_.parts(), llvm::Constant::getNullValue(tile_.VectorOf(b_.getInt1Ty()))));
   for (uint32_t i = 0; i < body.param_count; ++i) {
-    Set(ValueId(body.first_param.index + i), LoadFrom(open.next[i]));
-    StorePoison(open.next[i]);
+    tile_.Set(ValueId(body.first_param.index + i), tile_.LoadFrom(open.next[i]));
+    tile_.StorePoison(open.next[i]);
   }
   llvm::BasicBlock* const join = join_;
   join_ = latch;
   HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
   join_ = join;
   b_.SetInsertPoint(latch);
-  mask_ = LoadMask(open.again);
-  llvm::BasicBlock* back = NewBlock("back");
-  b_.CreateCondBr(Any(mask_), back, open.exit);
+  masks_.Become(masks_.LoadMask(open.again));
+  llvm::BasicBlock* back = tile_.NewBlock("back");
+  b_.CreateCondBr(masks_.Any(masks_.mask()), back, open.exit);
   b_.SetInsertPoint(back);
-  TrapIfStopped(op.source);
+  traps_.TrapIfStopped(op.source);
   b_.CreateBr(header);
   End(op, id);
   return absl::OkStatus();
 }
 
 Status GangEmitter::EmitIf(const ir::Op& op, OpId id) {
-  const ValueId condition = OperandId(op, 0);
-  if (!IsOne(condition)) {
-    return plan_.is_assumed[id.index] ? EmitAssumedIf(op, id) : EmitMaskedIf(op, id);
+  const ValueId condition = tile_.OperandId(op, 0);
+  if (!tile_.IsOne(condition)) {
+    return tile_.plan.is_assumed[id.index] ? EmitAssumedIf(op, id) : EmitMaskedIf(op, id);
   }
   Begin(op, id);
-  llvm::BasicBlock* then_block = NewBlock("then");
-  llvm::BasicBlock* else_block = NewBlock("else");
-  b_.CreateCondBr(b_.CreateICmpNE(Scalar(condition, 0), I32(0)), then_block, else_block);
+  llvm::BasicBlock* then_block = tile_.NewBlock("then");
+  llvm::BasicBlock* else_block = tile_.NewBlock("else");
+  b_.CreateCondBr(b_.CreateICmpNE(tile_.Scalar(condition, 0), tile_.I32(0)), then_block, else_block);
   return EmitWays(op, id, then_block, else_block);
 }
 
@@ -292,7 +292,7 @@ Status GangEmitter::EmitWays(const ir::Op& op, OpId id, llvm::BasicBlock* then_b
   b_.SetInsertPoint(then_block);
   HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
   b_.SetInsertPoint(else_block);
-  mask_ = open_[id.index].before;
+  masks_.Become(open_[id.index].before);
   HPVMD_RETURN_IF_ERROR(EmitRegion(op.otherwise));
   join_ = join;
   End(op, id);
@@ -301,9 +301,9 @@ Status GangEmitter::EmitWays(const ir::Op& op, OpId id, llvm::BasicBlock* then_b
 
 Status GangEmitter::EmitMaskedIf(const ir::Op& op, OpId id) {
   Begin(op, id);
-  const Mask then_mask = Narrowed(OperandId(op, 0), true);
-  const Mask else_mask = Narrowed(OperandId(op, 0), false);
-  HPVMD_RETURN_IF_ERROR(EmitArm(op.body, then_mask, NewBlock("else")));
+  const Mask then_mask = masks_.Narrowed(tile_.OperandId(op, 0), true);
+  const Mask else_mask = masks_.Narrowed(tile_.OperandId(op, 0), false);
+  HPVMD_RETURN_IF_ERROR(EmitArm(op.body, then_mask, tile_.NewBlock("else")));
   HPVMD_RETURN_IF_ERROR(EmitArm(op.otherwise, else_mask, open_[id.index].exit));
   End(op, id);
   return absl::OkStatus();
@@ -311,19 +311,19 @@ Status GangEmitter::EmitMaskedIf(const ir::Op& op, OpId id) {
 
 // One way of a masked if; goes on at `behind`, which becomes the current place.
 Status GangEmitter::EmitArm(RegionId region, const Mask& mask, llvm::BasicBlock* behind) {
-  llvm::BasicBlock* arm = NewBlock("arm");
+  llvm::BasicBlock* arm = tile_.NewBlock("arm");
   if (IsCheap(region)) {
     b_.CreateBr(arm);
   } else {
-    b_.CreateCondBr(Any(mask), arm, behind);
+    b_.CreateCondBr(masks_.Any(mask), arm, behind);
   }
   b_.SetInsertPoint(arm);
-  const Mask before = mask_;
+  const Mask before = masks_.mask();
   llvm::BasicBlock* const join = join_;
-  mask_ = mask;
+  masks_.Become(mask);
   join_ = behind;
   HPVMD_RETURN_IF_ERROR(EmitRegion(region));
-  mask_ = before;
+  masks_.Become(before);
   join_ = join;
   b_.SetInsertPoint(behind);
   return absl::OkStatus();
@@ -345,47 +345,48 @@ bool GangEmitter::IsCheap(RegionId region) const {
 
 // All of the tile takes one way; if it does not, nothing has happened yet and the caller runs it otherwise.
 Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
-  if (!mask_.empty()) {
+  if (!masks_.IsWhole()) {
     return Unimplemented("A guard stands where lanes have parted (function \"" + f_.name + "\").");
   }
-  const Mask taken = Narrowed(OperandId(op, 0), true);
+  const Mask taken = masks_.Narrowed(tile_.OperandId(op, 0), true);
   llvm::Value* all = taken[0];
   for (size_t i = 1; i < taken.size(); ++i) {
     all = b_.CreateAnd(all, taken[i]);
   }
   Begin(op, id);
-  llvm::BasicBlock* then_block = NewBlock("then");
-  llvm::BasicBlock* some_block = NewBlock("not.all");
-  llvm::BasicBlock* else_block = NewBlock("else");
-  b_.CreateCondBr(AnyOf(b_.CreateNot(all)), some_block, then_block);
+  llvm::BasicBlock* then_block = tile_.NewBlock("then");
+  llvm::BasicBlock* some_block = tile_.NewBlock("not.all");
+  llvm::BasicBlock* else_block = tile_.NewBlock("else");
+  b_.CreateCondBr(masks_.AnyOf(b_.CreateNot(all)), some_block, then_block);
   b_.SetInsertPoint(some_block);
-  b_.CreateCondBr(Any(taken), Mixed(), else_block);
+  b_.CreateCondBr(masks_.Any(taken), Mixed(), else_block);
   return EmitWays(op, id, then_block, else_block);
 }
 
 // An i32 of which the tile's first and last lane in a row are as far apart after the extension as before: then so are
 // those between, as a tile's lanes do not reach around the range.
 void GangEmitter::EmitAssumedExtension(const ir::Op& op) {
-  HPVMD_CHECK(mask_.empty() && !kind_.is_masked);
-  EmitArith(op);
-  const auto step = static_cast<int32_t>(static_cast<uint32_t>(LayoutOf(OperandId(op, 0)).step));
-  const int64_t reach = int64_t{step} * (columns() * lanes() - 1);
+  HPVMD_CHECK(masks_.IsWhole() && !tile_.kind.is_masked);
+  ops_.EmitArith(op);
+  const auto step = static_cast<int32_t>(static_cast<uint32_t>(tile_.LayoutOf(tile_.OperandId(op, 0)).step));
+  const int64_t reach = int64_t{step} * (tile_.columns() * tile_.lanes() - 1);
   llvm::Value* is_mixed = b_.getFalse();
-  for (unsigned row = 0; row < RowsOf(LayoutOf(op.first_result)); ++row) {
-    llvm::Value* last = b_.CreateAdd(Operand(op, 0, row), I32(static_cast<uint32_t>(static_cast<int32_t>(reach))));
+  for (unsigned row = 0; row < tile_.RowsOf(tile_.LayoutOf(op.first_result)); ++row) {
+    llvm::Value* last =
+        b_.CreateAdd(tile_.Operand(op, 0, row), tile_.I32(static_cast<uint32_t>(static_cast<int32_t>(reach))));
     llvm::Value* wide =
         op.code == Opcode::kExtendS ? b_.CreateSExt(last, b_.getInt64Ty()) : b_.CreateZExt(last, b_.getInt64Ty());
-    llvm::Value* expected = b_.CreateAdd(Scalar(op.first_result, row), b_.getInt64(static_cast<uint64_t>(reach)));
+    llvm::Value* expected = b_.CreateAdd(tile_.Scalar(op.first_result, row), b_.getInt64(static_cast<uint64_t>(reach)));
     is_mixed = b_.CreateOr(is_mixed, b_.CreateICmpNE(wide, expected));
   }
-  llvm::BasicBlock* next = NewBlock("linear");
+  llvm::BasicBlock* next = tile_.NewBlock("linear");
   b_.CreateCondBr(is_mixed, Mixed(), next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(next);
 }
 
 llvm::BasicBlock* GangEmitter::Mixed() {
   if (mixed_ == nullptr) {
-    mixed_ = NewBlock("mixed");
+    mixed_ = tile_.NewBlock("mixed");
   }
   return mixed_;
 }

@@ -7,12 +7,12 @@ namespace hpvm::cpu {
 // A place for each offset, `imm` bytes on. Gathers take 32-bit indices with a sign: what is known to be inside has
 // offsets below 2^31; others are moved down by 2^31, and the base up.
 llvm::Value* GangAccess::Pointers(llvm::Value* offsets, uint64_t imm) {
-  llvm::Type* i64 = g_.VectorOf(b_.getInt64Ty());
+  llvm::Type* i64 = tile_.VectorOf(b_.getInt64Ty());
   uint64_t base = imm;
   if (offsets->getType() != i64) {
     if (!is_known_) {
       base += uint64_t{1} << 31;
-      offsets = b_.CreateXor(offsets, g_.Splat(b_.getInt32(uint32_t{1} << 31)));
+      offsets = b_.CreateXor(offsets, tile_.Splat(b_.getInt32(uint32_t{1} << 31)));
     }
     offsets = b_.CreateSExt(offsets, i64);
   }
@@ -24,7 +24,7 @@ llvm::Value* GangAccess::Gather(unsigned row, unsigned column, unsigned word) {
     return GatherNarrow(row, column);
   }
   llvm::Value* pointers = Pointers(Offsets(row, column), place_.imm + word * word_bytes_);
-  return Tag(b_.CreateMaskedGather(g_.VectorOf(stored_), pointers, llvm::Align(1), MaskOf(row, column)));
+  return Tag(b_.CreateMaskedGather(tile_.VectorOf(stored_), pointers, llvm::Align(1), MaskOf(row, column)));
 }
 
 // The processor gathers no less than 4 bytes: those that begin at the place or, near the buffer's end, before it.
@@ -32,19 +32,19 @@ llvm::Value* GangAccess::GatherNarrow(unsigned row, unsigned column) {
   llvm::Value* offsets = Offsets(row, column);
   auto* type = llvm::cast<llvm::VectorType>(offsets->getType());
   llvm::Type* scalar = type->getElementType();
-  offsets = b_.CreateAdd(offsets, g_.Splat(llvm::ConstantInt::get(scalar, place_.imm, false, true)));
+  offsets = b_.CreateAdd(offsets, tile_.Splat(llvm::ConstantInt::get(scalar, place_.imm, false, true)));
   llvm::Value* last = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, place_.bytes, I64(4));
   llvm::Value* lowered =
-      b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, offsets, g_.Splat(b_.CreateTrunc(last, scalar)));
-  llvm::Value* behind = b_.CreateShl(b_.CreateSub(offsets, lowered), g_.Splat(llvm::ConstantInt::get(scalar, 3)));
-  llvm::Type* words = g_.VectorOf(b_.getInt32Ty());
+      b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, offsets, tile_.Splat(b_.CreateTrunc(last, scalar)));
+  llvm::Value* behind = b_.CreateShl(b_.CreateSub(offsets, lowered), tile_.Splat(llvm::ConstantInt::get(scalar, 3)));
+  llvm::Type* words = tile_.VectorOf(b_.getInt32Ty());
   auto many = [&]() -> Row {
     llvm::Value* pointers = Pointers(lowered, 0);
     return {Tag(b_.CreateMaskedGather(words, pointers, llvm::Align(1), MaskOf(row, column)))};
   };
   llvm::Value* is_tiny = b_.CreateICmpULT(place_.bytes, I64(4));
-  llvm::Value* gathered = Split(is_tiny, many, [&]() -> Row { return {g_.Splat(TinyWord())}; })[0];
-  return b_.CreateTrunc(b_.CreateLShr(gathered, b_.CreateZExtOrTrunc(behind, words)), g_.VectorOf(stored_));
+  llvm::Value* gathered = Split(is_tiny, many, [&]() -> Row { return {tile_.Splat(TinyWord())}; })[0];
+  return b_.CreateTrunc(b_.CreateLShr(gathered, b_.CreateZExtOrTrunc(behind, words)), tile_.VectorOf(stored_));
 }
 
 // What lies in a buffer of less than 4 bytes, as one word.

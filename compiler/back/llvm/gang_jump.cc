@@ -72,7 +72,7 @@ void GangEmitter::Jump(const ir::Target& target, const ir::Op& op, uint32_t firs
     return;
   }
   if (target.is_continue) {
-    TrapIfStopped(op.source);
+    traps_.TrapIfStopped(op.source);
   }
   Bring(target, op, first_operand);
   b_.CreateBr(target.is_continue ? open_[target.op.index].header : open_[target.op.index].exit);
@@ -85,13 +85,13 @@ void GangEmitter::Bring(const ir::Target& target, const ir::Op& op, uint32_t fir
   const auto& slots = target.is_continue ? open.next : open.results;
   const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    StoreTo(slots[i], ValueId(first.index + i), OperandId(op, first_operand + i),
-            target.is_continue ? open.blends_next : open.blends_results);
+    masks_.StoreTo(slots[i], ValueId(first.index + i), tile_.OperandId(op, first_operand + i),
+                   target.is_continue ? open.blends_next : open.blends_results);
   }
   if (target.is_continue && IsMasked(target.op)) {
-    AddMask(open.again);
+    masks_.AddMask(open.again);
   } else if (!open.left.empty()) {
-    AddMask(open.left);
+    masks_.AddMask(open.left);
   }
 }
 
@@ -101,10 +101,10 @@ void GangEmitter::EmitLeaveTable(const ir::Op& op) {
   std::map<std::pair<uint32_t, bool>, llvm::BasicBlock*> blocks;
   for (const ir::Target& target : targets) {
     llvm::BasicBlock*& block = blocks[{target.op.index, target.is_continue}];
-    block = block != nullptr ? block : NewBlock("case");
+    block = block != nullptr ? block : tile_.NewBlock("case");
   }
   auto block_of = [&](const ir::Target& target) { return blocks[{target.op.index, target.is_continue}]; };
-  llvm::SwitchInst* branch = b_.CreateSwitch(Operand(op, 0, 0), block_of(targets[count]), count);
+  llvm::SwitchInst* branch = b_.CreateSwitch(tile_.Operand(op, 0, 0), block_of(targets[count]), count);
   for (unsigned i = 0; i < count; ++i) {
     branch->addCase(b_.getInt32(i), block_of(targets[i]));
   }
@@ -119,23 +119,23 @@ void GangEmitter::EmitMaskedTable(const ir::Op& op) {
   const std::span<const ir::Target> targets = f_.targets_of(op);
   const auto count = static_cast<uint32_t>(targets.size() - 1);
   std::map<std::pair<uint32_t, bool>, Mask> masks;
-  for (unsigned part = 0; part < parts(); ++part) {
-    llvm::Value* index = Operand(op, 0, part / columns(), part % columns());
-    llvm::Value* active = PartMask(part / columns(), part % columns());
+  for (unsigned part = 0; part < tile_.parts(); ++part) {
+    llvm::Value* index = tile_.Operand(op, 0, part / tile_.columns(), part % tile_.columns());
+    llvm::Value* active = masks_.PartMask(part / tile_.columns(), part % tile_.columns());
     for (uint32_t i = 0; i <= count; ++i) {
-      llvm::Value* number = Splat(I32(i));
+      llvm::Value* number = tile_.Splat(tile_.I32(i));
       llvm::Value* taken = i < count ? b_.CreateICmpEQ(index, number) : b_.CreateICmpUGE(index, number);
       Mask& mask = masks[{targets[i].op.index, targets[i].is_continue}];
-      mask.resize(parts(), llvm::Constant::getNullValue(taken->getType()));
-      mask[part] = b_.CreateOr(mask[part], Both(active, taken));
+      mask.resize(tile_.parts(), llvm::Constant::getNullValue(taken->getType()));
+      mask[part] = b_.CreateOr(mask[part], masks_.Both(active, taken));
     }
   }
-  const Mask before = mask_;
+  const Mask before = masks_.mask();
   for (const auto& [target, mask] : masks) {
-    mask_ = mask;
+    masks_.Become(mask);
     Bring({OpId(target.first), target.second}, op, 1);
   }
-  mask_ = before;
+  masks_.Become(before);
   b_.CreateBr(join_);
 }
 

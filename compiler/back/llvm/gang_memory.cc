@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "compiler/back/llvm/gang.h"
 #include "compiler/ir/cpu_abi.h"
 
 namespace hpvm::cpu {
@@ -29,22 +30,22 @@ int64_t SignedStep(const Layout& layout, ir::Type type) {
 
 Status GangEmitter::EmitMemory(const ir::Op& op, ir::OpId id) {
   if (op.space == Space::kPrivate) {
-    return EmitKept(op);
+    return ops_.EmitKept(op);
   }
   switch (op.code) {
     case Opcode::kLoad:
     case Opcode::kLoad128:
-      return GangAccess(*this, op, id).EmitLoad();
+      return GangAccess(tile_, masks_, traps_, frame_, op, id).EmitLoad();
     case Opcode::kStore:
     case Opcode::kStore128:
-      return GangAccess(*this, op, id).EmitStore();
+      return GangAccess(tile_, masks_, traps_, frame_, op, id).EmitStore();
     case Opcode::kMemorySize: {
-      llvm::Value* bytes = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
+      llvm::Value* bytes = tile_.fields.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
       llvm::Value* pages = b_.CreateTrunc(b_.CreateLShr(bytes, 16), m_.TypeOf(f_.type_of(op.first_result)));
-      const Layout& layout = LayoutOf(op.first_result);
+      const Layout& layout = tile_.LayoutOf(op.first_result);
       const bool is_vector = layout.kind == Layout::Kind::kVarying;
-      const unsigned count = (layout.by_row ? kind_.shape.rows : 1) * (is_vector ? kind_.shape.columns : 1);
-      Set(op.first_result, Tiled(count, is_vector ? b_.CreateVectorSplat(kind_.shape.lanes, pages) : pages));
+      const unsigned count = (layout.by_row ? tile_.kind.shape.rows : 1) * (is_vector ? tile_.kind.shape.columns : 1);
+      tile_.Set(op.first_result, Tiled(count, is_vector ? b_.CreateVectorSplat(tile_.kind.shape.lanes, pages) : pages));
       return absl::OkStatus();
     }
     default:
@@ -53,18 +54,20 @@ Status GangEmitter::EmitMemory(const ir::Op& op, ir::OpId id) {
   }
 }
 
-GangAccess::GangAccess(GangEmitter& g, const ir::Op& op, ir::OpId id)
-    : g_(g),
-      m_(g.m_),
-      b_(g.b_),
+GangAccess::GangAccess(GangTile& tile, GangMasks& masks, GangTraps& traps, GangFrame& frame, const ir::Op& op,
+                       ir::OpId id)
+    : tile_(tile),
+      masks_(masks),
+      traps_(traps),
+      frame_(frame),
       op_(op),
       id_(id),
-      at_(g.LayoutOf(g.f_.operands_of(op)[0])),
-      lanes_(g.kind_.shape.lanes),
-      columns_(g.kind_.shape.columns),
+      at_(tile.LayoutOf(tile.f.operands_of(op)[0])),
+      lanes_(tile.kind.shape.lanes),
+      columns_(tile.kind.shape.columns),
       is_store_((ir::Info(op.code).effects & ir::kWrites) != 0),
-      is_known_(g.kind_.is_unchecked && (op.space == Space::kParam || op.space == Space::kGroup) &&
-                g.proven_[id.index]),
+      is_known_(tile.kind.is_unchecked && (op.space == Space::kParam || op.space == Space::kGroup) &&
+                tile.proven[id.index]),
       words_(Is128(op) ? 4 : 1),
       word_bytes_(op.width / words_) {
   const bool is_whole = words_ > 1 || op.width == ir::Bytes(op.type);
@@ -78,18 +81,18 @@ GangAccess::GangAccess(GangEmitter& g, const ir::Op& op, ir::OpId id)
 
 // --- Where the bytes lie.
 
-llvm::Value* GangAccess::OfContext(llvm::Type* type, uint64_t offset) {
-  llvm::Value*& value = g_.loaded_[{GangEmitter::kOfContext, offset}];
+llvm::Value* GangFrame::OfContext(llvm::Type* type, uint64_t offset) {
+  llvm::Value*& value = loaded_[{kOfContext, offset}];
   if (value == nullptr) {
-    value = g_.entry_fields_.LoadInvariant(type, offset);
+    value = tile_.entry_fields.LoadInvariant(type, offset);
   }
   return value;
 }
 
-llvm::Value* GangAccess::OfParam(llvm::Type* type, uint64_t offset) {
-  llvm::Value*& value = g_.loaded_[{op_.space_index, offset}];
+llvm::Value* GangFrame::OfParam(llvm::Type* type, uint32_t param, uint64_t offset) {
+  llvm::Value*& value = loaded_[{param, offset}];
   if (value == nullptr) {
-    value = g_.entry_fields_.LoadArgument(type, op_.space_index, offset);
+    value = tile_.entry_fields.LoadArgument(type, param, offset);
   }
   return value;
 }
@@ -99,44 +102,44 @@ void GangAccess::FindPlace() {
   place_.imm = op_.imm;
   switch (op_.space) {
     case Space::kParam:
-      place_.data = OfParam(b_.getPtrTy(), offsetof(CpuArgument, data));
-      place_.bytes = OfParam(i64, offsetof(CpuArgument, bytes));
+      place_.data = frame_.OfParam(b_.getPtrTy(), op_.space_index, offsetof(CpuArgument, data));
+      place_.bytes = frame_.OfParam(i64, op_.space_index, offsetof(CpuArgument, bytes));
       return;
     case Space::kGroup: {
       // The immediate is part of the bias: only with it need an address lie above the base.
-      place_.data = OfContext(b_.getPtrTy(), offsetof(CpuContext, group_memory));
-      llvm::Value* base = OfContext(i64, offsetof(CpuContext, group_memory_base));
-      place_.bias = g_.entry_.CreateTrunc(g_.entry_.CreateSub(base, I64(op_.imm)), AddressType());
+      place_.data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, group_memory));
+      llvm::Value* base = frame_.OfContext(i64, offsetof(CpuContext, group_memory_base));
+      place_.bias = tile_.entry.CreateTrunc(tile_.entry.CreateSub(base, I64(op_.imm)), AddressType());
       place_.imm = 0;
       // Grows between the accesses.
-      place_.bytes = g_.fields_.Load(i64, offsetof(CpuContext, group_memory_used));
+      place_.bytes = tile_.fields.Load(i64, offsetof(CpuContext, group_memory_used));
       return;
     }
     case Space::kState:
     case Space::kScratch:
-      place_.data = OfContext(b_.getPtrTy(), offsetof(CpuContext, state));
+      place_.data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, state));
       place_.bytes = I64(m_.source.state_bytes);
       return;
     default:
-      place_.data = OfContext(b_.getPtrTy(), offsetof(CpuContext, memory));
-      place_.bytes = OfContext(i64, offsetof(CpuContext, memory_bytes));
+      place_.data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, memory));
+      place_.bytes = frame_.OfContext(i64, offsetof(CpuContext, memory_bytes));
       return;
   }
 }
 
 llvm::Value* GangAccess::ValidOf(uint64_t span) {
-  llvm::IRBuilder<>& b = op_.space == Space::kGroup ? b_ : g_.entry_;
+  llvm::IRBuilder<>& b = op_.space == Space::kGroup ? b_ : tile_.entry;
   if (!reach_.has_value() || *reach_ > ~uint64_t{0} - span) {
     return I64(0);
   }
   llvm::Value* bytes = place_.bytes;
   if (op_.space == Space::kParam && is_store_) {
     // Nothing fits into a buffer that must not be written; the search then says so.
-    llvm::Value* writable = OfParam(b_.getInt64Ty(), offsetof(CpuArgument, writable));
+    llvm::Value* writable = frame_.OfParam(b_.getInt64Ty(), op_.space_index, offsetof(CpuArgument, writable));
     bytes = b.CreateSelect(b.CreateICmpNE(writable, I64(0)), bytes, I64(0));
   } else if (op_.space == Space::kGroup) {
     // Were the immediate above the base, an address could pass the end of its type and seem to lie inside.
-    llvm::Value* base = OfContext(b_.getInt64Ty(), offsetof(CpuContext, group_memory_base));
+    llvm::Value* base = frame_.OfContext(b_.getInt64Ty(), offsetof(CpuContext, group_memory_base));
     bytes = b.CreateSelect(b.CreateICmpUGE(base, I64(op_.imm)), bytes, I64(0));
     return b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(op_.width - 1u + span));
   }
@@ -146,7 +149,7 @@ llvm::Value* GangAccess::ValidOf(uint64_t span) {
 void GangAccess::FindForm() {
   is_shared_ = !at_.by_row;
   for (uint32_t i = 1; i < op_.operand_count; ++i) {
-    is_shared_ = is_shared_ && !g_.LayoutOf(g_.f_.operands_of(op_)[i]).by_row;
+    is_shared_ = is_shared_ && !tile_.LayoutOf(tile_.f.operands_of(op_)[i]).by_row;
   }
   if (at_.kind == Layout::Kind::kUniform) {
     form_ = Form::kUniform;
@@ -158,13 +161,13 @@ void GangAccess::FindForm() {
   if (at_.kind != Layout::Kind::kLinear) {
     return;
   }
-  step_ = SignedStep(at_, g_.f_.type_of(g_.f_.operands_of(op_)[0]));
+  step_ = SignedStep(at_, tile_.f.type_of(tile_.f.operands_of(op_)[0]));
   const int64_t width = op_.width;
   if (step_ == width) {
     form_ = words_ == 1 ? Form::kContiguous : !is_store_ ? Form::kStrided : Form::kVarying;
   } else if (step_ == -width && words_ == 1) {
     form_ = Form::kReversed;
-  } else if (!is_store_ && words_ == 1 && g_.mask_.empty() && step_ % width == 0 && step_ / width >= 2 &&
+  } else if (!is_store_ && words_ == 1 && masks_.IsWhole() && step_ % width == 0 && step_ / width >= 2 &&
              step_ / width <= kStrideMax && lanes_ >= kStrideMax) {
     form_ = Form::kStrided;
   }
@@ -181,44 +184,44 @@ void GangAccess::Remark() const {
       : at_.kind == Layout::Kind::kLinear
           ? "has a stride of " + std::to_string(step_) + " bytes: " + (is_store_ ? "a scatter" : "a gather")
           : std::string(is_store_ ? "scatters" : "gathers");
-  const std::string rows_share = g_.rows() > 1 && is_shared_ ? "; rows share it" : "";
+  const std::string rows_share = tile_.rows() > 1 && is_shared_ ? "; rows share it" : "";
   AddRemark(what + how + rows_share + ".");
 }
 
 // Says it once: tiles and what sticks out of them are emitted apart.
 void GangAccess::AddRemark(std::string text) const {
-  if (g_.report_ == nullptr) {
+  if (tile_.report == nullptr) {
     return;
   }
   KernelRemark remark{KernelRemark::Kind::kAccess, op_.source, std::move(text)};
-  const bool is_new = std::none_of(g_.report_->remarks.begin(), g_.report_->remarks.end(), [&](const KernelRemark& r) {
-    return r.kind == remark.kind && r.source == remark.source;
-  });
+  const bool is_new =
+      std::none_of(tile_.report->remarks.begin(), tile_.report->remarks.end(),
+                   [&](const KernelRemark& r) { return r.kind == remark.kind && r.source == remark.source; });
   if (is_new) {
-    g_.report_->remarks.push_back(std::move(remark));
+    tile_.report->remarks.push_back(std::move(remark));
   }
 }
 
 llvm::Value* GangAccess::MaskOf(unsigned row, unsigned column) {
-  if (g_.mask_.empty()) {
+  if (masks_.IsWhole()) {
     return nullptr;
   }
-  return g_.PartMask(row, column);
+  return masks_.PartMask(row, column);
 }
 
 llvm::Value* GangAccess::Offset(unsigned row) {
-  llvm::Value* operand = g_.Operand(op_, 0, row);
+  llvm::Value* operand = tile_.Operand(op_, 0, row);
   return place_.bias == nullptr ? operand : b_.CreateSub(operand, place_.bias);
 }
 
 llvm::Value* GangAccess::Offsets(unsigned row, unsigned column) {
-  llvm::Value* operand = g_.Operand(op_, 0, row, column);
-  return place_.bias == nullptr ? operand : b_.CreateSub(operand, g_.Splat(place_.bias));
+  llvm::Value* operand = tile_.Operand(op_, 0, row, column);
+  return place_.bias == nullptr ? operand : b_.CreateSub(operand, tile_.Splat(place_.bias));
 }
 
 llvm::Value* GangAccess::Wide(llvm::Value* value) {
   llvm::Type* i64 = b_.getInt64Ty();
-  return b_.CreateZExt(value, value->getType()->isVectorTy() ? g_.VectorOf(i64) : i64);
+  return b_.CreateZExt(value, value->getType()->isVectorTy() ? tile_.VectorOf(i64) : i64);
 }
 
 llvm::Value* GangAccess::Added(llvm::Value* pointer, uint64_t bytes) {
@@ -238,7 +241,7 @@ llvm::Value* GangAccess::Pointer(llvm::Value* offset, bool may_be_below) {
 // The lowest lane's place and whether the row lies inside. Of what is known to be inside, and of whole rows, from the
 // row's first lane.
 GangAccess::Run GangAccess::FindRun(unsigned row) {
-  if (!is_known_ && !g_.mask_.empty()) {
+  if (!is_known_ && !masks_.IsWhole()) {
     return FindMaskedRun(row);
   }
   Run run;
@@ -251,7 +254,7 @@ GangAccess::Run GangAccess::FindRun(unsigned row) {
   if (!is_known_) {
     run.misses = b_.CreateICmpUGE(Wide(lowest), ValidOf(span));
   }
-  llvm::Value* pointer = Pointer(lowest, !g_.mask_.empty());
+  llvm::Value* pointer = Pointer(lowest, !masks_.IsWhole());
   for (unsigned c = 0; c < columns_; ++c) {
     const uint64_t before = step_ < 0 ? columns_ - 1 - c : c;
     run.columns.push_back(Added(pointer, before * lanes_ * stride + place_.imm));
@@ -297,18 +300,18 @@ llvm::Instruction* GangAccess::Tag(llvm::Instruction* access) {
 }
 
 llvm::Value* GangAccess::Narrow(llvm::Value* value) {
-  llvm::Type* type = value->getType()->isVectorTy() ? g_.VectorOf(stored_) : stored_;
+  llvm::Type* type = value->getType()->isVectorTy() ? tile_.VectorOf(stored_) : stored_;
   return value->getType() == type ? value : b_.CreateTrunc(value, type);
 }
 
 llvm::Value* GangAccess::Widen(llvm::Value* value) {
   llvm::Type* type = words_ > 1 ? stored_ : m_.TypeOf(op_.type);
-  type = value->getType()->isVectorTy() ? g_.VectorOf(type) : type;
+  type = value->getType()->isVectorTy() ? tile_.VectorOf(type) : type;
   return value->getType() == type ? value : op_.sign ? b_.CreateSExt(value, type) : b_.CreateZExt(value, type);
 }
 
 llvm::Value* GangAccess::LoadColumn(llvm::Value* pointer, llvm::Value* mask) {
-  llvm::Type* type = g_.VectorOf(stored_);
+  llvm::Type* type = tile_.VectorOf(stored_);
   if (mask == nullptr) {
     return Tag(b_.CreateAlignedLoad(type, pointer, llvm::Align(1)));
   }
@@ -374,10 +377,10 @@ llvm::Value* GangAccess::Misses(unsigned row, const Run& run) {
   for (unsigned c = 0; c < columns_; ++c) {
     llvm::Value* lanes = LaneMisses(row, c, valid);
     llvm::Value* mask = MaskOf(row, c);
-    lanes = g_.Both(mask, lanes);
+    lanes = masks_.Both(mask, lanes);
     misses = misses == nullptr ? lanes : b_.CreateOr(misses, lanes);
   }
-  return g_.AnyOf(misses);
+  return masks_.AnyOf(misses);
 }
 
 GangAccess::Row GangAccess::Split(llvm::Value* misses, llvm::function_ref<Row()> inside,
@@ -385,9 +388,9 @@ GangAccess::Row GangAccess::Split(llvm::Value* misses, llvm::function_ref<Row()>
   if (misses == nullptr) {
     return inside();
   }
-  llvm::BasicBlock* search_block = g_.NewBlock("search");
-  llvm::BasicBlock* inside_block = g_.NewBlock("inside");
-  llvm::BasicBlock* done = g_.NewBlock("accessed");
+  llvm::BasicBlock* search_block = tile_.NewBlock("search");
+  llvm::BasicBlock* inside_block = tile_.NewBlock("inside");
+  llvm::BasicBlock* done = tile_.NewBlock("accessed");
   b_.CreateCondBr(misses, search_block, inside_block, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(search_block);
   const Row searched = search();
@@ -412,8 +415,8 @@ void GangAccess::Guarded(llvm::Value* condition, llvm::function_ref<void()> body
   if (condition == nullptr) {
     return body();
   }
-  llvm::BasicBlock* some = g_.NewBlock("some");
-  llvm::BasicBlock* next = g_.NewBlock("next");
+  llvm::BasicBlock* some = tile_.NewBlock("some");
+  llvm::BasicBlock* next = tile_.NewBlock("next");
   b_.CreateCondBr(condition, some, next);
   b_.SetInsertPoint(some);
   body();
@@ -429,11 +432,11 @@ void GangAccess::Audit() {
   if (!is_known_ || !m_.machine.audits_proofs) {
     return;
   }
-  for (unsigned row = 0; row < g_.rows(); ++row) {
+  for (unsigned row = 0; row < tile_.rows(); ++row) {
     for (unsigned column = 0; column < columns_; ++column) {
-      llvm::Value* misses = b_.CreateICmpUGE(Wide(Offsets(row, column)), g_.Splat(ValidOf(0)));
-      g_.TrapIf(row, column, misses, b_.getInt32(static_cast<uint32_t>(ir::TrapCode::kWrongProof)), op_.source,
-                FlatAddress(g_.Operand(op_, 0, row, column)), I64(op_.width));
+      llvm::Value* misses = b_.CreateICmpUGE(Wide(Offsets(row, column)), tile_.Splat(ValidOf(0)));
+      traps_.TrapIf(row, column, misses, b_.getInt32(static_cast<uint32_t>(ir::TrapCode::kWrongProof)), op_.source,
+                    FlatAddress(tile_.Operand(op_, 0, row, column)), I64(op_.width));
     }
   }
 }
@@ -442,15 +445,15 @@ Status GangAccess::EmitLoad() {
   Remark();
   Audit();
   if (form_ == Form::kTransposed) {
-    g_.Set(op_.first_result, LoadTransposed());
+    tile_.Set(op_.first_result, LoadTransposed());
     return absl::OkStatus();
   }
-  const Layout& layout = g_.LayoutOf(op_.first_result);
+  const Layout& layout = tile_.LayoutOf(op_.first_result);
   const bool is_vector = layout.kind == Layout::Kind::kVarying;
   llvm::SmallVector<Tiled, 4> results(words_);
   Row row_words;
-  for (unsigned r = 0; r < g_.RowsOf(layout); ++r) {
-    const unsigned row = at_.by_row ? r : GangEmitter::kAllRows;
+  for (unsigned r = 0; r < tile_.RowsOf(layout); ++r) {
+    const unsigned row = at_.by_row ? r : kAllRows;
     if (r != 0 && !at_.by_row) {
       // Rows share the address, and this is what it gave.
     } else if (form_ == Form::kUniform) {
@@ -462,11 +465,11 @@ Status GangAccess::EmitLoad() {
     }
     for (unsigned i = 0; i < (is_vector ? columns_ : 1) * words_; ++i) {
       llvm::Value* value = Widen(row_words[form_ == Form::kUniform ? i % words_ : i]);
-      results[i % words_].push_back(is_vector && form_ == Form::kUniform ? g_.Splat(value) : value);
+      results[i % words_].push_back(is_vector && form_ == Form::kUniform ? tile_.Splat(value) : value);
     }
   }
   for (unsigned w = 0; w < words_; ++w) {
-    g_.Set(ir::ValueId(op_.first_result.index + w), std::move(results[w]));
+    tile_.Set(ir::ValueId(op_.first_result.index + w), std::move(results[w]));
   }
   return absl::OkStatus();
 }
@@ -474,7 +477,7 @@ Status GangAccess::EmitLoad() {
 Status GangAccess::EmitStore() {
   if (op_.space != Space::kParam && op_.space != Space::kGroup) {
     return Unimplemented("Instances in lockstep cannot store to space " + std::string(ir::Name(op_.space)) +
-                         " (function \"" + g_.f_.name + "\").");
+                         " (function \"" + tile_.f.name + "\").");
   }
   Remark();
   Audit();
@@ -482,8 +485,8 @@ Status GangAccess::EmitStore() {
     StoreTransposed();
     return absl::OkStatus();
   }
-  for (unsigned r = 0; r < (is_shared_ ? 1 : g_.rows()); ++r) {
-    const unsigned row = is_shared_ ? GangEmitter::kAllRows : r;
+  for (unsigned r = 0; r < (is_shared_ ? 1 : tile_.rows()); ++r) {
+    const unsigned row = is_shared_ ? kAllRows : r;
     if (form_ == Form::kUniform) {
       StoreUniform(row);
       continue;

@@ -9,13 +9,13 @@
 
 #include <optional>
 
-#include "compiler/back/llvm/gang.h"
+#include "compiler/back/llvm/gang_tile.h"
 
 namespace hpvm::cpu {
 
 class GangAccess {
  public:
-  GangAccess(GangEmitter& g, const ir::Op& op, ir::OpId id);
+  GangAccess(GangTile& tile, GangMasks& masks, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id);
   Status EmitLoad();
   Status EmitStore();
   Status EmitAtomic();
@@ -45,8 +45,6 @@ class GangAccess {
   void Audit();
   void Remark() const;
   void AddRemark(std::string text) const;
-  llvm::Value* OfContext(llvm::Type* type, uint64_t offset);
-  llvm::Value* OfParam(llvm::Type* type, uint64_t offset);
   llvm::Value* ValidOf(uint64_t span);                 // i64: places for `span` bytes more than the access has.
   llvm::Value* MaskOf(unsigned row, unsigned column);  // Null: all lanes.
   llvm::Value* Offset(unsigned row);
@@ -88,9 +86,6 @@ class GangAccess {
   llvm::Value* FlatAddress(llvm::Value* operand);  // i64; scalar or vector.
   // Calls a helper that goes over the active lanes; `values` is what it stores, or null. Gives the array of values.
   llvm::Value* SearchColumn(unsigned row, unsigned column, llvm::Value* values);
-  // An array in the frame, for as long as one column takes.
-  static constexpr uint32_t kAddresses = 0, kValues = 1, kFirstAtomic = 2;
-  llvm::Value* Scratch(uint32_t which);
 
   // gang_gather.cc
   llvm::Value* Gather(unsigned row, unsigned column, unsigned word);
@@ -119,12 +114,15 @@ class GangAccess {
   llvm::Value* ReduceRow(unsigned row);
 
   llvm::Value* I64(uint64_t value) { return b_.getInt64(value); }
-  llvm::Value* context() const { return g_.function_->getArg(0); }
+  llvm::Value* context() const { return tile_.function->getArg(0); }
   llvm::Type* AddressType() const { return m_.TypeOf(m_.source.address_type()); }
 
-  GangEmitter& g_;
-  ModuleEmitter& m_;
-  llvm::IRBuilder<>& b_;
+  GangTile& tile_;
+  GangMasks& masks_;
+  GangTraps& traps_;
+  GangFrame& frame_;
+  ModuleEmitter& m_ = tile_.m;
+  llvm::IRBuilder<>& b_ = tile_.b;
   const ir::Op& op_;
   const ir::OpId id_;
   const Layout at_;  // The address's.

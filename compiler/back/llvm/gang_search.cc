@@ -21,11 +21,11 @@ constexpr uint64_t kLanesMax = 64;
 llvm::Value* GangAccess::LaneMisses(unsigned row, unsigned column, llvm::Value* valid) {
   llvm::Value* offsets = Offsets(row, column);
   if (offsets->getType()->getScalarSizeInBits() == 64) {
-    return b_.CreateICmpUGE(offsets, g_.Splat(valid));
+    return b_.CreateICmpUGE(offsets, tile_.Splat(valid));
   }
   // An offset of 2^32 - 1 may count as missing: then the search finds it.
   llvm::Value* most = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, valid, I64(0xffffffffu));
-  return b_.CreateICmpUGE(offsets, g_.Splat(b_.CreateTrunc(most, b_.getInt32Ty())));
+  return b_.CreateICmpUGE(offsets, tile_.Splat(b_.CreateTrunc(most, b_.getInt32Ty())));
 }
 
 // The address in the instance's space. Base and operand wrap in the address type, the immediate does not; past 2^64
@@ -33,11 +33,12 @@ llvm::Value* GangAccess::LaneMisses(unsigned row, unsigned column, llvm::Value* 
 llvm::Value* GangAccess::FlatAddress(llvm::Value* operand) {
   const bool is_vector = operand->getType()->isVectorTy();
   if (op_.space == Space::kParam) {
-    llvm::Value* base = b_.CreateTrunc(OfParam(b_.getInt64Ty(), offsetof(CpuArgument, base)), AddressType());
-    operand = b_.CreateAdd(is_vector ? g_.Splat(base) : base, operand);
+    llvm::Value* base =
+        b_.CreateTrunc(frame_.OfParam(b_.getInt64Ty(), op_.space_index, offsetof(CpuArgument, base)), AddressType());
+    operand = b_.CreateAdd(is_vector ? tile_.Splat(base) : base, operand);
   }
   llvm::Value* imm = I64(op_.imm);
-  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::uadd_sat, Wide(operand), is_vector ? g_.Splat(imm) : imm);
+  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::uadd_sat, Wide(operand), is_vector ? tile_.Splat(imm) : imm);
 }
 
 bool GangAccess::TrapUnlessSearched(unsigned row, unsigned column) {
@@ -48,42 +49,44 @@ bool GangAccess::TrapUnlessSearched(unsigned row, unsigned column) {
   llvm::Value* misses = LaneMisses(row, column, ValidOf(0));
   llvm::Value* code = b_.getInt32(static_cast<uint32_t>(TrapCode::kOutOfBounds));
   if (ir::IsState(op_.space)) {  // No address reaches it.
-    g_.TrapIf(row, column, misses, code, op_.source);
+    traps_.TrapIf(row, column, misses, code, op_.source);
     return true;
   }
   if (is_searched) {
     // Buffers may have address spaces of their own: then there is nothing else to find.
-    llvm::Value* is_alone = b_.CreateICmpEQ(OfContext(b_.getInt64Ty(), offsetof(CpuContext, argument_count)), I64(0));
-    misses = b_.CreateSelect(g_.Splat(is_alone), misses, llvm::Constant::getNullValue(misses->getType()));
+    llvm::Value* is_alone =
+        b_.CreateICmpEQ(frame_.OfContext(b_.getInt64Ty(), offsetof(CpuContext, argument_count)), I64(0));
+    misses = b_.CreateSelect(tile_.Splat(is_alone), misses, llvm::Constant::getNullValue(misses->getType()));
     if (is_store_ && reach_.has_value()) {
       // The store is inside, and missed because the buffer must not be written.
       llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, place_.bytes, I64(*reach_));
-      code = b_.CreateSelect(LaneMisses(row, column, valid), g_.Splat(code),
-                             g_.Splat(b_.getInt32(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer))));
+      code = b_.CreateSelect(LaneMisses(row, column, valid), tile_.Splat(code),
+                             tile_.Splat(b_.getInt32(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer))));
     }
   }
-  llvm::Value* addresses = FlatAddress(g_.Operand(op_, 0, row, column));
-  g_.TrapIf(row, column, misses, code, op_.source, addresses, I64(op_.width));
+  llvm::Value* addresses = FlatAddress(tile_.Operand(op_, 0, row, column));
+  traps_.TrapIf(row, column, misses, code, op_.source, addresses, I64(op_.width));
   return !is_searched;
 }
 
-llvm::Value* GangAccess::Scratch(uint32_t which) {
-  llvm::Value*& array = g_.loaded_[{GangEmitter::kOfFrame, which}];
+llvm::Value* GangFrame::Scratch(uint32_t which) {
+  llvm::Value*& array = loaded_[{kOfFrame, which}];
   if (array == nullptr) {
-    array = g_.entry_.CreateAlloca(llvm::ArrayType::get(b_.getInt64Ty(), which == kValues ? 2 * kLanesMax : kLanesMax));
+    const uint64_t words = which == kValues ? 2 * kLanesMax : kLanesMax;
+    array = tile_.entry.CreateAlloca(llvm::ArrayType::get(tile_.b.getInt64Ty(), words));
   }
   return array;
 }
 
 llvm::Value* GangAccess::SearchColumn(unsigned row, unsigned column, llvm::Value* values) {
-  llvm::Value* array = Scratch(kValues);
+  llvm::Value* array = frame_.Scratch(GangFrame::kValues);
   if (values != nullptr) {
     b_.CreateAlignedStore(values, array, llvm::Align(8));
   }
-  llvm::Value* addresses = FlatAddress(g_.Operand(op_, 0, row, column));
-  b_.CreateAlignedStore(addresses, Scratch(kAddresses), llvm::Align(8));
-  llvm::Value* lanes = g_.BitsOf(g_.PartMask(row, column));
-  llvm::SmallVector<llvm::Value*, 6> arguments = {context(), Scratch(kAddresses), lanes, array};
+  llvm::Value* addresses = FlatAddress(tile_.Operand(op_, 0, row, column));
+  b_.CreateAlignedStore(addresses, frame_.Scratch(GangFrame::kAddresses), llvm::Align(8));
+  llvm::Value* lanes = masks_.BitsOf(masks_.PartMask(row, column));
+  llvm::SmallVector<llvm::Value*, 6> arguments = {context(), frame_.Scratch(GangFrame::kAddresses), lanes, array};
   if (words_ == 1) {
     arguments.push_back(I64(op_.width));
   }
@@ -93,7 +96,8 @@ llvm::Value* GangAccess::SearchColumn(unsigned row, unsigned column, llvm::Value
   llvm::Value* code = b_.CreateExtractValue(found, 0);
   llvm::Value* lane = b_.CreateExtractValue(found, 1);
   llvm::Value* address = b_.CreateExtractElement(addresses, lane);
-  g_.TrapLaneIf(row, column, lane, b_.CreateICmpNE(code, b_.getInt32(0)), code, op_.source, address, I64(op_.width));
+  traps_.TrapLaneIf(row, column, lane, b_.CreateICmpNE(code, b_.getInt32(0)), code, op_.source, address,
+                    I64(op_.width));
   return array;
 }
 
@@ -101,14 +105,14 @@ GangAccess::Row GangAccess::SearchLoad(unsigned row) {
   Row result;
   for (unsigned c = 0; c < columns_; ++c) {
     if (TrapUnlessSearched(row, c)) {
-      result.append(words_, llvm::PoisonValue::get(g_.VectorOf(stored_)));
+      result.append(words_, llvm::PoisonValue::get(tile_.VectorOf(stored_)));
       continue;
     }
     llvm::Value* array = SearchColumn(row, c, nullptr);
     if (words_ == 1) {
-      llvm::Value* bits = b_.CreateAlignedLoad(g_.VectorOf(b_.getInt64Ty()), array, llvm::Align(8));
-      bits = b_.CreateTrunc(bits, g_.VectorOf(b_.getIntNTy(8 * word_bytes_)));
-      result.push_back(b_.CreateBitCast(bits, g_.VectorOf(stored_)));
+      llvm::Value* bits = b_.CreateAlignedLoad(tile_.VectorOf(b_.getInt64Ty()), array, llvm::Align(8));
+      bits = b_.CreateTrunc(bits, tile_.VectorOf(b_.getIntNTy(8 * word_bytes_)));
+      result.push_back(b_.CreateBitCast(bits, tile_.VectorOf(stored_)));
       continue;
     }
     auto* type = llvm::FixedVectorType::get(stored_, lanes_ * words_);
@@ -125,9 +129,9 @@ GangAccess::Row GangAccess::SearchUniformLoad(unsigned row) {
   for (unsigned w = 0; w < words_; ++w) {
     llvm::Value* value = nullptr;
     for (unsigned c = 0; c < columns_; ++c) {
-      llvm::Value* lanes = g_.PartMask(row, c);
-      llvm::Value* found = b_.CreateExtractElement(columns[c * words_ + w], g_.FirstLane(lanes));
-      value = value == nullptr ? found : b_.CreateSelect(g_.AnyOf(lanes), found, value);
+      llvm::Value* lanes = masks_.PartMask(row, c);
+      llvm::Value* found = b_.CreateExtractElement(columns[c * words_ + w], masks_.FirstLane(lanes));
+      value = value == nullptr ? found : b_.CreateSelect(masks_.AnyOf(lanes), found, value);
     }
     result.push_back(value);
   }
@@ -137,7 +141,7 @@ GangAccess::Row GangAccess::SearchUniformLoad(unsigned row) {
 GangAccess::Row GangAccess::StoredWords(unsigned row, unsigned column) {
   Row words;
   for (unsigned w = 0; w < words_; ++w) {
-    words.push_back(Narrow(g_.Operand(op_, 1 + w, row, column)));
+    words.push_back(Narrow(tile_.Operand(op_, 1 + w, row, column)));
   }
   return words;
 }
@@ -149,7 +153,7 @@ void GangAccess::SearchStore(unsigned row) {
     }
     const Row words = StoredWords(row, c);
     if (words_ == 1) {
-      SearchColumn(row, c, Wide(b_.CreateBitCast(words[0], g_.VectorOf(b_.getIntNTy(8 * word_bytes_)))));
+      SearchColumn(row, c, Wide(b_.CreateBitCast(words[0], tile_.VectorOf(b_.getIntNTy(8 * word_bytes_)))));
       continue;
     }
     SearchColumn(row, c, Interleave(words));

@@ -62,12 +62,12 @@ llvm::Value* Join(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> parts) {
 
 // Whether rows lie side by side, in code that knows all of the tile's lanes to be active and inside.
 bool GangAccess::IsTransposed() const {
-  const ir::ValueId address = g_.OperandId(op_, 0);
-  if (!is_known_ || !g_.mask_.empty() || !at_.by_row || g_.rows() < 4 || words_ != 1 || op_.width < 4 ||
-      address.index >= g_.plan_.row_steps.size()) {
+  const ir::ValueId address = tile_.OperandId(op_, 0);
+  if (!is_known_ || !masks_.IsWhole() || !at_.by_row || tile_.rows() < 4 || words_ != 1 || op_.width < 4 ||
+      address.index >= tile_.plan.row_steps.size()) {
     return false;
   }
-  const std::optional<uint64_t> step = g_.plan_.row_steps[address.index];
+  const std::optional<uint64_t> step = tile_.plan.row_steps[address.index];
   return step.has_value() && *step == op_.width;
 }
 
@@ -75,7 +75,7 @@ bool GangAccess::IsTransposed() const {
 unsigned GangAccess::BlockRows(unsigned row) const {
   constexpr unsigned kVectorBytes = 64;
   unsigned size = std::min(lanes_, kVectorBytes / op_.width);
-  while (size > g_.rows() - row) {
+  while (size > tile_.rows() - row) {
     size /= 2;
   }
   return size;
@@ -93,10 +93,10 @@ llvm::SmallVector<llvm::Value*, 16> GangAccess::LanePointers(unsigned column) {
 
 // The vectors of all parts of the tile.
 Tiled GangAccess::LoadTransposed() {
-  Tiled parts(g_.parts());
+  Tiled parts(tile_.parts());
   for (unsigned c = 0; c < columns_; ++c) {
     const auto pointers = LanePointers(c);
-    for (unsigned row = 0, size = 0; row < g_.rows(); row += size) {
+    for (unsigned row = 0, size = 0; row < tile_.rows(); row += size) {
       size = BlockRows(row);
       auto* type = llvm::FixedVectorType::get(stored_, size);
       std::vector<Block> rows(size);
@@ -122,7 +122,7 @@ Tiled GangAccess::LoadTransposed() {
 void GangAccess::StoreTransposed() {
   for (unsigned c = 0; c < columns_; ++c) {
     const auto pointers = LanePointers(c);
-    for (unsigned row = 0, size = 0; row < g_.rows(); row += size) {
+    for (unsigned row = 0, size = 0; row < tile_.rows(); row += size) {
       size = BlockRows(row);
       Block rows;
       for (unsigned r = 0; r < size; ++r) {

@@ -36,25 +36,25 @@ void GangAccess::StoreScalars(llvm::Value* pointer, const Row& values) {
 
 GangAccess::Row GangAccess::LoadUniform(unsigned row) {
   llvm::Value* misses = nullptr;
-  llvm::Value* pointer = UniformPointer(row, g_.RowIsActive(row), &misses);
+  llvm::Value* pointer = UniformPointer(row, masks_.RowIsActive(row), &misses);
   return Split(
       misses, [&] { return LoadScalars(pointer); }, [&] { return SearchUniformLoad(row); });
 }
 
 // The value of the last lane that is active: lanes count as if they ran one after the other.
 llvm::Value* GangAccess::LastActive(unsigned row, uint32_t operand) {
-  if (g_.LayoutOf(g_.f_.operands_of(op_)[operand]).kind == Layout::Kind::kUniform) {
-    return g_.Operand(op_, operand, row);
+  if (tile_.LayoutOf(tile_.f.operands_of(op_)[operand]).kind == Layout::Kind::kUniform) {
+    return tile_.Operand(op_, operand, row);
   }
-  if (g_.mask_.empty()) {
-    return b_.CreateExtractElement(g_.Operand(op_, operand, row, columns_ - 1), uint64_t{lanes_ - 1});
+  if (masks_.IsWhole()) {
+    return b_.CreateExtractElement(tile_.Operand(op_, operand, row, columns_ - 1), uint64_t{lanes_ - 1});
   }
   llvm::Value* last = nullptr;
   for (unsigned c = 0; c < columns_; ++c) {
-    llvm::Value* bits = g_.BitsOf(MaskOf(row, c));
+    llvm::Value* bits = masks_.BitsOf(MaskOf(row, c));
     llvm::Value* lane = b_.CreateSub(I64(63), b_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, bits, b_.getFalse()));
     llvm::Value* some = b_.CreateICmpNE(bits, I64(0));
-    llvm::Value* value = g_.Operand(op_, operand, row, c);
+    llvm::Value* value = tile_.Operand(op_, operand, row, c);
     value = b_.CreateExtractElement(value, b_.CreateSelect(some, lane, I64(0)));
     last = last == nullptr ? value : b_.CreateSelect(some, value, last);
   }
@@ -62,7 +62,7 @@ llvm::Value* GangAccess::LastActive(unsigned row, uint32_t operand) {
 }
 
 void GangAccess::StoreUniform(unsigned row) {
-  Guarded(g_.RowIsActive(row), [&] {
+  Guarded(masks_.RowIsActive(row), [&] {
     llvm::Value* misses = nullptr;
     llvm::Value* pointer = UniformPointer(row, nullptr, &misses);
     auto inside = [&] {

@@ -87,30 +87,30 @@ llvm::Value* GangAccess::AtomicPointer(llvm::Value* operand, Trap trap) {
   llvm::Type* i64 = b_.getInt64Ty();
   if (op_.width > 1) {
     // Every base is aligned, so the operand and the immediate decide.
-    llvm::Value* low = b_.CreateAnd(b_.CreateAdd(Wide(operand), I64(op_.imm)), I64(op_.width - 1u));
+    llvm::Value* low = b_.CreateAnd(b_.CreateAdd(place_.Wide(operand), I64(op_.imm)), I64(op_.width - 1u));
     trap(b_.CreateICmpNE(low, I64(0)), b_.getInt32(static_cast<uint32_t>(TrapCode::kMisalignedAtomic)),
-         FlatAddress(operand));
+         place_.FlatAddress(operand));
   }
-  llvm::Value* offset = place_.bias == nullptr ? operand : b_.CreateSub(operand, place_.bias);
-  auto inside = [&]() -> Row { return {Added(Pointer(offset, false), place_.imm)}; };
-  if (is_known_) {
+  llvm::Value* offset = place_.OffsetOf(operand);
+  auto inside = [&]() -> Row { return {place_.Added(place_.Pointer(offset, false), place_.imm)}; };
+  if (place_.is_known) {
     return inside()[0];
   }
-  llvm::Value* misses = b_.CreateICmpUGE(Wide(offset), ValidOf(0));
+  llvm::Value* misses = b_.CreateICmpUGE(place_.Wide(offset), place_.ValidOf(0));
   return Split(misses, inside, [&]() -> Row {
-    llvm::Value* address = FlatAddress(operand);
+    llvm::Value* address = place_.FlatAddress(operand);
     llvm::Value* out = b_.getInt32(static_cast<uint32_t>(TrapCode::kOutOfBounds));
     if (op_.space == Space::kParam && m_.source.has_separate_buffers) {
       llvm::Value* code = out;
-      if (is_store_ && reach_.has_value()) {
-        llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, place_.bytes, I64(*reach_));
-        code = b_.CreateSelect(b_.CreateICmpULT(Wide(offset), valid),
+      if (place_.is_store && place_.reach.has_value()) {
+        llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, place_.bytes, I64(*place_.reach));
+        code = b_.CreateSelect(b_.CreateICmpULT(place_.Wide(offset), valid),
                                b_.getInt32(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer)), out);
       }
       llvm::Value* count = frame_.OfContext(i64, offsetof(CpuContext, argument_count));
       trap(b_.CreateICmpEQ(count, I64(0)), code, address);
     }
-    llvm::Value* found = b_.CreateCall(m_.Helper(is_store_ ? "hpvm.gang.resolve" : "hpvm.resolve.load"),
+    llvm::Value* found = b_.CreateCall(m_.Helper(place_.is_store ? "hpvm.gang.resolve" : "hpvm.resolve.load"),
                                        {context(), address, I64(op_.width)});
     llvm::Value* code = b_.CreateExtractValue(found, 1);
     trap(b_.CreateICmpNE(code, b_.getInt32(0)), code, address);
@@ -192,7 +192,7 @@ Status GangAccess::EmitAtomic() {
       form_ == Form::kUniform && ReductionOf(op_.code).has_value() && !frame_.IsUsed(op_.first_result);
   AddRemark(is_reduced ? "The atomic operation is done once for all lanes."
                        : "The atomic operation is done lane by lane.");
-  Audit();
+  place_.Audit();
   is_shared_ = false;
   Tiled results;
   for (unsigned row = 0; row < tile_.rows(); ++row) {

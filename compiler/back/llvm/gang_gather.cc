@@ -10,26 +10,26 @@ llvm::Value* GangAccess::Pointers(llvm::Value* offsets, uint64_t imm) {
   llvm::Type* i64 = tile_.VectorOf(b_.getInt64Ty());
   uint64_t base = imm;
   if (offsets->getType() != i64) {
-    if (!is_known_) {
+    if (!place_.is_known) {
       base += uint64_t{1} << 31;
       offsets = b_.CreateXor(offsets, tile_.Splat(b_.getInt32(uint32_t{1} << 31)));
     }
     offsets = b_.CreateSExt(offsets, i64);
   }
-  return b_.CreateGEP(b_.getInt8Ty(), Added(place_.data, base), offsets);
+  return b_.CreateGEP(b_.getInt8Ty(), place_.Added(place_.data, base), offsets);
 }
 
 llvm::Value* GangAccess::Gather(unsigned row, unsigned column, unsigned word) {
   if (word_bytes_ < 4) {
     return GatherNarrow(row, column);
   }
-  llvm::Value* pointers = Pointers(Offsets(row, column), place_.imm + word * word_bytes_);
+  llvm::Value* pointers = Pointers(place_.Offsets(row, column), place_.imm + word * word_bytes_);
   return Tag(b_.CreateMaskedGather(tile_.VectorOf(stored_), pointers, llvm::Align(1), MaskOf(row, column)));
 }
 
 // The processor gathers no less than 4 bytes: those that begin at the place or, near the buffer's end, before it.
 llvm::Value* GangAccess::GatherNarrow(unsigned row, unsigned column) {
-  llvm::Value* offsets = Offsets(row, column);
+  llvm::Value* offsets = place_.Offsets(row, column);
   auto* type = llvm::cast<llvm::VectorType>(offsets->getType());
   llvm::Type* scalar = type->getElementType();
   offsets = b_.CreateAdd(offsets, tile_.Splat(llvm::ConstantInt::get(scalar, place_.imm, false, true)));
@@ -51,7 +51,8 @@ llvm::Value* GangAccess::GatherNarrow(unsigned row, unsigned column) {
 llvm::Value* GangAccess::TinyWord() {
   llvm::Value* word = b_.getInt32(0);
   for (unsigned i = 0; i < 3; ++i) {
-    llvm::Value* pointer = b_.CreateSelect(b_.CreateICmpULT(I64(i), place_.bytes), Added(place_.data, i), context());
+    llvm::Value* pointer =
+        b_.CreateSelect(b_.CreateICmpULT(I64(i), place_.bytes), place_.Added(place_.data, i), context());
     llvm::Value* byte = Tag(b_.CreateAlignedLoad(b_.getInt8Ty(), pointer, llvm::Align(1)));
     word = b_.CreateOr(word, b_.CreateShl(b_.CreateZExt(byte, b_.getInt32Ty()), 8 * i));
   }
@@ -67,7 +68,7 @@ llvm::Value* GangAccess::LoadStrided(llvm::Value* pointer) {
   llvm::SmallVector<unsigned, 4> starts;
   for (unsigned i = 0; i < stride; ++i) {
     starts.push_back(i + 1 < stride ? i * lanes_ : end - lanes_);
-    parts.push_back(LoadColumn(Added(pointer, starts.back() * op_.width), nullptr));
+    parts.push_back(LoadColumn(place_.Added(pointer, starts.back() * op_.width), nullptr));
   }
   // Lanes of `a` come first; those that lie in neither may be anything.
   auto pick = [&](unsigned a, unsigned b) {
@@ -134,7 +135,7 @@ llvm::Value* GangAccess::Interleave(const Row& words) {
 }
 
 void GangAccess::Scatter(unsigned row, unsigned column, unsigned word, llvm::Value* value) {
-  llvm::Value* pointers = Pointers(Offsets(row, column), place_.imm + word * word_bytes_);
+  llvm::Value* pointers = Pointers(place_.Offsets(row, column), place_.imm + word * word_bytes_);
   Tag(b_.CreateMaskedScatter(value, pointers, llvm::Align(1), MaskOf(row, column)));
 }
 

@@ -61,25 +61,32 @@ GangAccess::GangAccess(GangTile& tile, GangMasks& masks, GangTraps& traps, GangF
       traps_(traps),
       frame_(frame),
       op_(op),
-      id_(id),
+      place_(tile, traps, frame, op, id),
       at_(tile.LayoutOf(tile.f.operands_of(op)[0])),
-      lanes_(tile.kind.shape.lanes),
-      columns_(tile.kind.shape.columns),
-      is_store_((ir::Info(op.code).effects & ir::kWrites) != 0),
-      is_known_(tile.kind.is_unchecked && (op.space == Space::kParam || op.space == Space::kGroup) &&
-                tile.proven[id.index]),
+      lanes_(tile.lanes()),
+      columns_(tile.columns()),
       words_(Is128(op) ? 4 : 1),
       word_bytes_(op.width / words_) {
   const bool is_whole = words_ > 1 || op.width == ir::Bytes(op.type);
   stored_ = words_ > 1 ? b_.getInt32Ty() : is_whole ? m_.TypeOf(op.type) : b_.getIntNTy(8u * op.width);
-  if (op.imm <= ~uint64_t{0} - (op.width - 1u)) {
-    reach_ = op.imm + (op.width - 1u);
-  }
-  FindPlace();
   FindForm();
 }
 
 // --- Where the bytes lie.
+
+GangPlace::GangPlace(GangTile& tile, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id)
+    : is_store((ir::Info(op.code).effects & ir::kWrites) != 0),
+      is_known(tile.kind.is_unchecked && (op.space == Space::kParam || op.space == Space::kGroup) &&
+               tile.proven[id.index]),
+      tile_(tile),
+      traps_(traps),
+      frame_(frame),
+      op_(op) {
+  if (op.imm <= ~uint64_t{0} - (op.width - 1u)) {
+    reach = op.imm + (op.width - 1u);
+  }
+  FindPlace();
+}
 
 llvm::Value* GangFrame::OfContext(llvm::Type* type, uint64_t offset) {
   llvm::Value*& value = loaded_[{kOfContext, offset}];
@@ -97,53 +104,53 @@ llvm::Value* GangFrame::OfParam(llvm::Type* type, uint32_t param, uint64_t offse
   return value;
 }
 
-void GangAccess::FindPlace() {
+void GangPlace::FindPlace() {
   llvm::Type* i64 = b_.getInt64Ty();
-  place_.imm = op_.imm;
+  imm = op_.imm;
   switch (op_.space) {
     case Space::kParam:
-      place_.data = frame_.OfParam(b_.getPtrTy(), op_.space_index, offsetof(CpuArgument, data));
-      place_.bytes = frame_.OfParam(i64, op_.space_index, offsetof(CpuArgument, bytes));
+      data = frame_.OfParam(b_.getPtrTy(), op_.space_index, offsetof(CpuArgument, data));
+      bytes = frame_.OfParam(i64, op_.space_index, offsetof(CpuArgument, bytes));
       return;
     case Space::kGroup: {
       // The immediate is part of the bias: only with it need an address lie above the base.
-      place_.data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, group_memory));
+      data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, group_memory));
       llvm::Value* base = frame_.OfContext(i64, offsetof(CpuContext, group_memory_base));
-      place_.bias = tile_.entry.CreateTrunc(tile_.entry.CreateSub(base, I64(op_.imm)), AddressType());
-      place_.imm = 0;
+      bias_ = tile_.entry.CreateTrunc(tile_.entry.CreateSub(base, I64(op_.imm)), AddressType());
+      imm = 0;
       // Grows between the accesses.
-      place_.bytes = tile_.fields.Load(i64, offsetof(CpuContext, group_memory_used));
+      bytes = tile_.fields.Load(i64, offsetof(CpuContext, group_memory_used));
       return;
     }
     case Space::kState:
     case Space::kScratch:
-      place_.data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, state));
-      place_.bytes = I64(m_.source.state_bytes);
+      data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, state));
+      bytes = I64(m_.source.state_bytes);
       return;
     default:
-      place_.data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, memory));
-      place_.bytes = frame_.OfContext(i64, offsetof(CpuContext, memory_bytes));
+      data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, memory));
+      bytes = frame_.OfContext(i64, offsetof(CpuContext, memory_bytes));
       return;
   }
 }
 
-llvm::Value* GangAccess::ValidOf(uint64_t span) {
+llvm::Value* GangPlace::ValidOf(uint64_t span) {
   llvm::IRBuilder<>& b = op_.space == Space::kGroup ? b_ : tile_.entry;
-  if (!reach_.has_value() || *reach_ > ~uint64_t{0} - span) {
+  if (!reach.has_value() || *reach > ~uint64_t{0} - span) {
     return I64(0);
   }
-  llvm::Value* bytes = place_.bytes;
-  if (op_.space == Space::kParam && is_store_) {
+  llvm::Value* inside = bytes;
+  if (op_.space == Space::kParam && is_store) {
     // Nothing fits into a buffer that must not be written; the search then says so.
     llvm::Value* writable = frame_.OfParam(b_.getInt64Ty(), op_.space_index, offsetof(CpuArgument, writable));
-    bytes = b.CreateSelect(b.CreateICmpNE(writable, I64(0)), bytes, I64(0));
+    inside = b.CreateSelect(b.CreateICmpNE(writable, I64(0)), inside, I64(0));
   } else if (op_.space == Space::kGroup) {
     // Were the immediate above the base, an address could pass the end of its type and seem to lie inside.
     llvm::Value* base = frame_.OfContext(b_.getInt64Ty(), offsetof(CpuContext, group_memory_base));
-    bytes = b.CreateSelect(b.CreateICmpUGE(base, I64(op_.imm)), bytes, I64(0));
-    return b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(op_.width - 1u + span));
+    inside = b.CreateSelect(b.CreateICmpUGE(base, I64(op_.imm)), inside, I64(0));
+    return b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, inside, I64(op_.width - 1u + span));
   }
-  return b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(*reach_ + span));
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, inside, I64(*reach + span));
 }
 
 void GangAccess::FindForm() {
@@ -164,17 +171,17 @@ void GangAccess::FindForm() {
   step_ = SignedStep(at_, tile_.f.type_of(tile_.f.operands_of(op_)[0]));
   const int64_t width = op_.width;
   if (step_ == width) {
-    form_ = words_ == 1 ? Form::kContiguous : !is_store_ ? Form::kStrided : Form::kVarying;
+    form_ = words_ == 1 ? Form::kContiguous : !place_.is_store ? Form::kStrided : Form::kVarying;
   } else if (step_ == -width && words_ == 1) {
     form_ = Form::kReversed;
-  } else if (!is_store_ && words_ == 1 && masks_.IsWhole() && step_ % width == 0 && step_ / width >= 2 &&
+  } else if (!place_.is_store && words_ == 1 && masks_.IsWhole() && step_ % width == 0 && step_ / width >= 2 &&
              step_ / width <= kStrideMax && lanes_ >= kStrideMax) {
     form_ = Form::kStrided;
   }
 }
 
 void GangAccess::Remark() const {
-  const std::string what = is_store_ ? "The store " : "The load ";
+  const std::string what = place_.is_store ? "The store " : "The load ";
   const std::string how =
       form_ == Form::kUniform      ? "is one scalar for all lanes"
       : form_ == Form::kContiguous ? "is contiguous"
@@ -182,8 +189,8 @@ void GangAccess::Remark() const {
       : form_ == Form::kTransposed ? "is contiguous along y: vectors of rows are transposed in registers"
       : form_ == Form::kStrided    ? "has a stride of " + std::to_string(step_) + " bytes: wide loads and shuffles"
       : at_.kind == Layout::Kind::kLinear
-          ? "has a stride of " + std::to_string(step_) + " bytes: " + (is_store_ ? "a scatter" : "a gather")
-          : std::string(is_store_ ? "scatters" : "gathers");
+          ? "has a stride of " + std::to_string(step_) + " bytes: " + (place_.is_store ? "a scatter" : "a gather")
+          : std::string(place_.is_store ? "scatters" : "gathers");
   const std::string rows_share = tile_.rows() > 1 && is_shared_ ? "; rows share it" : "";
   AddRemark(what + how + rows_share + ".");
 }
@@ -209,55 +216,56 @@ llvm::Value* GangAccess::MaskOf(unsigned row, unsigned column) {
   return masks_.PartMask(row, column);
 }
 
-llvm::Value* GangAccess::Offset(unsigned row) {
-  llvm::Value* operand = tile_.Operand(op_, 0, row);
-  return place_.bias == nullptr ? operand : b_.CreateSub(operand, place_.bias);
+llvm::Value* GangPlace::OffsetOf(llvm::Value* operand) {
+  return bias_ == nullptr ? operand : b_.CreateSub(operand, bias_);
 }
 
-llvm::Value* GangAccess::Offsets(unsigned row, unsigned column) {
+llvm::Value* GangPlace::Offset(unsigned row) { return OffsetOf(tile_.Operand(op_, 0, row)); }
+
+llvm::Value* GangPlace::Offsets(unsigned row, unsigned column) {
   llvm::Value* operand = tile_.Operand(op_, 0, row, column);
-  return place_.bias == nullptr ? operand : b_.CreateSub(operand, tile_.Splat(place_.bias));
+  return bias_ == nullptr ? operand : b_.CreateSub(operand, tile_.Splat(bias_));
 }
 
-llvm::Value* GangAccess::Wide(llvm::Value* value) {
+llvm::Value* GangPlace::Wide(llvm::Value* value) {
   llvm::Type* i64 = b_.getInt64Ty();
   return b_.CreateZExt(value, value->getType()->isVectorTy() ? tile_.VectorOf(i64) : i64);
 }
 
-llvm::Value* GangAccess::Added(llvm::Value* pointer, uint64_t bytes) {
+llvm::Value* GangPlace::Added(llvm::Value* pointer, uint64_t bytes) {
   return bytes == 0 ? pointer : b_.CreateGEP(b_.getInt8Ty(), pointer, I64(bytes));
 }
 
 // Without the immediate. `may_be_below`: the offset is that of a lane that may be off, less than 0 then. What is known
 // to be inside has buffers of at most 2^31 bytes, so the offset's sign can be told.
-llvm::Value* GangAccess::Pointer(llvm::Value* offset, bool may_be_below) {
+llvm::Value* GangPlace::Pointer(llvm::Value* offset, bool may_be_below) {
   llvm::Type* i64 = b_.getInt64Ty();
   if (offset->getType() != i64) {
-    offset = is_known_ && may_be_below ? b_.CreateSExt(offset, i64) : b_.CreateZExt(offset, i64, "", is_known_);
+    offset = is_known && may_be_below ? b_.CreateSExt(offset, i64) : b_.CreateZExt(offset, i64, "", is_known);
   }
-  return b_.CreateGEP(b_.getInt8Ty(), place_.data, offset);
+  return b_.CreateGEP(b_.getInt8Ty(), data, offset);
 }
 
 // The lowest lane's place and whether the row lies inside. Of what is known to be inside, and of whole rows, from the
 // row's first lane.
 GangAccess::Run GangAccess::FindRun(unsigned row) {
-  if (!is_known_ && !masks_.IsWhole()) {
+  if (!place_.is_known && !masks_.IsWhole()) {
     return FindMaskedRun(row);
   }
   Run run;
   const uint64_t stride = static_cast<uint64_t>(step_ < 0 ? -step_ : step_);
   const uint64_t span = (lanes_ * columns_ - 1) * stride;
-  llvm::Value* lowest = Offset(row);
+  llvm::Value* lowest = place_.Offset(row);
   if (step_ < 0) {
     lowest = b_.CreateSub(lowest, llvm::ConstantInt::get(lowest->getType(), span));
   }
-  if (!is_known_) {
-    run.misses = b_.CreateICmpUGE(Wide(lowest), ValidOf(span));
+  if (!place_.is_known) {
+    run.misses = b_.CreateICmpUGE(place_.Wide(lowest), place_.ValidOf(span));
   }
-  llvm::Value* pointer = Pointer(lowest, !masks_.IsWhole());
+  llvm::Value* pointer = place_.Pointer(lowest, !masks_.IsWhole());
   for (unsigned c = 0; c < columns_; ++c) {
     const uint64_t before = step_ < 0 ? columns_ - 1 - c : c;
-    run.columns.push_back(Added(pointer, before * lanes_ * stride + place_.imm));
+    run.columns.push_back(place_.Added(pointer, before * lanes_ * stride + place_.imm));
   }
   return run;
 }
@@ -267,7 +275,7 @@ GangAccess::Run GangAccess::FindMaskedRun(unsigned row) {
   Run run;
   llvm::Type* i64 = b_.getInt64Ty();
   const uint64_t stride = static_cast<uint64_t>(step_ < 0 ? -step_ : step_);
-  llvm::Value* offset = Offset(row);
+  llvm::Value* offset = place_.Offset(row);
   llvm::Type* type = offset->getType();
   for (unsigned c = 0; c < columns_; ++c) {
     llvm::Value* bits = b_.CreateBitCast(MaskOf(row, c), b_.getIntNTy(lanes_));
@@ -279,15 +287,15 @@ GangAccess::Run GangAccess::FindMaskedRun(unsigned row) {
     llvm::Value* low_lane = step_ < 0 ? last : first;
     llvm::Value* steps = b_.CreateMul(b_.CreateTrunc(low_lane, type), llvm::ConstantInt::getSigned(type, step_));
     llvm::Value* before = llvm::ConstantInt::get(type, static_cast<uint64_t>(step_) * c * lanes_, false, true);
-    llvm::Value* low = Wide(b_.CreateAdd(b_.CreateAdd(offset, before), steps));
+    llvm::Value* low = place_.Wide(b_.CreateAdd(b_.CreateAdd(offset, before), steps));
     llvm::Value* span = b_.CreateMul(b_.CreateSub(last, first), I64(stride));
-    llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, ValidOf(0), span);
+    llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, place_.ValidOf(0), span);
     llvm::Value* some = b_.CreateICmpNE(bits, llvm::ConstantInt::get(bits->getType(), 0));
     llvm::Value* misses = b_.CreateSelect(some, b_.CreateICmpUGE(low, valid), b_.getFalse());
     run.misses = run.misses == nullptr ? misses : b_.CreateOr(run.misses, misses);
     llvm::Value* back = step_ < 0 ? b_.CreateSub(I64(lanes_ - 1), last) : first;
     llvm::Value* start = b_.CreateSub(low, b_.CreateMul(back, I64(stride)));
-    run.columns.push_back(Added(b_.CreateGEP(b_.getInt8Ty(), place_.data, start), place_.imm));
+    run.columns.push_back(place_.Added(b_.CreateGEP(b_.getInt8Ty(), place_.data, start), place_.imm));
   }
   return run;
 }
@@ -369,13 +377,13 @@ void GangAccess::StoreInside(unsigned row, const Run& run) {
 }
 
 llvm::Value* GangAccess::Misses(unsigned row, const Run& run) {
-  if (is_known_ || form_ != Form::kVarying) {
+  if (place_.is_known || form_ != Form::kVarying) {
     return run.misses;
   }
   llvm::Value* misses = nullptr;
-  llvm::Value* valid = ValidOf(0);
+  llvm::Value* valid = place_.ValidOf(0);
   for (unsigned c = 0; c < columns_; ++c) {
-    llvm::Value* lanes = LaneMisses(row, c, valid);
+    llvm::Value* lanes = place_.LaneMisses(row, c, valid);
     llvm::Value* mask = MaskOf(row, c);
     lanes = masks_.Both(mask, lanes);
     misses = misses == nullptr ? lanes : b_.CreateOr(misses, lanes);
@@ -428,12 +436,12 @@ void GangAccess::Guarded(llvm::Value* condition, llvm::function_ref<void()> body
 
 // Before an access that is known to be inside: traps in lanes for which it is not. Compares each lane's own offset, as
 // what is checked so must not rest on how the access is emitted.
-void GangAccess::Audit() {
-  if (!is_known_ || !m_.machine.audits_proofs) {
+void GangPlace::Audit() {
+  if (!is_known || !m_.machine.audits_proofs) {
     return;
   }
   for (unsigned row = 0; row < tile_.rows(); ++row) {
-    for (unsigned column = 0; column < columns_; ++column) {
+    for (unsigned column = 0; column < tile_.columns(); ++column) {
       llvm::Value* misses = b_.CreateICmpUGE(Wide(Offsets(row, column)), tile_.Splat(ValidOf(0)));
       traps_.TrapIf(row, column, misses, b_.getInt32(static_cast<uint32_t>(ir::TrapCode::kWrongProof)), op_.source,
                     FlatAddress(tile_.Operand(op_, 0, row, column)), I64(op_.width));
@@ -443,7 +451,7 @@ void GangAccess::Audit() {
 
 Status GangAccess::EmitLoad() {
   Remark();
-  Audit();
+  place_.Audit();
   if (form_ == Form::kTransposed) {
     tile_.Set(op_.first_result, LoadTransposed());
     return absl::OkStatus();
@@ -480,7 +488,7 @@ Status GangAccess::EmitStore() {
                          " (function \"" + tile_.f.name + "\").");
   }
   Remark();
-  Audit();
+  place_.Audit();
   if (form_ == Form::kTransposed) {
     StoreTransposed();
     return absl::OkStatus();

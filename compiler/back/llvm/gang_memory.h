@@ -13,6 +13,47 @@
 
 namespace hpvm::cpu {
 
+// Where the bytes of an access lie, and which lanes' lie elsewhere. They are at the data + (operand - bias) + imm, the
+// difference taken in the address type; they are inside if it is less than ValidOf(0).
+class GangPlace {
+ public:
+  GangPlace(GangTile& tile, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id);
+
+  llvm::Value* ValidOf(uint64_t span);          // i64: places for `span` bytes more than the access has.
+  llvm::Value* OffsetOf(llvm::Value* operand);  // A scalar.
+  llvm::Value* Offset(unsigned row);
+  llvm::Value* Offsets(unsigned row, unsigned column);
+  llvm::Value* Wide(llvm::Value* value);  // To i64, with zeros; scalar or vector.
+  llvm::Value* Added(llvm::Value* pointer, uint64_t bytes);
+  llvm::Value* Pointer(llvm::Value* offset, bool may_be_below);
+  llvm::Value* FlatAddress(llvm::Value* operand);  // i64; scalar or vector.
+  // Traps what misses where there is nothing else to find; true if that is always so.
+  bool TrapUnlessSearched(unsigned row, unsigned column);
+  // <lanes x i1>: the lanes whose offset is not less than `valid`; may hold anything for lanes that are off.
+  llvm::Value* LaneMisses(unsigned row, unsigned column, llvm::Value* valid);
+  void Audit();
+
+  const bool is_store;
+  const bool is_known;            // To be inside.
+  std::optional<uint64_t> reach;  // From the offset to the last byte; nothing when no access can fit.
+  llvm::Value* data = nullptr;
+  uint64_t imm = 0;
+  llvm::Value* bytes = nullptr;  // i64: how many lie at the data.
+
+ private:
+  void FindPlace();
+  llvm::Value* I64(uint64_t value) { return b_.getInt64(value); }
+  llvm::Type* AddressType() const { return m_.TypeOf(m_.source.address_type()); }
+
+  GangTile& tile_;
+  GangTraps& traps_;
+  GangFrame& frame_;
+  ModuleEmitter& m_ = tile_.m;
+  llvm::IRBuilder<>& b_ = tile_.b;
+  const ir::Op& op_;
+  llvm::Value* bias_ = nullptr;  // Of the address type; null: 0.
+};
+
 class GangAccess {
  public:
   GangAccess(GangTile& tile, GangMasks& masks, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id);
@@ -21,14 +62,6 @@ class GangAccess {
   Status EmitAtomic();
 
  private:
-  // The bytes lie at data + (operand - bias) + imm, the difference taken in the address type; they are inside if it is
-  // less than `valid`.
-  struct Place {
-    llvm::Value* data = nullptr;
-    llvm::Value* bias = nullptr;  // Of the address type; null: 0.
-    uint64_t imm = 0;
-    llvm::Value* bytes = nullptr;  // i64: how many lie at data.
-  };
   enum class Form : uint8_t { kUniform, kContiguous, kReversed, kStrided, kTransposed, kVarying };
   // What a row's access of form contiguous, reversed or strided needs.
   struct Run {
@@ -39,19 +72,10 @@ class GangAccess {
   // a scalar for each of words_.
   using Row = llvm::SmallVector<llvm::Value*, 8>;
 
-  // gang_memory.cc: where the bytes lie.
-  void FindPlace();
   void FindForm();
-  void Audit();
   void Remark() const;
   void AddRemark(std::string text) const;
-  llvm::Value* ValidOf(uint64_t span);                 // i64: places for `span` bytes more than the access has.
   llvm::Value* MaskOf(unsigned row, unsigned column);  // Null: all lanes.
-  llvm::Value* Offset(unsigned row);
-  llvm::Value* Offsets(unsigned row, unsigned column);
-  llvm::Value* Wide(llvm::Value* value);  // To i64, with zeros; scalar or vector.
-  llvm::Value* Added(llvm::Value* pointer, uint64_t bytes);
-  llvm::Value* Pointer(llvm::Value* offset, bool may_be_below);
   Run FindRun(unsigned row);
   Run FindMaskedRun(unsigned row);
 
@@ -79,11 +103,6 @@ class GangAccess {
   Row SearchUniformLoad(unsigned row);
   void SearchStore(unsigned row);
   Row StoredWords(unsigned row, unsigned column);
-  // Traps what misses where there is nothing else to find; true if that is always so.
-  bool TrapUnlessSearched(unsigned row, unsigned column);
-  // <lanes x i1>: the lanes whose offset is not less than `valid`; may hold anything for lanes that are off.
-  llvm::Value* LaneMisses(unsigned row, unsigned column, llvm::Value* valid);
-  llvm::Value* FlatAddress(llvm::Value* operand);  // i64; scalar or vector.
   // Calls a helper that goes over the active lanes; `values` is what it stores, or null. Gives the array of values.
   llvm::Value* SearchColumn(unsigned row, unsigned column, llvm::Value* values);
 
@@ -115,7 +134,6 @@ class GangAccess {
 
   llvm::Value* I64(uint64_t value) { return b_.getInt64(value); }
   llvm::Value* context() const { return tile_.function->getArg(0); }
-  llvm::Type* AddressType() const { return m_.TypeOf(m_.source.address_type()); }
 
   GangTile& tile_;
   GangMasks& masks_;
@@ -124,18 +142,14 @@ class GangAccess {
   ModuleEmitter& m_ = tile_.m;
   llvm::IRBuilder<>& b_ = tile_.b;
   const ir::Op& op_;
-  const ir::OpId id_;
+  GangPlace place_;
   const Layout at_;  // The address's.
   const unsigned lanes_, columns_;
-  const bool is_store_;
-  const bool is_known_;        // To be inside.
   const unsigned words_;       // 4 for load128 and store128, else 1.
   const unsigned word_bytes_;  // Of each.
   bool is_shared_ = false;     // By all rows: done once, for the lanes that are active in any.
   int64_t step_ = 0;           // Of a linear address.
   Form form_ = Form::kVarying;
-  Place place_;
-  std::optional<uint64_t> reach_;  // From the offset to the last byte; nothing when no access can fit.
   llvm::Type* stored_ = nullptr;   // A word, in memory.
 };
 

@@ -18,7 +18,7 @@ constexpr uint64_t kLanesMax = 64;
 
 }  // namespace
 
-llvm::Value* GangAccess::LaneMisses(unsigned row, unsigned column, llvm::Value* valid) {
+llvm::Value* GangPlace::LaneMisses(unsigned row, unsigned column, llvm::Value* valid) {
   llvm::Value* offsets = Offsets(row, column);
   if (offsets->getType()->getScalarSizeInBits() == 64) {
     return b_.CreateICmpUGE(offsets, tile_.Splat(valid));
@@ -30,18 +30,19 @@ llvm::Value* GangAccess::LaneMisses(unsigned row, unsigned column, llvm::Value* 
 
 // The address in the instance's space. Base and operand wrap in the address type, the immediate does not; past 2^64
 // lies nothing, which the highest address stands for.
-llvm::Value* GangAccess::FlatAddress(llvm::Value* operand) {
+llvm::Value* GangPlace::FlatAddress(llvm::Value* operand) {
   const bool is_vector = operand->getType()->isVectorTy();
   if (op_.space == Space::kParam) {
     llvm::Value* base =
         b_.CreateTrunc(frame_.OfParam(b_.getInt64Ty(), op_.space_index, offsetof(CpuArgument, base)), AddressType());
     operand = b_.CreateAdd(is_vector ? tile_.Splat(base) : base, operand);
   }
-  llvm::Value* imm = I64(op_.imm);
-  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::uadd_sat, Wide(operand), is_vector ? tile_.Splat(imm) : imm);
+  llvm::Value* immediate = I64(op_.imm);
+  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::uadd_sat, Wide(operand),
+                                  is_vector ? tile_.Splat(immediate) : immediate);
 }
 
-bool GangAccess::TrapUnlessSearched(unsigned row, unsigned column) {
+bool GangPlace::TrapUnlessSearched(unsigned row, unsigned column) {
   const bool is_searched = op_.space == Space::kFlat || op_.space == Space::kParam || op_.space == Space::kGroup;
   if (is_searched && (op_.space != Space::kParam || !m_.source.has_separate_buffers)) {
     return false;
@@ -57,9 +58,9 @@ bool GangAccess::TrapUnlessSearched(unsigned row, unsigned column) {
     llvm::Value* is_alone =
         b_.CreateICmpEQ(frame_.OfContext(b_.getInt64Ty(), offsetof(CpuContext, argument_count)), I64(0));
     misses = b_.CreateSelect(tile_.Splat(is_alone), misses, llvm::Constant::getNullValue(misses->getType()));
-    if (is_store_ && reach_.has_value()) {
+    if (is_store && reach.has_value()) {
       // The store is inside, and missed because the buffer must not be written.
-      llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, place_.bytes, I64(*reach_));
+      llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(*reach));
       code = b_.CreateSelect(LaneMisses(row, column, valid), tile_.Splat(code),
                              tile_.Splat(b_.getInt32(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer))));
     }
@@ -83,15 +84,15 @@ llvm::Value* GangAccess::SearchColumn(unsigned row, unsigned column, llvm::Value
   if (values != nullptr) {
     b_.CreateAlignedStore(values, array, llvm::Align(8));
   }
-  llvm::Value* addresses = FlatAddress(tile_.Operand(op_, 0, row, column));
+  llvm::Value* addresses = place_.FlatAddress(tile_.Operand(op_, 0, row, column));
   b_.CreateAlignedStore(addresses, frame_.Scratch(GangFrame::kAddresses), llvm::Align(8));
   llvm::Value* lanes = masks_.BitsOf(masks_.PartMask(row, column));
   llvm::SmallVector<llvm::Value*, 6> arguments = {context(), frame_.Scratch(GangFrame::kAddresses), lanes, array};
   if (words_ == 1) {
     arguments.push_back(I64(op_.width));
   }
-  const char* helper = is_store_ ? (words_ > 1 ? "hpvm.gang.store128" : "hpvm.gang.store")
-                                 : (words_ > 1 ? "hpvm.gang.load128" : "hpvm.gang.load");
+  const char* helper = place_.is_store ? (words_ > 1 ? "hpvm.gang.store128" : "hpvm.gang.store")
+                                       : (words_ > 1 ? "hpvm.gang.load128" : "hpvm.gang.load");
   llvm::Value* found = b_.CreateCall(m_.Helper(helper), arguments);
   llvm::Value* code = b_.CreateExtractValue(found, 0);
   llvm::Value* lane = b_.CreateExtractValue(found, 1);
@@ -104,7 +105,7 @@ llvm::Value* GangAccess::SearchColumn(unsigned row, unsigned column, llvm::Value
 GangAccess::Row GangAccess::SearchLoad(unsigned row) {
   Row result;
   for (unsigned c = 0; c < columns_; ++c) {
-    if (TrapUnlessSearched(row, c)) {
+    if (place_.TrapUnlessSearched(row, c)) {
       result.append(words_, llvm::PoisonValue::get(tile_.VectorOf(stored_)));
       continue;
     }
@@ -148,12 +149,12 @@ GangAccess::Row GangAccess::StoredWords(unsigned row, unsigned column) {
 
 void GangAccess::SearchStore(unsigned row) {
   for (unsigned c = 0; c < columns_; ++c) {
-    if (TrapUnlessSearched(row, c)) {
+    if (place_.TrapUnlessSearched(row, c)) {
       continue;
     }
     const Row words = StoredWords(row, c);
     if (words_ == 1) {
-      SearchColumn(row, c, Wide(b_.CreateBitCast(words[0], tile_.VectorOf(b_.getIntNTy(8 * word_bytes_)))));
+      SearchColumn(row, c, place_.Wide(b_.CreateBitCast(words[0], tile_.VectorOf(b_.getIntNTy(8 * word_bytes_)))));
       continue;
     }
     SearchColumn(row, c, Interleave(words));

@@ -63,7 +63,7 @@ llvm::Value* Join(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> parts) {
 // Whether rows lie side by side, in code that knows all of the tile's lanes to be active and inside.
 bool GangAccess::IsTransposed() const {
   const ir::ValueId address = tile_.OperandId(op_, 0);
-  if (!is_known_ || !masks_.IsWhole() || !at_.by_row || tile_.rows() < 4 || words_ != 1 || op_.width < 4 ||
+  if (!place_.is_known || !masks_.IsWhole() || !at_.by_row || tile_.rows() < 4 || words_ != 1 || op_.width < 4 ||
       address.index >= tile_.plan.row_steps.size()) {
     return false;
   }
@@ -83,10 +83,10 @@ unsigned GangAccess::BlockRows(unsigned row) const {
 
 // Where a lane of row 0 lies.
 llvm::SmallVector<llvm::Value*, 16> GangAccess::LanePointers(unsigned column) {
-  llvm::Value* offsets = Offsets(0, column);
+  llvm::Value* offsets = place_.Offsets(0, column);
   llvm::SmallVector<llvm::Value*, 16> pointers;
   for (unsigned i = 0; i < lanes_; ++i) {
-    pointers.push_back(Added(Pointer(b_.CreateExtractElement(offsets, uint64_t{i}), false), place_.imm));
+    pointers.push_back(place_.Added(place_.Pointer(b_.CreateExtractElement(offsets, uint64_t{i}), false), place_.imm));
   }
   return pointers;
 }
@@ -103,7 +103,7 @@ Tiled GangAccess::LoadTransposed() {
       for (unsigned first = 0; first < lanes_; first += size) {
         Block block;
         for (unsigned i = 0; i < size; ++i) {
-          llvm::Value* pointer = Added(pointers[first + i], uint64_t{row} * op_.width);
+          llvm::Value* pointer = place_.Added(pointers[first + i], uint64_t{row} * op_.width);
           block.push_back(Tag(b_.CreateAlignedLoad(type, pointer, llvm::Align(1))));
         }
         Transpose(b_, block);
@@ -135,7 +135,7 @@ void GangAccess::StoreTransposed() {
         }
         Transpose(b_, block);
         for (unsigned i = 0; i < size; ++i) {
-          llvm::Value* pointer = Added(pointers[first + i], uint64_t{row} * op_.width);
+          llvm::Value* pointer = place_.Added(pointers[first + i], uint64_t{row} * op_.width);
           Tag(b_.CreateAlignedStore(block[i], pointer, llvm::Align(1)));
         }
       }

@@ -6,9 +6,9 @@ namespace hpvm::cpu {
 
 // Where the access goes; what a row without an active lane loads instead is never seen.
 llvm::Value* GangAccess::UniformPointer(unsigned row, llvm::Value* active, llvm::Value** misses) {
-  llvm::Value* offset = Offset(row);
-  llvm::Value* pointer = Added(Pointer(offset, false), place_.imm);
-  *misses = is_known_ ? nullptr : b_.CreateICmpUGE(Wide(offset), ValidOf(0));
+  llvm::Value* offset = place_.Offset(row);
+  llvm::Value* pointer = place_.Added(place_.Pointer(offset, false), place_.imm);
+  *misses = place_.is_known ? nullptr : b_.CreateICmpUGE(place_.Wide(offset), place_.ValidOf(0));
   if (active != nullptr) {
     pointer = b_.CreateSelect(active, pointer, context());
     *misses = *misses == nullptr ? nullptr : b_.CreateSelect(active, *misses, b_.getFalse());
@@ -30,7 +30,7 @@ GangAccess::Row GangAccess::LoadScalars(llvm::Value* pointer) {
 
 void GangAccess::StoreScalars(llvm::Value* pointer, const Row& values) {
   for (unsigned w = 0; w < words_; ++w) {
-    Tag(b_.CreateAlignedStore(values[w], Added(pointer, w * word_bytes_), llvm::Align(1)));
+    Tag(b_.CreateAlignedStore(values[w], place_.Added(pointer, w * word_bytes_), llvm::Align(1)));
   }
 }
 

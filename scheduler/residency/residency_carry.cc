@@ -83,15 +83,15 @@ void ResidencyWalk::BeginCarries() {
     if (!input.valid()) {
       continue;
     }
-    const uint32_t bound = first_copy_[input.index];
+    const uint32_t bound = copies_.First(input);
     for (const CarryLayout::Piece& piece : layout_.carried[k]) {
       carries_[k].from[piece.space] = Bring(bound, input, piece.space, piece.ranges, /*is_writable=*/true);
     }
-    DropCopy(input, bound);  // Later iterations must not read what the first one got.
+    copies_.Drop(input, bound);  // Later iterations must not read what the first one got.
   }
   for (const CarryLayout::Resident& resident : layout_.inputs) {
     // What was bound; copies made since stand before it.
-    uint32_t bound = first_copy_[resident.value.index];
+    uint32_t bound = copies_.First(resident.value);
     while (copies_[bound].next != kNone) {
       bound = copies_[bound].next;
     }
@@ -102,7 +102,7 @@ void ResidencyWalk::BeginCarries() {
 StorageId ResidencyWalk::Bring(uint32_t source, FlatValueId value, SpaceIndex space, const RangeSet& ranges,
                                bool is_writable) {
   const StorageId storage = NewCarried(space, BytesOf(value));
-  const uint32_t target = AddCopy(value, {.space = space, .storage = storage, .is_writable = is_writable});
+  const uint32_t target = copies_.Add(value, {.space = space, .storage = storage, .is_writable = is_writable});
   for (const ByteRange& range : ranges.ranges()) {
     EmitCopy(source, target, range, mover_[space]);
   }
@@ -134,11 +134,11 @@ void ResidencyWalk::NoteLayout() {
     RangeSet rest({0, BytesOf(carry.output)});
     std::vector<CarryLayout::Piece>& pieces = natural_.carried[k];
     for (const bool reads : {true, false}) {
-      for (uint32_t c = first_copy_[carry.output.index]; c != kNone; c = copies_[c].next) {
+      for (uint32_t c = copies_.First(carry.output); c != kNone; c = copies_[c].next) {
         const Copy& copy = copies_[c];
         // A disk is no place to begin from.
         if (copy.space == kZeros || !copy.is_writable || is_read[copy.space] != reads ||
-            residents_[kHostSpace].overflow == copy.space) {
+            copies_.OverflowOf(kHostSpace) == copy.space) {
           continue;
         }
         const RangeSet wanted = reads ? copy.valid : copy.valid.Within(rest);
@@ -215,7 +215,7 @@ bool ResidencyWalk::MayBegin(uint32_t k, SpaceIndex space, StorageId storage, ui
   for (uint32_t o = 0; o < carries_.size(); ++o) {
     const auto its = carries_[o].from.find(space);
     if (o != k && its != carries_[o].from.end() && its->second == storage && !carries_[o].made.contains(space) &&
-        IsIn(carries_[o].output, from)) {
+        copies_.IsIn(carries_[o].output, from)) {
       *other = o;
       return true;
     }
@@ -227,7 +227,7 @@ bool ResidencyWalk::MayBegin(uint32_t k, SpaceIndex space, StorageId storage, ui
 Status ResidencyWalk::RestoreCarry(uint32_t k, const CarryLayout::Piece& piece) {
   CarryState& carry = carries_[k];
   uint32_t target = kNone;
-  for (uint32_t c = first_copy_[carry.output.index]; c != kNone; c = copies_[c].next) {
+  for (uint32_t c = copies_.First(carry.output); c != kNone; c = copies_[c].next) {
     uint32_t other = k;
     if (copies_[c].space == piece.space && copies_[c].is_writable &&
         MayBegin(k, piece.space, copies_[c].storage, &other)) {
@@ -241,28 +241,15 @@ Status ResidencyWalk::RestoreCarry(uint32_t k, const CarryLayout::Piece& piece) 
   if (target == kNone) {
     StorageId& next = carry.next[piece.space];
     // Its own memory may hold an earlier version that is still wanted.
-    next = next.valid() && !IsInUse(next) ? next : NewCarried(piece.space, BytesOf(carry.output));
-    target = AddCopy(carry.output, {.space = piece.space, .storage = next, .is_writable = true});
+    next = next.valid() && !copies_.IsInUse(next) ? next : NewCarried(piece.space, BytesOf(carry.output));
+    target = copies_.Add(carry.output, {.space = piece.space, .storage = next, .is_writable = true});
   }
   carry.made[piece.space] = copies_[target].storage;
   RangeSet missing = piece.ranges;
   missing.Remove(copies_[target].valid);
   HPVMD_RETURN_IF_ERROR(Fill(carry.output, target, std::move(missing), mover_[piece.space]));
-  UnpinAll();
+  copies_.UnpinAll();
   return absl::OkStatus();
-}
-
-bool ResidencyWalk::IsIn(FlatValueId value, StorageId storage) const {
-  for (uint32_t c = first_copy_[value.index]; c != kNone; c = copies_[c].next) {
-    if (copies_[c].storage == storage) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool ResidencyWalk::IsInUse(StorageId storage) const {
-  return std::any_of(copies_.begin(), copies_.end(), [&](const Copy& copy) { return copy.storage == storage; });
 }
 
 void ResidencyWalk::AddSwaps() {
@@ -287,8 +274,8 @@ Status ResidencyWalk::PlaceCarried() {
     uint64_t& end = out_.temporary_bytes[storage.space];
     const uint64_t begin = end;
     const SpaceFacts facts = storage.space < input_.spaces.size() ? input_.spaces[storage.space] : SpaceFacts();
-    if (storage.bytes > arenas_[storage.space].PieceEnd(end) - end) {
-      end = arenas_[storage.space].PieceEnd(end);
+    if (storage.bytes > copies_.arena(storage.space).PieceEnd(end) - end) {
+      end = copies_.arena(storage.space).PieceEnd(end);
     }
     const bool wraps = end > kBytesMax || storage.bytes > kBytesMax - end;
     storage.offset = end;

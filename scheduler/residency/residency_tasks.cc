@@ -15,19 +15,15 @@ using graph::FlatValueId;
 void ResidencyWalk::BeginValue(FlatNodeId node, uint32_t group, uint32_t port) {
   const FlatPort& p = flat_.ports[port];
   if (!p.in.valid()) {
-    AddCopy(p.out, {.space = kZeros, .valid = RangeSet({0, BytesOf(p.out)})});
+    copies_.Add(p.out, {.space = kZeros, .valid = RangeSet({0, BytesOf(p.out)})});
   } else if (IsLastReader(flat_, uses_, node, group, port)) {
     // The memory passes to the new value; what was bound as an input can still be read.
-    first_copy_[p.out.index] = std::exchange(first_copy_[p.in.index], kNone);
-    for (uint32_t c = first_copy_[p.out.index]; c != kNone; c = copies_[c].next) {
-      copies_[c].value = p.out;
-      UpdateNextUse(c);
-    }
+    copies_.PassOn(p.in, p.out);
   }
 }
 
 Status ResidencyWalk::AddGroup(const TaskGroup& group, uint32_t index) {
-  group_ = index;
+  copies_.BeginGroup(index);
   const FlatNodeId node = input_.tasks[group.first_task].node;
   const auto [begin, end] = PortsOf(flat_, node);
   written_.assign(end - begin, {});
@@ -42,7 +38,7 @@ Status ResidencyWalk::AddGroup(const TaskGroup& group, uint32_t index) {
   for (uint32_t port = begin; port < end; ++port) {
     if (flat_.ports[port].out.valid() && flat_.ports[port].in.valid()) {
       HPVMD_RETURN_IF_ERROR(KeepRest(group, port));
-      UnpinAll();
+      copies_.UnpinAll();
     }
   }
   EndGroup(group, index);
@@ -59,7 +55,7 @@ StatusOr<uint32_t> ResidencyWalk::EnsurePort(uint32_t task, uint32_t port, const
   if (!access.overwrites) {
     need.Add(access.written);
   }
-  if (!p.in.valid() || first_copy_[p.in.index] == kNone) {
+  if (!p.in.valid() || copies_.First(p.in) == kNone) {
     const uint64_t copies = out_.copies;
     HPVMD_ASSIGN_OR_RETURN(const uint32_t target, Ensure(p.out, device, need, /*writes=*/true));
     out_.in_place += p.in.valid() && out_.copies == copies;
@@ -91,7 +87,7 @@ Status ResidencyWalk::EnsurePorts(uint32_t task) {
   const Task& t = input_.tasks[task];
   const auto [begin, end] = PortsOf(flat_, t.node);
   const SpaceIndex space = SpaceOf(t.device);
-  const bool has_budget = residents_[space].has_budget;
+  const bool has_budget = copies_.HasBudget(space);
   for (uint32_t port = begin; port < end && has_budget; ++port) {
     PinResidents(flat_.ports[port], space);
   }
@@ -104,7 +100,7 @@ Status ResidencyWalk::EnsurePorts(uint32_t task) {
         HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
         const uint32_t copy = port_copies_[port - begin];
         if (HPVMD_MUTANT("plan_victim_in_use") && !flat_.ports[port].out.valid() && copies_[copy].is_pinned) {
-          Unpin(copy);
+          copies_.Unpin(copy);
         }
       }
     }
@@ -115,9 +111,9 @@ Status ResidencyWalk::EnsurePorts(uint32_t task) {
 // What is there already must not make room for the rest.
 void ResidencyWalk::PinResidents(const FlatPort& port, SpaceIndex space) {
   for (const FlatValueId value : {port.in, port.out}) {
-    for (uint32_t c = value.valid() ? first_copy_[value.index] : kNone; c != kNone; c = copies_[c].next) {
+    for (uint32_t c = value.valid() ? copies_.First(value) : kNone; c != kNone; c = copies_[c].next) {
       if (copies_[c].space == space && copies_[c].is_temporary) {
-        Pin(c);
+        copies_.Pin(c);
       }
     }
   }
@@ -126,15 +122,13 @@ void ResidencyWalk::PinResidents(const FlatPort& port, SpaceIndex space) {
 // Everything that the task needs, in place. When there is no room only because what it uses lies scattered, it all
 // moves out and comes back side by side.
 Status ResidencyWalk::EnsureTask(uint32_t task) {
-  if (auto& groups = residents_[SpaceOf(input_.tasks[task].device)].groups; groups[0] != group_) {
-    groups = {group_, groups[0], groups[1]};
-  }
+  copies_.NoteWork(SpaceOf(input_.tasks[task].device));
   const size_t late = out_.late_extents.size();
   const Status status = EnsurePorts(task);
   if (!absl::IsResourceExhausted(status)) {
     return status;
   }
-  UnpinAll();
+  copies_.UnpinAll();
   out_.late_extents.resize(late);
   HPVMD_RETURN_IF_ERROR(EvictAll(SpaceOf(input_.tasks[task].device)));
   HPVMD_RETURN_IF_ERROR(EvictAll(kHostSpace));
@@ -171,19 +165,19 @@ Status ResidencyWalk::AddTask(uint32_t task) {
       written_[port - begin].Add(access.written);
     }
   }
-  UnpinAll();
+  copies_.UnpinAll();
   return absl::OkStatus();
 }
 
 void ResidencyWalk::NoteWrite(FlatValueId value, uint32_t written_copy, ByteRange written) {
-  for (uint32_t c = first_copy_[value.index]; c != kNone;) {
+  for (uint32_t c = copies_.First(value); c != kNone;) {
     const uint32_t next = copies_[c].next;
     if (c == written_copy) {
       copies_[c].valid.Add(written);
     } else {
       copies_[c].valid.Remove(HPVMD_MUTANT("plan_stale_copy") ? ByteRange() : written);
       if (copies_[c].valid.is_empty() && !written.is_empty()) {
-        DropCopy(value, c);
+        copies_.Drop(value, c);
       }
     }
     c = next;
@@ -193,29 +187,29 @@ void ResidencyWalk::NoteWrite(FlatValueId value, uint32_t written_copy, ByteRang
 Status ResidencyWalk::KeepRest(const TaskGroup& group, uint32_t port) {
   const FlatPort& p = flat_.ports[port];
   const Task& first = input_.tasks[group.first_task];
-  if (first_copy_[p.in.index] == kNone) {
+  if (copies_.First(p.in) == kNone) {
     return absl::OkStatus();
   }
   RangeSet rest({0, BytesOf(p.out)});
-  for (uint32_t c = first_copy_[p.out.index]; c != kNone; c = copies_[c].next) {
+  for (uint32_t c = copies_.First(p.out); c != kNone; c = copies_[c].next) {
     rest.Remove(copies_[c].valid);
   }
   rest.Remove(written_[port - PortsOf(flat_, first.node).first]);
-  for (uint32_t c = first_copy_[p.in.index]; c != kNone && !rest.is_empty(); c = copies_[c].next) {
+  for (uint32_t c = copies_.First(p.in); c != kNone && !rest.is_empty(); c = copies_[c].next) {
     const bool is_input = !copies_[c].is_writable && copies_[c].space != kZeros;
     if (is_input || copies_[c].space == kZeros) {
       // Nobody writes there, so that the new version may use it, too.
       Copy shared = copies_[c];
       shared.valid = shared.valid.Within(rest);
       rest.Remove(shared.valid);
-      AddCopy(p.out, std::move(shared));
+      copies_.Add(p.out, std::move(shared));
     }
   }
   for (uint32_t t = group.first_task; t < group.first_task + group.task_count && !rest.is_empty(); ++t) {
     // What lies where a part ran stays there.
     const DeviceIndex device = input_.tasks[t].device;
     HPVMD_ASSIGN_OR_RETURN(const uint32_t target, Ensure(p.out, device, {}, /*writes=*/true));
-    for (uint32_t c = first_copy_[p.in.index]; c != kNone; c = copies_[c].next) {
+    for (uint32_t c = copies_.First(p.in); c != kNone; c = copies_[c].next) {
       if (copies_[c].space == SpaceOf(device)) {
         TakeFrom(c, target, rest, device);
       }
@@ -233,10 +227,10 @@ void ResidencyWalk::EndGroup(const TaskGroup& group, uint32_t index) {
   for (uint32_t port = begin; port < end; ++port) {
     const FlatPort& p = flat_.ports[port];
     if (p.in.valid() && uses_.last_use[p.in.index] == index) {
-      DropValue(p.in);
+      copies_.DropValue(p.in);
     }
     if (p.out.valid() && uses_.last_use[p.out.index] == kNoUse) {
-      DropValue(p.out);
+      copies_.DropValue(p.out);
     }
   }
 }

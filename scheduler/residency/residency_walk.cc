@@ -19,29 +19,27 @@ constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 constexpr uint64_t kPiecesMax = 1024;
 static_assert(Arena::kAlignment == kStorageAlignment);
 
+SpaceIndex SpacesOf(const ResidencyInput& input) {
+  auto spaces = std::max<SpaceIndex>(1, static_cast<SpaceIndex>(input.spaces.size()));
+  for (const DeviceFacts& device : input.devices) {
+    spaces = std::max(spaces, device.space + 1);
+  }
+  return spaces;
+}
+
 }  // namespace
 
 ResidencyWalk::ResidencyWalk(const ResidencyInput& input, const CarryLayout& layout)
-    : input_(input), flat_(input.flat), layout_(layout) {
-  spaces_ = std::max<SpaceIndex>(1, static_cast<SpaceIndex>(input.spaces.size()));
+    : input_(input),
+      flat_(input.flat),
+      layout_(layout),
+      spaces_(SpacesOf(input)),
+      copies_(input, layout.reserved, spaces_, out_.storages, uses_) {
   for (const DeviceFacts& device : input.devices) {
-    spaces_ = std::max(spaces_, device.space + 1);
     has_copy_lanes_ = has_copy_lanes_ || device.has_copy_lanes;
   }
-  residents_.resize(spaces_);
-  for (SpaceIndex space = 0; space < spaces_; ++space) {
-    const SpaceFacts facts = space < input.spaces.size() ? input.spaces[space] : SpaceFacts();
-    const uint64_t reserved = space < layout.reserved.size() ? layout.reserved[space] : 0;
-    arenas_.emplace_back(facts.bytes_max - std::min(facts.bytes_max, reserved), facts.piece_bytes_max);
-    residents_[space].has_budget = facts.bytes_max != ~uint64_t{0};
-    residents_[space].overflow = facts.overflow < spaces_ ? facts.overflow : SpaceFacts::kNone;
-    has_budgets_ = has_budgets_ || residents_[space].has_budget;
-  }
-  uses_ = FindUses(input, has_budgets_ || !input.carries.empty());
-  if (has_budgets_) {
-    next_value_use_.assign(uses_.first_value_use.begin(), uses_.first_value_use.end() - 1);
-  }
-  first_copy_.assign(flat_.values.size(), kNone);
+  uses_ = FindUses(input, copies_.has_budgets() || !input.carries.empty());
+  copies_.BeginUses();
   out_.temporary_bytes.resize(spaces_);
   out_.moved_bytes.resize(spaces_);
   FindMovers();
@@ -73,10 +71,10 @@ void ResidencyWalk::AddPorts() {
     const graph::FlatValue& value = flat_.values[v];
     if (!value.producer.valid()) {
       out_.storages.push_back({.kind = Storage::Kind::kInput, .port = value.input, .bytes = value.bytes});
-      AddCopy(FlatValueId(v), {.storage = StorageId(out_.storages.size() - 1),
-                               .is_writable = HPVMD_MUTANT("plan_copy_on_write_skipped"),
-                               .device = mover_[kHostSpace],
-                               .valid = RangeSet({0, value.bytes})});
+      copies_.Add(FlatValueId(v), {.storage = StorageId(out_.storages.size() - 1),
+                                   .is_writable = HPVMD_MUTANT("plan_copy_on_write_skipped"),
+                                   .device = mover_[kHostSpace],
+                                   .valid = RangeSet({0, value.bytes})});
     }
   }
 }
@@ -97,7 +95,7 @@ StatusOr<Residency> ResidencyWalk::Run(uint32_t* culprit) {
     }
   }
   start_ = end_ = Duration::max();
-  group_ = kUseAtEnd;
+  copies_.BeginGroup(kUseAtEnd);
   HPVMD_RETURN_IF_ERROR(AddOnHost());
   const bool iterates = !input_.carries.empty();
   if (iterates) {
@@ -113,92 +111,51 @@ StatusOr<Residency> ResidencyWalk::Run(uint32_t* culprit) {
   }
   out_.first_touch.push_back(static_cast<uint32_t>(out_.touches.size()));
   for (SpaceIndex space = 0; space < spaces_; ++space) {
-    out_.temporary_bytes[space] = arenas_[space].bytes_high();
+    out_.temporary_bytes[space] = copies_.arena(space).bytes_high();
   }
   HPVMD_RETURN_IF_ERROR(PlaceCarried());
   return std::move(out_);
 }
 
-uint32_t ResidencyWalk::AddCopy(FlatValueId value, Copy copy) {
-  uint32_t index = static_cast<uint32_t>(copies_.size());
-  if (!free_copies_.empty()) {
-    index = free_copies_.back();
-    free_copies_.pop_back();
-  } else {
-    copies_.emplace_back();
-  }
-  copy.value = value;
-  copy.is_pinned = false;
-  copy.next = first_copy_[value.index];
-  first_copy_[value.index] = index;
-  copies_[index] = std::move(copy);
-  NoteResident(index);
-  return index;
-}
-
-void ResidencyWalk::DropCopy(FlatValueId value, uint32_t index) {
-  uint32_t* link = &first_copy_[value.index];
-  while (*link != index) {
-    link = &copies_[*link].next;
-  }
-  Copy& copy = copies_[index];
-  *link = copy.next;
-  ForgetResident(index);
-  if (copy.is_temporary && out_.storages[copy.storage.index].bytes > 0) {
-    const Storage& storage = out_.storages[copy.storage.index];
-    if (!HPVMD_MUTANT("plan_freed_early") || has_budgets_) {
-      arenas_[copy.space].Free(storage.offset, storage.bytes, copy.until);
-    }
-  }
-  copy = Copy();
-  free_copies_.push_back(index);
-}
-
-void ResidencyWalk::DropValue(FlatValueId value) {
-  while (first_copy_[value.index] != kNone) {
-    DropCopy(value, first_copy_[value.index]);
-  }
-}
-
 StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, Duration start) {
   if (const StorageId carried = CarriedFor(value, space); carried.valid()) {
-    return AddCopy(value, {.space = space, .storage = carried, .is_writable = true});
+    return copies_.Add(value, {.space = space, .storage = carried, .is_writable = true});
   }
   if (space == kHostSpace && uses_.chain_output[value.index] != kNoOutput) {
-    return AddCopy(value, {.storage = output_storage_[uses_.chain_output[value.index]], .is_writable = true});
+    return copies_.Add(value, {.storage = output_storage_[uses_.chain_output[value.index]], .is_writable = true});
   }
   const uint64_t bytes = Arena::Round(BytesOf(value));
   std::optional<uint64_t> offset = 0;
   if (bytes > 0) {
-    offset = arenas_[space].Allocate(bytes, start);
+    offset = copies_.arena(space).Allocate(bytes, start);
   }
   while (!offset) {
     HPVMD_ASSIGN_OR_RETURN(const bool has_room, MakeRoom(space, bytes));
     if (!has_room) {
       return DoesNotFit(space, bytes);
     }
-    offset = arenas_[space].Allocate(bytes, start);
+    offset = copies_.arena(space).Allocate(bytes, start);
   }
-  if (HPVMD_MUTANT("plan_freed_early") && !has_budgets_ && bytes > 0) {
-    arenas_[space].Free(*offset, bytes, end_);
+  if (HPVMD_MUTANT("plan_freed_early") && !copies_.has_budgets() && bytes > 0) {
+    copies_.arena(space).Free(*offset, bytes, end_);
   }
   // Storages of the same place and size are one, so that there are few.
   std::vector<StorageId>& same_place = storages_at_[*offset ^ (uint64_t{space} << 56)];
   for (const StorageId storage : same_place) {
     const Storage& s = out_.storages[storage.index];
     if (s.space == space && s.offset == *offset && s.bytes == bytes) {
-      return AddCopy(value, {.space = space, .storage = storage, .is_temporary = true, .is_writable = true});
+      return copies_.Add(value, {.space = space, .storage = storage, .is_temporary = true, .is_writable = true});
     }
   }
   out_.storages.push_back({.space = space, .bytes = bytes, .offset = *offset});
   same_place.push_back(StorageId(out_.storages.size() - 1));
-  return AddCopy(value, {.space = space, .storage = same_place.back(), .is_temporary = true, .is_writable = true});
+  return copies_.Add(value, {.space = space, .storage = same_place.back(), .is_temporary = true, .is_writable = true});
 }
 
 StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, const RangeSet& need, bool writes) {
   const SpaceIndex space = SpaceOf(device);
   uint32_t target = kNone;
-  for (uint32_t c = first_copy_[value.index]; c != kNone; c = copies_[c].next) {
+  for (uint32_t c = copies_.First(value); c != kNone; c = copies_[c].next) {
     const Copy& copy = copies_[c];
     if (copy.space != space || (writes && !copy.is_writable)) {
       continue;
@@ -211,11 +168,11 @@ StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, 
   }
   if (target == kNone) {
     // What is moved in is better there when the task begins.
-    const bool is_moved = has_copy_lanes_ && !need.is_empty() && copies_[first_copy_[value.index]].space != kZeros;
+    const bool is_moved = has_copy_lanes_ && !need.is_empty() && copies_[copies_.First(value)].space != kZeros;
     const Duration moving(is_moved ? static_cast<int64_t>(BytesOf(value) / kMovedBytesPerNs) : 0);
     HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, space, start_ - moving));
   }
-  Pin(target);
+  copies_.Pin(target);
   copies_[target].until = std::max(copies_[target].until, end_);
   RangeSet missing = need;
   missing.Remove(copies_[target].valid);
@@ -226,13 +183,13 @@ StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, 
 Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing, DeviceIndex device) {
   const SpaceIndex space = copies_[target].space;
   for (const bool same_space : {true, false}) {
-    for (uint32_t c = first_copy_[source.index]; c != kNone && !missing.is_empty(); c = copies_[c].next) {
+    for (uint32_t c = copies_.First(source); c != kNone && !missing.is_empty(); c = copies_[c].next) {
       if (c != target && copies_[c].space != kZeros && (copies_[c].space == space) == same_space &&
           IsNear(copies_[c].space, space)) {
         TakeFrom(c, target, missing, device);
       }
     }
-    for (uint32_t c = first_copy_[source.index]; same_space && c != kNone; c = copies_[c].next) {
+    for (uint32_t c = copies_.First(source); same_space && c != kNone; c = copies_[c].next) {
       if (copies_[c].space == kZeros) {
         TakeFrom(c, target, missing, device);
       }
@@ -242,7 +199,7 @@ Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing
   const RangeSet far = missing;
   uint32_t staged = kNone;
   bool was_pinned = false;
-  for (uint32_t c = first_copy_[source.index]; c != kNone; c = copies_[c].next) {
+  for (uint32_t c = copies_.First(source); c != kNone; c = copies_[c].next) {
     was_pinned = was_pinned || (copies_[c].space == kHostSpace && copies_[c].is_pinned);
   }
   for (const ByteRange& range : far.ranges()) {
@@ -254,7 +211,7 @@ Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing
     }
   }
   if (staged != kNone && !was_pinned) {
-    Unpin(staged);
+    copies_.Unpin(staged);
   }
   HPVMD_CHECK(missing.is_empty() && "A value is read before it is written.");
   return absl::OkStatus();
@@ -347,15 +304,15 @@ Status ResidencyWalk::AddOnHost() {
 // Completes the value in the memory that the run binds.
 Status ResidencyWalk::AddOutput(uint32_t output) {
   const FlatValueId value = flat_.outputs[output];
-  uint32_t target = first_copy_[value.index];
+  uint32_t target = copies_.First(value);
   while (target != kNone && copies_[target].storage != output_storage_[output]) {
     target = copies_[target].next;
   }
   if (target == kNone) {
-    target = AddCopy(value, {.storage = output_storage_[output], .is_writable = true});
+    target = copies_.Add(value, {.storage = output_storage_[output], .is_writable = true});
   }
   HPVMD_RETURN_IF_ERROR(Fill(value, target, copies_[target].valid.Missing({0, BytesOf(value)}), mover_[kHostSpace]));
-  UnpinAll();
+  copies_.UnpinAll();
   return absl::OkStatus();
 }
 

@@ -5,16 +5,13 @@
 #ifndef HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_WALK_H_
 #define HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_WALK_H_
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
-#include "scheduler/residency/arena.h"
+#include "scheduler/residency/copy_table.h"
 #include "scheduler/residency/range_set.h"
 #include "scheduler/residency/residency.h"
 #include "scheduler/residency/residency_uses.h"
@@ -54,51 +51,15 @@ class ResidencyWalk {
   uint64_t restored_bytes() const { return restored_bytes_; }
 
  private:
-  static constexpr uint32_t kNone = 0xffffffffu;
+  using Copy = CopyTable::Copy;
+  static constexpr uint32_t kNone = CopyTable::kNone;
   static constexpr SpaceIndex kZeros = 0xffffffffu;  // The space of bytes that are zero and lie nowhere.
-
-  // Bytes of one value in one space.
-  struct Copy {
-    uint32_t next = kNone;  // Of the same value.
-    SpaceIndex space = kHostSpace;
-    StorageId storage{};
-    bool is_temporary = false;
-    bool is_writable = false;
-    bool is_pinned = false;  // The task that is worked on uses it.
-    graph::FlatValueId value{};
-    uint32_t next_use = 0;      // Where it can be evicted: the group that needs it next.
-    uint32_t last_use = kNone;  // And the one that used it last.
-    DeviceIndex device = 0;     // Wrote to it last.
-    Duration until{0};          // When its last user ends, as planned.
-    RangeSet valid{};
-  };
-
-  // What a space with a budget holds.
-  struct Residents {
-    bool has_budget = false;
-    SpaceIndex overflow = SpaceFacts::kNone;
-    std::map<uint64_t, uint32_t> by_offset;               // Copies.
-    std::set<std::pair<uint32_t, uint32_t>> by_next_use;  // (Copy::next_use, copy).
-    // The group that is worked on there, and the two before it.
-    std::array<uint32_t, 3> groups{kNone, kNone, kNone};
-  };
-  // Copies that lie side by side, with free memory between them.
-  struct Window {
-    std::vector<uint32_t> copies;
-    uint64_t begin = 0, end = 0;
-    uint32_t next_use = 0xffffffffu;  // The earliest of them.
-    uint64_t traffic = 0;             // Bytes to be moved out, and back in later.
-    bool is_recent = false;           // To be waited for: tasks that use it may still run then.
-  };
 
   uint64_t BytesOf(graph::FlatValueId value) const { return input_.flat.values[value.index].bytes; }
   SpaceIndex SpaceOf(DeviceIndex device) const { return input_.devices[device].space; }
   void FindMovers();
   void AddPorts();
 
-  uint32_t AddCopy(graph::FlatValueId value, Copy copy);
-  void DropCopy(graph::FlatValueId value, uint32_t copy);
-  void DropValue(graph::FlatValueId value);
   // Memory for the value in a space. `start`: when what uses it begins.
   StatusOr<uint32_t> NewCopy(graph::FlatValueId value, SpaceIndex space, Duration start);
   StatusOr<uint32_t> Ensure(graph::FlatValueId value, DeviceIndex device, const RangeSet& need, bool writes);
@@ -110,19 +71,8 @@ class ResidencyWalk {
   }
 
   // residency_evict.cc
-  void NoteResident(uint32_t copy);
-  void ForgetResident(uint32_t copy);
-  void UpdateNextUse(uint32_t copy);
-  uint32_t NextUse(graph::FlatValueId value, SpaceIndex space);
-  void Pin(uint32_t copy);
-  void Unpin(uint32_t copy);
-  void UnpinAll();
   // Makes room for so many bytes, if that can be; false: it cannot.
   StatusOr<bool> MakeRoom(SpaceIndex space, uint64_t bytes);
-  Window WindowAt(SpaceIndex space, uint32_t copy, uint64_t bytes);
-  bool MayEvict(uint32_t copy);
-  bool IsRecent(uint32_t copy, bool is_written_back) const;
-  RangeSet OnlyIn(uint32_t copy) const;
   Status Evict(uint32_t copy);
   Status EvictAll(SpaceIndex space);
   Status DoesNotFit(SpaceIndex space, uint64_t bytes) const;
@@ -154,8 +104,6 @@ class ResidencyWalk {
   bool MayBegin(uint32_t carry, SpaceIndex space, StorageId storage, uint32_t* other);
   Status RestoreCarry(uint32_t carry, const CarryLayout::Piece& piece);
   void AddSwaps();
-  bool IsIn(graph::FlatValueId value, StorageId storage) const;
-  bool IsInUse(StorageId storage) const;
   StorageId NewCarried(SpaceIndex space, uint64_t bytes);
   void NoteInputCopy(const Copy& source, SpaceIndex target, ByteRange range);
   Status PlaceCarried();
@@ -172,21 +120,15 @@ class ResidencyWalk {
 
   const ResidencyInput& input_;
   const graph::FlatGraph& flat_;
+  const CarryLayout& layout_;
+  const SpaceIndex spaces_;
   Uses uses_;
-  SpaceIndex spaces_ = 1;
-  std::vector<DeviceIndex> mover_;    // By space.
-  std::vector<Arena> arenas_;         // By space.
-  std::vector<Residents> residents_;  // By space.
-  bool has_budgets_ = false;
-  bool has_copy_lanes_ = false;           // Of any device.
-  std::vector<uint32_t> next_value_use_;  // By value: in Uses::value_uses, the first that is not over.
-  std::vector<uint32_t> pins_;
-  uint32_t group_ = 0;                                                // That is worked on.
+  Residency out_;
+  CopyTable copies_;
+  std::vector<DeviceIndex> mover_;                                    // By space.
+  bool has_copy_lanes_ = false;                                       // Of any device.
   std::unordered_map<uint64_t, std::vector<StorageId>> storages_at_;  // Temporaries by a hash of their place.
   std::vector<StorageId> output_storage_;                             // By output.
-  std::deque<Copy> copies_;
-  std::vector<uint32_t> free_copies_;
-  std::vector<uint32_t> first_copy_;  // By value.
   Duration start_{0}, end_{0};        // Of the task that is worked on.
   std::vector<PortAccess> accesses_;  // Of the task that is worked on, by port.
   std::vector<uint32_t> port_copies_;
@@ -199,7 +141,6 @@ class ResidencyWalk {
     std::map<SpaceIndex, StorageId> next{};  // Memory of its own for the output, where that is needed.
     std::map<SpaceIndex, StorageId> made{};  // Where the output is when the body ends.
   };
-  const CarryLayout& layout_;
   std::vector<CarryState> carries_;
   std::vector<uint32_t> chain_carry_;  // By value: the carry in whose memory its chain of updates ends.
   std::vector<StorageId> carried_;     // Storages that are nobody else's; their places come last.
@@ -207,7 +148,6 @@ class ResidencyWalk {
   CarryLayout natural_;
   uint64_t restored_bytes_ = 0;
   uint32_t body_begin_ = 0, body_end_ = 0;
-  Residency out_;
 };
 
 }  // namespace hpvm::scheduler

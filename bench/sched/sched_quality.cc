@@ -18,6 +18,7 @@
 #include "bench/sched/sched.h"
 #include "scheduler/placement/placement.h"
 #include "scheduler/testing/families.h"
+#include "scheduler/testing/follow.h"
 #include "scheduler/testing/heft.h"
 #include "scheduler/testing/peft.h"
 #include "scheduler/testing/schedule_checker.h"

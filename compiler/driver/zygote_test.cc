@@ -560,7 +560,8 @@ TEST_F(ZygoteTest, LimitsTime) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_TRUE(absl::IsResourceExhausted(outcome->limit)) << outcome->limit;
   EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("more processor time than this server's limit (1 s)"));
-  EXPECT_GE(outcome->cpu, std::chrono::milliseconds(900));
+  // The kernel looks at the limit by its ticks, which on a busy machine may count more than there was.
+  EXPECT_GE(outcome->cpu, std::chrono::milliseconds(500));
 }
 
 // The limit is of processor time: a compile that the machine suspends for longer is not late.

@@ -93,23 +93,6 @@ struct Placement {
 // kFailedPrecondition when a node has no candidate that can run it; the caller names it by `flat.nodes[*unplaced]`.
 StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced);
 
-// Tasks of an earlier placement of the same graph in their order and where they are, with the times that the input's
-// costs give. `fills_gaps`: a task may start before others that stand before it, as long as it delays none of them.
-// Errors as Place's; kFailedPrecondition too when the tasks are no placement of the graph.
-StatusOr<Placement> Follow(const PlacementInput& input, std::span<const Task> tasks, bool fills_gaps,
-                           uint32_t* unplaced);
-
-struct Reconsidered {
-  Duration present{0};  // Makespan of the earlier tasks by the costs of now.
-  Placement fresh;
-  bool is_worth_it = false;  // The fresh placement takes less than `gain` times the present one.
-};
-inline constexpr double kReplanGain = 0.9;
-
-// Whether to plan again, now that costs are known better.
-StatusOr<Reconsidered> Reconsider(const PlacementInput& input, std::span<const Task> present, uint32_t* unplaced,
-                                  double gain = kReplanGain);
-
 }  // namespace hpvm::scheduler
 
 #endif  // HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_H_

@@ -6,22 +6,13 @@
 namespace hpvm::scheduler::placing {
 namespace {
 
-int64_t TimeOf(const Problem& p, std::span<const Option> options, Take take) {
-  int64_t sum = 0, least = kForever, most = 0;
-  double by_lanes = 0, lanes = 0;
+int64_t TimeOf(std::span<const Option> options, Take take) {
+  int64_t sum = 0, least = kForever;
   for (const Option& option : options) {
-    const int64_t ns = option.best_ns();
-    const double count = option.lane_ns == kForever ? 1 : p.resources->lanes[option.silicon];
-    by_lanes += static_cast<double>(ns) * count;
-    lanes += count;
-    sum += ns;
-    least = std::min(least, ns);
-    most = std::max(most, ns);
+    sum += option.best_ns();
+    least = std::min(least, option.best_ns());
   }
-  if (take == Take::kByLanes) {
-    return static_cast<int64_t>(by_lanes / lanes);
-  }
-  return take == Take::kMean ? sum / static_cast<int64_t>(options.size()) : take == Take::kLeast ? least : most;
+  return take == Take::kMean ? sum / static_cast<int64_t>(options.size()) : least;
 }
 
 int64_t MeanMove(const Problem& p, uint32_t size_class, std::span<const Option> from, std::span<const Option> to) {
@@ -41,7 +32,7 @@ int64_t Capped(int64_t ns) { return std::min(ns, kForever); }
 
 }  // namespace
 
-std::vector<int64_t> UpwardRanks(const Problem& p, Take take, double transfers) {
+std::vector<int64_t> UpwardRanks(const Problem& p, Take take, bool with_transfers) {
   std::vector<int64_t> ranks(p.jobs.size());
   for (uint32_t job = static_cast<uint32_t>(p.jobs.size()); job-- > 0;) {
     int64_t after = 0;
@@ -50,10 +41,9 @@ std::vector<int64_t> UpwardRanks(const Problem& p, Take take, double transfers) 
       OptionSet last{kNone, 0};
       int64_t move = 0;
       for (const uint32_t reader : p.readers[item]) {
-        if (transfers > 0 && p.jobs[reader].options.first != last.first) {
+        if (with_transfers && p.jobs[reader].options.first != last.first) {
           last = p.jobs[reader].options;
-          move = static_cast<int64_t>(transfers *
-                                      static_cast<double>(MeanMove(p, size, p.OptionsOf(job), p.OptionsOf(reader))));
+          move = MeanMove(p, size, p.OptionsOf(job), p.OptionsOf(reader));
         }
         after = std::max(after, ranks[reader] + move);
       }
@@ -61,7 +51,7 @@ std::vector<int64_t> UpwardRanks(const Problem& p, Take take, double transfers) 
     for (const uint32_t next : p.after[job]) {
       after = std::max(after, ranks[next]);
     }
-    ranks[job] = Capped(after + TimeOf(p, p.OptionsOf(job), take));
+    ranks[job] = Capped(after + TimeOf(p.OptionsOf(job), take));
   }
   return ranks;
 }
@@ -105,16 +95,16 @@ std::vector<int64_t> OptimisticRanks(const Problem& p, const std::vector<int64_t
 }
 
 std::vector<int64_t> Rests(const Problem& p) {
-  std::vector<int64_t> rests = UpwardRanks(p, Take::kLeast, 0);
+  std::vector<int64_t> rests = UpwardRanks(p, Take::kLeast, false);
   for (uint32_t job = 0; job < p.jobs.size(); ++job) {
-    rests[job] -= TimeOf(p, p.OptionsOf(job), Take::kLeast);
+    rests[job] -= TimeOf(p.OptionsOf(job), Take::kLeast);
   }
   return rests;
 }
 
 int64_t PathBound(const Problem& p) {
   int64_t bound = 0;
-  for (const int64_t rank : UpwardRanks(p, Take::kLeast, 0)) {
+  for (const int64_t rank : UpwardRanks(p, Take::kLeast, false)) {
     bound = std::max(bound, rank);
   }
   return bound;

@@ -10,12 +10,12 @@
 
 namespace hpvm::scheduler::placing {
 
-// kByLanes: the mean over lanes, as HEFT's is over processors.
-enum class Take : uint8_t { kMean, kByLanes, kLeast, kMost };
+// The mean time of a job's options, or the least.
+enum class Take : uint8_t { kMean, kLeast };
 
-// HEFT's upward rank: the longest way from a job's start to the end of the plan, with such times of its options and
-// `transfers` times the mean time of a transfer between two spaces that its options and its reader's have.
-std::vector<int64_t> UpwardRanks(const Problem& problem, Take take, double transfers);
+// HEFT's upward rank: the longest way from a job's start to the end of the plan, with such times of its options and, if
+// asked for, the mean times of transfers between the spaces that its options and its readers' have.
+std::vector<int64_t> UpwardRanks(const Problem& problem, Take take, bool with_transfers = true);
 
 // PEFT's optimistic cost table, by job and space (one column a space, since processors of one space are alike to what
 // follows): the longest way from a job's end, run in that space, to the plan's end, when every job after it runs where

@@ -113,7 +113,7 @@ class Searcher {
       return std::any_of(options.begin(), options.end(),
                          [](const Option& o) { return o.all_ns != kForever && o.lane_ns != kForever; });
     });
-    constexpr int kRanks = 8;
+    constexpr int kRanks = 4;
     for (int rank = 0; rank < kRanks && !IsDone(); ++rank) {
       const std::vector<int64_t> priority = Rank(rank, table);
       for (const bool looks_ahead : {false, true}) {
@@ -133,28 +133,20 @@ class Searcher {
   std::vector<int64_t> Rank(int which, const std::vector<int64_t>& table) const {
     switch (which) {
       case 0:
-        return UpwardRanks(p_, Take::kMean, 1);
+        return UpwardRanks(p_, Take::kMean);
       case 1:
         return OptimisticRanks(p_, table, true);
       case 2:
-        return UpwardRanks(p_, Take::kByLanes, 1);
-      case 3:
-        return UpwardRanks(p_, Take::kLeast, 1);
-      case 4:
-        return OptimisticRanks(p_, table, false);
-      case 5:
-        return UpwardRanks(p_, Take::kMost, 1);
-      case 6:
-        return UpwardRanks(p_, Take::kLeast, 0);
+        return UpwardRanks(p_, Take::kLeast);
       default:
-        return UpwardRanks(p_, Take::kByLanes, 0);
+        return OptimisticRanks(p_, table, false);
     }
   }
 
   // Changes of options and priorities near the best plan; those on its critical chain more often than others. Where a
   // change makes nothing worse the search goes on from there.
   void LookAround() {
-    priority_ = best_.priority.empty() ? UpwardRanks(p_, Take::kMean, 1) : best_.priority;
+    priority_ = best_.priority.empty() ? UpwardRanks(p_, Take::kMean) : best_.priority;
     pinned_.resize(p_.jobs.size());
     plan_ = best_.plan;
     Adopt();

@@ -223,33 +223,6 @@ TEST(PlacementSplitTest, PipelinesOneToOneEdges) {
   }
 }
 
-// A plan made on wrong costs is seen to be worth making again once costs are right; a right one is not, cut or whole.
-TEST(PlacementSplitTest, ReconsidersWhenCostsChange) {
-  const FlatGraph flat = Chain(4, 64);
-  const RowAccess accesses(flat, 0, true);
-  const RowCosts wrong({50, 5'000, 5'000}, true), right({50'000, 1'000, 1'000}, false);
-  const std::vector<std::vector<Candidate>> candidates(4, {{.device = 0}, {.device = 1}, {.device = 2}});
-  uint32_t unplaced = 0;
-  const PlacementInput before{.flat = flat, .devices = kDevices, .candidates = candidates, .costs = wrong};
-  const StatusOr<Placement> placement = Place(before, &unplaced);
-  const StatusOr<Reconsidered> same = Reconsider(before, placement->tasks, &unplaced);
-  ASSERT_TRUE(same.ok()) << Message(same.status());
-  EXPECT_FALSE(same->is_worth_it);
-  const PlacementInput now{
-      .flat = flat, .devices = kDevices, .candidates = candidates, .costs = right, .accesses = &accesses};
-  const StatusOr<Reconsidered> changed = Reconsider(now, placement->tasks, &unplaced);
-  ASSERT_TRUE(changed.ok()) << Message(changed.status());
-  EXPECT_TRUE(changed->is_worth_it);
-  EXPECT_GT(Parts(changed->fresh), 0u);
-  const StatusOr<Reconsidered> again = Reconsider(now, changed->fresh.tasks, &unplaced);
-  ASSERT_TRUE(again.ok()) << Message(again.status());
-  EXPECT_FALSE(again->is_worth_it);
-  EXPECT_NEAR(static_cast<double>(again->present.count()), static_cast<double>(changed->fresh.makespan.count()),
-              0.05 * static_cast<double>(changed->fresh.makespan.count()));
-  EXPECT_EQ(Reconsider(now, std::span(changed->fresh.tasks).first(1), &unplaced).status().code(),
-            absl::StatusCode::kFailedPrecondition);
-}
-
 // In-place updates, halos, outputs of parts, and nodes that are not cut among such that are: whatever comes out can
 // run.
 TEST(PlacementSplitTest, RandomGraphsWithCutsCanRunAsPlanned) {

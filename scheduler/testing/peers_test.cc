@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scheduler/testing/families.h"
+#include "scheduler/testing/follow.h"
 #include "scheduler/testing/heft.h"
 #include "scheduler/testing/peft.h"
 #include "scheduler/testing/schedule_checker.h"

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -78,7 +79,11 @@ class Bundle(unittest.TestCase):
         config.write_text(f'[server]\nlisten = "unix:{folder}/s"\nstate_dir = "{state}"\n[devices]\nbackends = "cpu"\n')
         daemon = subprocess.Popen([self.root / "bin/hpvmd", "--config", config], env=self.environment, cwd="/", stderr=subprocess.PIPE, text=True)
         try:
-            shown = self.run_program(self.root / "bin/hpvmctl", "--server", f"unix:{folder}/s", "--connect-timeout", "30", "devices")
+            shown = ""
+            end = time.monotonic() + 60  # It serves before it has looked for devices, which may take long on a busy machine.
+            while "cpu" not in shown and time.monotonic() < end:
+                shown = self.run_program(self.root / "bin/hpvmctl", "--server", f"unix:{folder}/s", "--connect-timeout", "30",
+                                         "devices")
             self.assertIn("cpu", shown)
         finally:
             daemon.terminate()

@@ -141,9 +141,6 @@ class World {
       Add("schedule: " + Message(checked.status()));
       return std::nullopt;
     }
-    if (&flat == &graph_.flat && candidates.size() == graph_.candidates.size()) {
-      PlanAgain(input, *placed);
-    }
     Planned planned{*std::move(placed), {}};
     Add(CheckParts(flat, accesses, planned.placement.tasks));
     const scheduler::ResidencyInput memory = MemoryInput(flat, accesses, planned.placement.tasks, with_carries);
@@ -170,31 +167,6 @@ class World {
       counts().parts += task.is_part ? 1 : 0;
     }
     return planned;
-  }
-
-  // Between two runs, when costs are known better: whether to go on with the tasks of the last one.
-  void PlanAgain(const scheduler::PlacementInput& input, const Placement& placed) {
-    if (!present_.empty() && Chance(40)) {
-      uint32_t unplaced = 0;
-      const StatusOr<scheduler::Reconsidered> again = scheduler::Reconsider(input, present_, &unplaced);
-      StatusOr<Placement> before = scheduler::Follow(input, present_, false, &unplaced);
-      if (!again.ok() || !before.ok()) {
-        return Add("replanning: " + Message(again.ok() ? before.status() : again.status()));
-      }
-      const StatusOr<Duration> now = scheduler::CheckSchedule(input, *before);
-      if (!now.ok() || *now != again->present) {
-        return Add("replanning: What the present plan takes is wrong. " + Message(now.status()));
-      }
-      StatusOr<Placement> after = scheduler::Follow(input, again->fresh.tasks, false, &unplaced);
-      const double gain = static_cast<double>(after.ok() ? after->makespan.count() : 0) /
-                          std::max(1.0, static_cast<double>(before->makespan.count()));
-      if (!after.ok() || again->is_worth_it != (gain < scheduler::kReplanGain)) {
-        return Add("replanning: A plan that takes " + std::to_string(gain) + " times as long is " +
-                   (again->is_worth_it ? "said to be worth it." : "not said to be worth it."));
-      }
-      counts().replanned += again->is_worth_it ? 1 : 0;
-    }
-    present_ = placed.tasks;
   }
 
   scheduler::ResidencyInput MemoryInput(const graph::FlatGraph& flat, const SimAccesses& accesses,
@@ -370,7 +342,6 @@ class World {
   std::vector<double> bytes_per_ns_;
   double jitter_ = 0;
   uint64_t effort_ = 0;
-  std::vector<Task> present_;  // Of the last plan of the whole graph.
   Verdict verdict_;
 };
 
@@ -394,7 +365,7 @@ std::string Counts::ToString() const {
                      "\nmemory: " + part("worlds with limits", with_budgets) + ", " + part("evictions", evictions) +
                      ", " + part("spills", spills) + ", " + part("refusals", refusals) + ", " +
                      part("worlds with carries", with_carries) + ", " + part("iterations", iterations) + ", " +
-                     part("late extents", late_extents) + ", " + part("replanned", replanned) + "\nnodes:";
+                     part("late extents", late_extents) + "\nnodes:";
   const char* const sizes[] = {"1-4", "5-16", "17-64", "65-256", "257-1024", "more"};
   for (size_t i = 0; i < std::size(sizes); ++i) {
     text += std::string(i == 0 ? " " : ", ") + part(sizes[i], by_nodes[i]);

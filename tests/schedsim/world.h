@@ -19,7 +19,7 @@ namespace hpvm::schedsim {
 struct Counts {
   uint64_t worlds = 0, nodes = 0, tasks = 0, parts = 0, runs = 0, plans = 0;
   uint64_t losses = 0, losses_again = 0, kept_values = 0, failures = 0, cancels = 0, no_device = 0;
-  uint64_t evictions = 0, spills = 0, refusals = 0, with_carries = 0, with_budgets = 0, replanned = 0;
+  uint64_t evictions = 0, spills = 0, refusals = 0, with_carries = 0, with_budgets = 0;
   uint64_t iterations = 0, late_extents = 0;
   uint64_t by_nodes[6] = {};    // Up to 4, 16, 64, 256, 1,024, more.
   uint64_t by_devices[7] = {};  // 1 to 6; more.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "scheduler/testing/follow.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/failpoint.h"
 #include "scheduler/placement/placement.h"
 #include "scheduler/placement/placement_decode.h"
 #include "scheduler/placement/placement_options.h"
@@ -117,19 +118,6 @@ StatusOr<Placement> Follow(const PlacementInput& input, std::span<const Task> ta
     return FailedPrecondition("The tasks are parts of launches, and no access model says what they touch.");
   }
   return input.flat.nodes.empty() ? Placement() : Present(input, tasks).Follow(fills_gaps, unplaced);
-}
-
-StatusOr<Reconsidered> Reconsider(const PlacementInput& input, std::span<const Task> present, uint32_t* unplaced,
-                                  double gain) {
-  Reconsidered out;
-  HPVMD_ASSIGN_OR_RETURN(const Placement before, Follow(input, present, false, unplaced));
-  HPVMD_ASSIGN_OR_RETURN(out.fresh, Place(input, unplaced));
-  // By the same evaluator: plans of one device are made by a simpler one.
-  HPVMD_ASSIGN_OR_RETURN(const Placement after, Follow(input, out.fresh.tasks, false, unplaced));
-  out.present = before.makespan;
-  out.is_worth_it = HPVMD_MUTANT("plan_replan_for_nothing") ||
-                    static_cast<double>(after.makespan.count()) < gain * static_cast<double>(before.makespan.count());
-  return out;
 }
 
 }  // namespace hpvm::scheduler

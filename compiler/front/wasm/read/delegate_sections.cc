@@ -9,7 +9,6 @@
 #include "base/limits.h"
 #include "compiler/front/wasm/read/delegate.h"
 #include "compiler/front/wasm/read/element_globals.h"
-#include "compiler/front/wasm/read/fault.h"
 #include "compiler/front/wasm/read/narrow_table.h"
 #include "compiler/front/wasm/read/reader.h"
 
@@ -59,144 +58,82 @@ std::optional<uint32_t> GuessStackPointer(const Module& module) {
 
 }  // namespace
 
-Delegate::Delegate(const wabt::Features& features, std::vector<bool> is_64, std::span<const uint8_t> bytes)
-    : validator_(&errors_, wabt::ValidateOptions(features)), is_64_(std::move(is_64)), bytes_(bytes) {
-  module_.signatures.emplace_back();
+Reading::Reading(const wabt::Features& features) : validator(&errors_, wabt::ValidateOptions(features)) {
+  module.signatures.emplace_back();
   for (uint32_t i = 0; i + 1 < kInlineSignatures; ++i) {
-    module_.signatures.push_back({{}, {static_cast<ValueType>(i)}});
+    module.signatures.push_back({{}, {static_cast<ValueType>(i)}});
   }
-  for (const Signature& signature : module_.signatures) {
-    module_.types.push_back(IrType(signature));
+  for (const Signature& signature : module.signatures) {
+    module.types.push_back(IrType(signature));
   }
 }
 
-bool Delegate::OnError(const wabt::Error& error) {
-  // Custom sections that cannot be read are skipped; their faults come as warnings.
-  if (error.error_level == wabt::ErrorLevel::Error) {
-    errors_.push_back(error);
-  }
-  return true;
-}
-
-Diagnostic Delegate::TakeFault(const std::string& place) const {
-  if (refusal_) {
-    Diagnostic fault = *refusal_;
-    fault.place = place;
-    return fault;
-  }
-  Diagnostic fault = Fault(place, std::nullopt, "The module is not valid WebAssembly: ");
-  if (errors_.empty()) {
-    fault.message += "it cannot be read.";
-    return fault;
-  }
-  fault.message += errors_[0].message;
-  fault.message += fault.message.ends_with('.') ? "" : ".";
-  if (errors_[0].loc.offset != wabt::kInvalidOffset) {
-    fault.offset = errors_[0].loc.offset;
-  }
-  return fault;
-}
-
-Result Delegate::Refuse(uint64_t offset, std::string message) {
-  if (!refusal_ && errors_.empty()) {
-    refusal_ = Fault("", offset, std::move(message));
-  }
-  return Result::Error;
-}
-
-Result Delegate::CheckCount(size_t count, std::string_view items) {
-  if (count < limits::kWasmItemsMax) {
-    return Result::Ok;
-  }
-  return Refuse(state->offset, "The module has more " + std::string(items) + " than the limit (" +
-                                   std::to_string(limits::kWasmItemsMax) + ").");
-}
+Delegate::Delegate(Reading& reading, CodeRecorder& code, std::vector<bool> is_64,
+                   std::unordered_map<uint64_t, uint32_t> globals, std::span<const uint8_t> bytes)
+    : CodeCallbacks(reading, code), element_globals_(std::move(globals)), is_64_(std::move(is_64)), bytes_(bytes) {}
 
 ImportDecl Delegate::ImportOf(std::string_view module, std::string_view name) const {
-  return {std::string(module.substr(0, kNameBytesMax)), std::string(name.substr(0, kNameBytesMax)), source_};
-}
-
-std::optional<ValueType> Delegate::TypeOf(wabt::Type type, std::string_view what) {
-  switch (type) {
-    case wabt::Type::I32:
-      return ValueType::kI32;
-    case wabt::Type::I64:
-      return ValueType::kI64;
-    case wabt::Type::F32:
-      return ValueType::kF32;
-    case wabt::Type::F64:
-      return ValueType::kF64;
-    case wabt::Type::V128:
-      return ValueType::kV128;
-    case wabt::Type::FuncRef:
-      return ValueType::kFuncRef;
-    case wabt::Type::ExternRef:
-      return ValueType::kExternRef;
-    default:
-      Refuse(source_, std::string(what) + " has the type " + type.GetName() +
-                          "; i32, i64, f32, f64, v128, funcref and externref are supported.");
-      return std::nullopt;
-  }
+  return {std::string(module.substr(0, kNameBytesMax)), std::string(name.substr(0, kNameBytesMax)), r_.source};
 }
 
 Result Delegate::BeginSection(Index, wabt::BinarySection section, Offset) {
-  source_ = state->offset;
+  r_.source = state->offset;
   if (section == wabt::BinarySection::Tag) {
-    return Refuse(source_, "The module has a tag section: exceptions are not supported.");
+    return r_.Refuse(r_.source, "The module has a tag section: exceptions are not supported.");
   }
   return Result::Ok;
 }
 
 Result Delegate::EndModule() {
   if (!has_global_names_) {
-    module_.stack_pointer = GuessStackPointer(module_);
-  } else if (module_.stack_pointer && !CanPointToStack(module_, module_.globals[*module_.stack_pointer])) {
-    module_.stack_pointer.reset();
+    r_.module.stack_pointer = GuessStackPointer(r_.module);
+  } else if (r_.module.stack_pointer && !CanPointToStack(r_.module, r_.module.globals[*r_.module.stack_pointer])) {
+    r_.module.stack_pointer.reset();
   }
-  if (data_count_ && *data_count_ != module_.data.size()) {  // The code refers to that many.
-    return Refuse(state->offset, "The module is not valid WebAssembly: the data count is " +
-                                     std::to_string(*data_count_) + ", but the module has " +
-                                     std::to_string(module_.data.size()) + " data segments.");
+  if (data_count_ && *data_count_ != r_.module.data.size()) {  // The code refers to that many.
+    return r_.Refuse(state->offset, "The module is not valid WebAssembly: the data count is " +
+                                        std::to_string(*data_count_) + ", but the module has " +
+                                        std::to_string(r_.module.data.size()) + " data segments.");
   }
   return validator_.EndModule();
 }
 
 Result Delegate::OnFuncType(Index index, Index param_count, wabt::Type* params, Index result_count,
                             wabt::Type* results) {
-  source_ = state->offset;
-  if (Failed(CheckCount(index, "types")) ||
+  r_.source = state->offset;
+  if (Failed(r_.CheckCount(index, "types")) ||
       Failed(validator_.OnFuncType(Here(), param_count, params, result_count, results, index))) {
     return Result::Error;
   }
   Signature type;
   if (param_count > limits::kWasmSignatureMax || result_count > limits::kWasmSignatureMax) {
-    return Refuse(source_, "The function type " + std::to_string(index) + " has more parameters or results (" +
-                               std::to_string(std::max(param_count, result_count)) + ") than the limit (" +
-                               std::to_string(limits::kWasmSignatureMax) + ").");
+    return r_.Refuse(r_.source, "The function type " + std::to_string(index) + " has more parameters or results (" +
+                                    std::to_string(std::max(param_count, result_count)) + ") than the limit (" +
+                                    std::to_string(limits::kWasmSignatureMax) + ").");
   }
   for (uint64_t i = 0; i < uint64_t{param_count} + result_count; ++i) {
     const std::optional<ValueType> value =
-        TypeOf(i < param_count ? params[i] : results[i - param_count], "A value of a function type");
+        r_.TypeOf(i < param_count ? params[i] : results[i - param_count], "A value of a function type");
     if (!value) {
       return Result::Error;
     }
     (i < param_count ? type.params : type.results).push_back(*value);
   }
-  module_.types.push_back(IrType(type));
-  module_.signatures.push_back(std::move(type));
+  r_.module.types.push_back(IrType(type));
+  r_.module.signatures.push_back(std::move(type));
   return Result::Ok;
 }
 
 Result Delegate::AddFunction(Index signature, std::optional<ImportDecl> import) {
-  if (Failed(CheckCount(module_.functions.size(), "functions"))) {
+  if (Failed(r_.CheckCount(r_.module.functions.size(), "functions"))) {
     return Result::Error;
   }
-  if (const uint64_t at = uint64_t{kInlineSignatures} + signature; at < module_.signatures.size()) {
-    signature_values_ += module_.signatures[at].params.size() + module_.signatures[at].results.size();
+  if (const uint64_t at = uint64_t{kInlineSignatures} + signature; at < r_.module.signatures.size()) {
+    signature_values_ += r_.module.signatures[at].params.size() + r_.module.signatures[at].results.size();
   }
   if (signature_values_ > limits::kWasmSignatureValuesMax) {
-    return Refuse(source_, "The module's functions have more parameters and results together than the limit (" +
-                               std::to_string(limits::kWasmSignatureValuesMax) + ").");
+    return r_.Refuse(r_.source, "The module's functions have more parameters and results together than the limit (" +
+                                    std::to_string(limits::kWasmSignatureValuesMax) + ").");
   }
   if (Failed(validator_.OnFunction(Here(), At(signature)))) {
     return Result::Error;
@@ -204,41 +141,41 @@ Result Delegate::AddFunction(Index signature, std::optional<ImportDecl> import) 
   Function function;
   function.signature = kInlineSignatures + signature;
   function.import = std::move(import);
-  module_.functions.push_back(std::move(function));
+  r_.module.functions.push_back(std::move(function));
   return Result::Ok;
 }
 
 Result Delegate::OnImportFunc(Index, std::string_view module, std::string_view name, Index, Index signature) {
-  source_ = state->offset;
+  r_.source = state->offset;
   return AddFunction(signature, ImportOf(module, name));
 }
 
 Result Delegate::OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type type,
                                const wabt::Limits* entries) {
-  source_ = state->offset;
+  r_.source = state->offset;
   return AddTable(type, *entries, ImportOf(module, name));
 }
 Result Delegate::OnImportMemory(Index, std::string_view module, std::string_view name, Index,
                                 const wabt::Limits* pages) {
-  source_ = state->offset;
+  r_.source = state->offset;
   return AddMemory(*pages, ImportOf(module, name));
 }
 Result Delegate::OnImportGlobal(Index, std::string_view module, std::string_view name, Index, wabt::Type type,
                                 bool is_mutable) {
-  source_ = state->offset;
+  r_.source = state->offset;
   if (Failed(validator_.OnGlobalImport(Here(), type, is_mutable))) {
     return Result::Error;
   }
   return AddGlobal(type, is_mutable, ImportOf(module, name));
 }
 Result Delegate::OnImportTag(Index, std::string_view module, std::string_view name, Index, Index) {
-  return Refuse(state->offset, "The tag import \"" + std::string(module.substr(0, kNameBytesMax)) + "." +
-                                   std::string(name.substr(0, kNameBytesMax)) +
-                                   "\" is refused: exceptions are not supported.");
+  return r_.Refuse(state->offset, "The tag import \"" + std::string(module.substr(0, kNameBytesMax)) + "." +
+                                      std::string(name.substr(0, kNameBytesMax)) +
+                                      "\" is refused: exceptions are not supported.");
 }
 
 Result Delegate::OnFunction(Index, Index signature) {
-  source_ = state->offset;
+  r_.source = state->offset;
   return AddFunction(signature, std::nullopt);
 }
 
@@ -246,13 +183,13 @@ Result Delegate::AddTable(wabt::Type type, const wabt::Limits& entries, std::opt
   if (Failed(validator_.OnTable(Here(), type, entries))) {
     return Result::Error;
   }
-  const std::optional<ValueType> element = TypeOf(type, "A table's element");
+  const std::optional<ValueType> element = r_.TypeOf(type, "A table's element");
   if (!element) {
     return Result::Error;
   }
-  if (module_.tables.size() >= limits::kWasmTablesMax) {
-    return Refuse(source_,
-                  "The module has more tables than the limit (" + std::to_string(limits::kWasmTablesMax) + ").");
+  if (r_.module.tables.size() >= limits::kWasmTablesMax) {
+    return r_.Refuse(r_.source,
+                     "The module has more tables than the limit (" + std::to_string(limits::kWasmTablesMax) + ").");
   }
   Table table;
   table.type = *element;
@@ -261,17 +198,17 @@ Result Delegate::AddTable(wabt::Type type, const wabt::Limits& entries, std::opt
     table.limits.maximum = entries.max;
   }
   table.import = std::move(import);
-  table.source = source_;
-  module_.tables.push_back(std::move(table));
+  table.source = r_.source;
+  r_.module.tables.push_back(std::move(table));
   return Result::Ok;
 }
 
 Result Delegate::OnTable(Index, wabt::Type type, const wabt::Limits* entries) {
-  source_ = state->offset;
+  r_.source = state->offset;
   if (Failed(AddTable(type, *entries, std::nullopt))) {
     return Result::Error;
   }
-  module_.tables.back().limits.is_64 = tables_defined_ < is_64_.size() && is_64_[tables_defined_];
+  r_.module.tables.back().limits.is_64 = tables_defined_ < is_64_.size() && is_64_[tables_defined_];
   ++tables_defined_;
   return Result::Ok;
 }
@@ -282,7 +219,7 @@ Result Delegate::CheckPages(const wabt::Limits& pages) {
     return Result::Ok;
   }
   uint64_t end = state->offset;
-  if (Failed(CheckUnsigned64(end))) {
+  if (Failed(r_.CheckUnsigned64(end))) {
     return Result::Error;
   }
   if (!pages.has_max) {
@@ -291,7 +228,7 @@ Result Delegate::CheckPages(const wabt::Limits& pages) {
   for (--end; end > 0 && (state->data[end - 1] & 0x80) != 0;) {
     --end;
   }
-  return CheckUnsigned64(end);
+  return r_.CheckUnsigned64(end);
 }
 
 Result Delegate::AddMemory(const wabt::Limits& pages, std::optional<ImportDecl> import) {
@@ -306,28 +243,28 @@ Result Delegate::AddMemory(const wabt::Limits& pages, std::optional<ImportDecl> 
     memory.limits.maximum = pages.max;
   }
   memory.import = std::move(import);
-  memory.source = source_;
-  module_.memory = std::move(memory);
+  memory.source = r_.source;
+  r_.module.memory = std::move(memory);
   return Result::Ok;
 }
 
 Result Delegate::OnMemory(Index, const wabt::Limits* pages) {
-  source_ = state->offset;
+  r_.source = state->offset;
   return AddMemory(*pages, std::nullopt);
 }
 
 Result Delegate::AddGlobal(wabt::Type type, bool is_mutable, std::optional<ImportDecl> import) {
-  const std::optional<ValueType> value = TypeOf(type, "A global");
-  if (!value || Failed(CheckCount(module_.globals.size(), "globals"))) {
+  const std::optional<ValueType> value = r_.TypeOf(type, "A global");
+  if (!value || Failed(r_.CheckCount(r_.module.globals.size(), "globals"))) {
     return Result::Error;
   }
-  module_.globals.push_back(
-      {.type = *value, .is_mutable = is_mutable, .import = std::move(import), .init = {}, .source = source_});
+  r_.module.globals.push_back(
+      {.type = *value, .is_mutable = is_mutable, .import = std::move(import), .init = {}, .source = r_.source});
   return Result::Ok;
 }
 
 Result Delegate::BeginGlobal(Index, wabt::Type type, bool is_mutable) {
-  source_ = state->offset;
+  r_.source = state->offset;
   if (Failed(validator_.OnGlobal(Here(), type, is_mutable))) {
     return Result::Error;
   }
@@ -335,81 +272,74 @@ Result Delegate::BeginGlobal(Index, wabt::Type type, bool is_mutable) {
   return AddGlobal(type, is_mutable, std::nullopt);
 }
 
-void Delegate::BeginConstant() {
-  constant_ = {};
-  constant_ended_ = false;
-}
-// wabt takes the end of the section for the end of an initial value.
-Result Delegate::EndConstant() {
-  return constant_ended_ ? validator_.EndInitExpr() : Refuse(source_, "The section ends within an initial value.");
-}
-
 Result Delegate::BeginGlobalInitExpr(Index) {
-  BeginConstant();
+  code_.BeginConstant();
   return validator_.BeginInitExpr(Here(), global_type_);
 }
 Result Delegate::EndGlobalInitExpr(Index) {
-  module_.globals.back().init = constant_;
-  return EndConstant();
+  r_.module.globals.back().init = code_.constant();
+  return code_.EndConstant();
 }
 
 Result Delegate::OnExport(Index, wabt::ExternalKind kind, Index item, std::string_view name) {
-  source_ = state->offset;
-  if (Failed(CheckCount(module_.exports.size(), "exports")) ||
+  r_.source = state->offset;
+  if (Failed(r_.CheckCount(r_.module.exports.size(), "exports")) ||
       Failed(validator_.OnExport(Here(), kind, At(item), name))) {
     return Result::Error;
   }
   constexpr ExternKind kKinds[] = {ExternKind::kFunction, ExternKind::kTable, ExternKind::kMemory, ExternKind::kGlobal};
   const size_t at = static_cast<size_t>(kind);
   if (at >= std::size(kKinds)) {
-    return Refuse(source_, "The module exports a tag: exceptions are not supported.");
+    return r_.Refuse(r_.source, "The module exports a tag: exceptions are not supported.");
   }
-  module_.exports.push_back({std::string(name), kKinds[at], item});
+  r_.module.exports.push_back({std::string(name), kKinds[at], item});
   return Result::Ok;
 }
 
 Result Delegate::OnStartFunction(Index function) {
-  source_ = state->offset;
-  module_.start = function;
-  module_.start_source = source_;
+  r_.source = state->offset;
+  r_.module.start = function;
+  r_.module.start_source = r_.source;
   return validator_.OnStart(Here(), At(function));
 }
 
 Result Delegate::BeginElemSegment(Index, Index table, uint8_t flags) {
-  source_ = state->offset;
+  r_.source = state->offset;
   const wabt::SegmentKind kind = KindOf(flags);
-  if (Failed(CheckCount(module_.elems.size(), "element segments")) ||
+  if (Failed(r_.CheckCount(r_.module.elems.size(), "element segments")) ||
       Failed(validator_.OnElemSegment(Here(), At(table), kind))) {
     return Result::Error;
   }
-  module_.elems.push_back(
-      {.mode = ModeOf(kind), .table = table, .offset = {}, .functions = {}, .globals = {}, .source = source_});
+  r_.module.elems.push_back(
+      {.mode = ModeOf(kind), .table = table, .offset = {}, .functions = {}, .globals = {}, .source = r_.source});
   return Result::Ok;
 }
 Result Delegate::BeginElemSegmentInitExpr(Index) {
-  BeginConstant();
-  return validator_.BeginInitExpr(Here(), IsTable64(module_.elems.back().table) ? wabt::Type::I64 : wabt::Type::I32);
+  code_.BeginConstant();
+  return validator_.BeginInitExpr(Here(),
+                                  r_.IsTable64(r_.module.elems.back().table) ? wabt::Type::I64 : wabt::Type::I32);
 }
 Result Delegate::EndElemSegmentInitExpr(Index) {
-  module_.elems.back().offset = constant_;
-  return EndConstant();
+  r_.module.elems.back().offset = code_.constant();
+  return code_.EndConstant();
 }
 Result Delegate::OnElemSegmentElemType(Index, wabt::Type type) {
-  const std::optional<ValueType> element = TypeOf(type, "An element segment");
+  const std::optional<ValueType> element = r_.TypeOf(type, "An element segment");
   if (!element) {
     return Result::Error;
   }
-  module_.elems.back().type = *element;
+  r_.module.elems.back().type = *element;
   return validator_.OnElemSegmentElemType(Here(), type);
 }
 Result Delegate::AddElementGlobal(uint32_t global, wabt::Type type) {
-  const std::optional<ValueType> element = TypeOf(type, "An element");
-  if (global >= module_.globals.size() || !module_.globals[global].import || module_.globals[global].is_mutable ||
-      !element || module_.globals[global].type != *element) {
-    return Refuse(state->offset, "An element is not the value of a constant imported global of the segment's type (" +
-                                     std::to_string(global) + ").");
+  const std::optional<ValueType> element = r_.TypeOf(type, "An element");
+  if (global >= r_.module.globals.size() || !r_.module.globals[global].import || r_.module.globals[global].is_mutable ||
+      !element || r_.module.globals[global].type != *element) {
+    return r_.Refuse(state->offset,
+                     "An element is not the value of a constant imported global of the segment's type (" +
+                         std::to_string(global) + ").");
   }
-  ElemSegment& segment = module_.elems.back();
+  ElemSegment& segment = r_.module.elems.back();
   segment.globals.emplace_back(static_cast<uint32_t>(segment.functions.size()), global);
   return Result::Ok;
 }
@@ -418,11 +348,11 @@ Result Delegate::OnElemSegmentElemExpr_RefNull(Index, wabt::Type type) {
       found != element_globals_.end() && Failed(AddElementGlobal(found->second, type))) {
     return Result::Error;
   }
-  module_.elems.back().functions.push_back(kNullFunction);
+  r_.module.elems.back().functions.push_back(kNullFunction);
   return validator_.OnElemSegmentElemExpr_RefNull(Here(), type);
 }
 Result Delegate::OnElemSegmentElemExpr_RefFunc(Index, Index function) {
-  module_.elems.back().functions.push_back(function);
+  r_.module.elems.back().functions.push_back(function);
   return validator_.OnElemSegmentElemExpr_RefFunc(Here(), At(function));
 }
 
@@ -432,45 +362,45 @@ Result Delegate::OnDataCount(Index count) {
   return Result::Ok;
 }
 Result Delegate::BeginDataSegment(Index, Index memory, uint8_t flags) {
-  source_ = state->offset;
+  r_.source = state->offset;
   const wabt::SegmentKind kind = KindOf(flags);
-  if (Failed(CheckCount(module_.data.size(), "data segments"))) {
+  if (Failed(r_.CheckCount(r_.module.data.size(), "data segments"))) {
     return Result::Error;
   }
-  module_.data.push_back({.mode = ModeOf(kind), .offset = {}, .bytes = {}, .source = source_});
+  r_.module.data.push_back({.mode = ModeOf(kind), .offset = {}, .bytes = {}, .source = r_.source});
   return validator_.OnDataSegment(Here(), At(memory), kind);
 }
 Result Delegate::BeginDataSegmentInitExpr(Index) {
-  BeginConstant();
-  const bool is_64 = module_.address_type() == ir::Type::kI64;
+  code_.BeginConstant();
+  const bool is_64 = r_.module.address_type() == ir::Type::kI64;
   return validator_.BeginInitExpr(Here(), is_64 ? wabt::Type::I64 : wabt::Type::I32);
 }
 Result Delegate::EndDataSegmentInitExpr(Index) {
-  module_.data.back().offset = constant_;
-  return EndConstant();
+  r_.module.data.back().offset = code_.constant();
+  return code_.EndConstant();
 }
 Result Delegate::OnDataSegmentData(Index, const void* data, Address size) {
   const size_t at = static_cast<size_t>(static_cast<const uint8_t*>(data) - state->data);
-  module_.data.back().bytes = bytes_.subspan(at, size);
+  r_.module.data.back().bytes = bytes_.subspan(at, size);
   return Result::Ok;
 }
 
 Result Delegate::OnModuleName(std::string_view name) {
-  module_.name = name.substr(0, kNameBytesMax);
+  r_.module.name = name.substr(0, kNameBytesMax);
   return Result::Ok;
 }
 Result Delegate::OnFunctionName(Index function, std::string_view name) {
-  if (function < module_.functions.size()) {
-    module_.functions[function].name = name.substr(0, kNameBytesMax);
+  if (function < r_.module.functions.size()) {
+    r_.module.functions[function].name = name.substr(0, kNameBytesMax);
   }
   return Result::Ok;
 }
 
 Result Delegate::OnNameEntry(wabt::NameSectionSubsection kind, Index index, std::string_view name) {
-  if (kind == wabt::NameSectionSubsection::Global && index < module_.globals.size()) {
+  if (kind == wabt::NameSectionSubsection::Global && index < r_.module.globals.size()) {
     has_global_names_ = true;
     if (name == "__stack_pointer") {
-      module_.stack_pointer = index;
+      r_.module.stack_pointer = index;
     }
   }
   return Result::Ok;
@@ -486,15 +416,16 @@ std::optional<Module> ReadModule(std::span<const uint8_t> bytes, const std::stri
   std::span<const uint8_t> read = narrowed.bytes.empty() ? bytes : std::span<const uint8_t>(narrowed.bytes);
   ElementGlobals replaced = ReplaceElementGlobals(read);
   read = replaced.bytes.empty() ? read : std::span<const uint8_t>(replaced.bytes);
-  Delegate delegate(features, narrowed.is_64, bytes);
-  delegate.SetElementGlobals(std::move(replaced.globals));
+  Reading reading(features);
+  CodeRecorder code(reading);
+  Delegate delegate(reading, code, narrowed.is_64, std::move(replaced.globals), bytes);
   const wabt::ReadBinaryOptions options(features, /*log_stream=*/nullptr, /*read_debug_names=*/true,
                                         /*stop_on_first_error=*/true, /*fail_on_custom_section_error=*/false);
-  if (Failed(wabt::ReadBinary(read.data(), read.size(), &delegate, options)) || delegate.HasFault()) {
-    diagnostics.push_back(delegate.TakeFault(place));
+  if (Failed(wabt::ReadBinary(read.data(), read.size(), &delegate, options)) || reading.HasFault()) {
+    diagnostics.push_back(reading.TakeFault(place));
     return std::nullopt;
   }
-  return delegate.TakeModule();
+  return std::move(reading.module);
 }
 
 }  // namespace hpvm::wasm

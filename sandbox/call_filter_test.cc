@@ -8,6 +8,7 @@
 #include <linux/audit.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -22,7 +23,6 @@
 #include <iostream>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "sandbox/testing/syscall_table.h"
 
@@ -119,7 +119,7 @@ const Case kCases[] = {
     {"data made executable", [] { return syscall(SYS_mprotect, page, 4096, PROT_READ | PROT_EXEC); }, "aaaarr"},
     {"socket", [] { return syscall(SYS_socket, AF_INET, SOCK_STREAM, 0); }, "rrrrrr"},
     {"program", [] { return syscall(SYS_execve, "/no/such/program", nullptr, nullptr); }, "kkaarr"},
-    {"vfork", [] { return syscall(SYS_vfork); }, "rraarr"},
+    {"vfork", [] { return testing::Vfork(); }, "rraarr"},
     {"thread in a network namespace", [] { return Clone(kThread | CLONE_NEWNET); }, "rrrrrr"},
     {"signal itself", [] { return syscall(SYS_tgkill, getpid(), gettid(), 0); }, "aaaakk"},
     {"signal the first process", [] { return syscall(SYS_kill, 1, 0); }, "rrrrrr"},
@@ -337,13 +337,17 @@ TEST(CallFilterTest, RowsDoNotContradict) {
 
 // A new thread works under the filter, as does the abort that reports our own bugs.
 TEST(CallFilterTest, ThreadsAndAbortWork) {
-  EXPECT_EQ(testing::UnderFilter(FilterOf(SandboxRole::kRunner),
-                                 [] {
-                                   int done = 0;
-                                   std::thread([&] { done = 1; }).join();
-                                   return done == 1 ? 0L : -1L;
-                                 }),
-            testing::kAllowed);
+  const auto run_thread = [] {
+    int done = 0;
+    pthread_t thread;
+    const auto body = [](void* at) -> void* {
+      *static_cast<int*>(at) = 1;
+      return nullptr;
+    };
+    const bool has_run = pthread_create(&thread, nullptr, body, &done) == 0 && pthread_join(thread, nullptr) == 0;
+    return has_run && done == 1 ? 0L : -1L;
+  };
+  EXPECT_EQ(testing::UnderFilter(FilterOf(SandboxRole::kRunner), run_thread), testing::kAllowed);
   EXPECT_EQ(testing::UnderFilter(FilterOf(SandboxRole::kRunner), []() -> long { abort(); }), -SIGABRT);
 }
 

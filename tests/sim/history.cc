@@ -2,6 +2,7 @@
 #include "tests/sim/history.h"
 
 #include <algorithm>
+#include <set>
 
 namespace hpvm::sim {
 namespace {
@@ -76,6 +77,10 @@ void History::CheckIds(Submission& submission, const v1::SubmitResponse& respons
                    [&] { return "An array's elements are not told: " + array_id + "."; });
     return;
   }
+  if (response.existed() && ids.size() < submission.count) {
+    CheckSomeAreTold(submission, array_id, ids);
+    return;
+  }
   context_.Check(ids.size() == submission.count, "arrays", [&] {
     return std::to_string(ids.size()) + " jobs came of a submit of " + std::to_string(submission.count) + ".";
   });
@@ -95,6 +100,23 @@ void History::CheckIds(Submission& submission, const v1::SubmitResponse& respons
     context_.Check((row != nullptr && row->tenant == submission.tenant) || model_.WasForgotten(ids[i]), "durability",
                    [&] { return "Job " + ids[i] + " was acknowledged before it was committed."; });
   }
+}
+
+// Of an array that is answered again: elements that are older than what is kept are told no longer.
+void History::CheckSomeAreTold(const Submission& submission, const std::string& array_id,
+                               const std::vector<std::string>& ids) {
+  std::set<std::string> missing(submission.ids.begin(), submission.ids.end());
+  for (const std::string& id : ids) {
+    context_.Check(missing.erase(id) > 0 || !submission.acknowledged(), "idempotency", [&] {
+      return "Submission " + std::to_string(submission.number) + " is told of " + id + ", which is not its.";
+    });
+  }
+  for (const std::string& id : missing) {
+    context_.Check(model_.WasForgotten(id), "arrays",
+                   [&] { return "Element " + id + " of " + array_id + " is stored, and is not told."; });
+  }
+  context_.Check(model_.ElementsOf(array_id).size() <= ids.size(), "arrays",
+                 [&] { return "Elements of " + array_id + " are stored, and are not told."; });
 }
 
 void History::CheckRefusal(const Submission& submission, const Outcome& outcome) {

@@ -86,6 +86,7 @@ class History {
   };
 
   void CheckIds(Submission& submission, const v1::SubmitResponse& response);
+  void CheckSomeAreTold(const Submission& submission, const std::string& array_id, const std::vector<std::string>& ids);
   void CheckKey(Submission& submission, const v1::SubmitResponse& response);
   void CheckRefusal(const Submission& submission, const Outcome& outcome);
   void Look(const std::string& tenant, const v1::Job& job);

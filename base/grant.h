@@ -15,7 +15,7 @@ enum class GrantState : uint32_t { kNone = 0, kGranted = 1, kRevoked = 2 };
 // Laid out for two processes: every field is an atomic of its own, so a reader may see fields of two updates, never
 // half a field.
 struct GrantEntry {
-  // Bumped after every change of the others. Who has no grant may wait for it to change (base/io/futex.h, shared): the
+  // Bumped after every change of the others. A thread without a grant may await a change (base/io/futex.h, shared): the
   // daemon wakes when it gives one.
   std::atomic<uint32_t> epoch;
   std::atomic<uint32_t> state;          // GrantState.

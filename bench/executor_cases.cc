@@ -10,6 +10,7 @@
 #include "bench/registry.h"
 #include "bench/sched/graph_peers.h"
 #include "bench/workload.h"
+#include "proto/internal/protocol.h"
 #include "supervisor/executor_link.h"
 
 namespace hpvm::bench {
@@ -39,13 +40,14 @@ class ExecutorContender final : public GraphPeer {
     link_->Run(run_, [&](StatusOr<RunReply> reply) { answer.set_value(std::move(reply)); });
     HPVMD_ASSIGN_OR_RETURN(RunReply reply, answer.get_future().get());
     const Duration elapsed = RealClock().Now() - start;
-    HPVMD_RETURN_IF_ERROR(reply.status);
-    for (const OutputTensor& output : reply.outputs) {
-      const size_t index = std::stoul(output.name.substr(1));
-      if (index >= outputs_.size() || output.data.size() != sizeof(Elements)) {
+    HPVMD_RETURN_IF_ERROR(reply.status());
+    for (const internal::OutputTensor& output : reply.done.outputs()) {
+      const size_t index = std::stoul(output.name().substr(1));
+      const std::span<const uint8_t> data = reply.DataOf(output);
+      if (index >= outputs_.size() || data.size() != sizeof(Elements)) {
         return Internal("The executor sent an output that was not asked for.");
       }
-      __builtin_memcpy(outputs_[index].data(), output.data.data(), sizeof(Elements));
+      __builtin_memcpy(outputs_[index].data(), data.data(), sizeof(Elements));
     }
     return elapsed;
   }
@@ -59,16 +61,16 @@ class ExecutorContender final : public GraphPeer {
     input.handle = kHandle;
     input.document.bytes = {reinterpret_cast<const uint8_t*>(document.data()), document.size()};
     input.modules.push_back({"m", HashOf(kernels), {kernels, -1, 0}});
-    std::promise<StatusOr<PrepareReply>> answer;
-    link_->Prepare(input, [&](StatusOr<PrepareReply> reply) { answer.set_value(std::move(reply)); });
-    HPVMD_ASSIGN_OR_RETURN(PrepareReply reply, answer.get_future().get());
-    HPVMD_RETURN_IF_ERROR(reply.status);
-    return ToStatus(reply.diagnostics);
+    std::promise<StatusOr<internal::Prepared>> answer;
+    link_->Prepare(input, [&](StatusOr<internal::Prepared> reply) { answer.set_value(std::move(reply)); });
+    HPVMD_ASSIGN_OR_RETURN(internal::Prepared reply, answer.get_future().get());
+    HPVMD_RETURN_IF_ERROR(GetStatus(reply.status()));
+    return ToStatus(GetDiagnostics(reply.diagnostics()));
   }
 
   void Bind() {
     run_.handle = kHandle;
-    run_.node_records_max = 0;
+    run_.options.set_node_records_max(0);
     for (size_t i = 0; i < inputs_.size(); ++i) {
       run_.inputs.push_back({"b" + std::to_string(i),
                              ElementType::kU32,

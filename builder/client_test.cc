@@ -109,7 +109,7 @@ TEST_F(BuildClientTest, NotesAreSent) {
   caller.join();
 }
 
-// What is no answer ends the connection, for whoever waits and whoever comes.
+// Bytes that are no answer end the connection, for requests that wait and for later ones.
 TEST_F(BuildClientTest, NonsenseEndsTheConnection) {
   Status first;
   std::thread caller([&] { first = client_->Build({.payload = {}, .body = {}, .fds = {}}).status(); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between a process that wants something built, the supervisor that has it built, and a worker that stays:
-// heads of frames (base/io/frame_socket.h). What a request, an answer and a note hold is their users' affair.
+// heads of frames (base/io/frame_socket.h). The users decide what a request, an answer and a note hold.
 //
 //   client → supervisor   kHello, once and first
 //   client → supervisor   kRequest, any number under way; supervisor → client   kAnswer, in the order of completion
@@ -26,7 +26,7 @@ namespace hpvm {
 struct BuildMessage {
   enum class Kind : uint8_t { kHello = 1, kRequest = 2, kAnswer = 3, kCancel = 4, kNote = 5 };
   Kind kind = Kind::kRequest;
-  uint64_t id = 0;                   // Of the request, which is not 0.
+  uint64_t id = 0;                   // The request's number, which is not 0.
   std::span<const uint8_t> payload;  // Borrowed.
 };
 std::vector<uint8_t> EncodeMessage(const BuildMessage& message);

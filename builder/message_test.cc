@@ -16,7 +16,7 @@ Frame FrameOf(const std::vector<uint8_t>& head) {
   return frame;
 }
 
-// What was written is read: kind, request and payload.
+// A reader gets the kind, request and payload that were written.
 TEST(BuildMessageTest, KeepsWhatItHolds) {
   const uint8_t payload[] = {1, 2, 3};
   for (const Kind kind : {Kind::kRequest, Kind::kAnswer, Kind::kNote}) {

@@ -143,7 +143,7 @@ Status BuildSupervisor::Receive() {
   }
 }
 
-// What has been answered already is not known any more. A compiler cannot be told to stop: its process ends.
+// The supervisor forgets a request with its answer. A compiler cannot be told to stop: its process ends.
 void BuildSupervisor::Cancel(uint64_t id) {
   std::erase_if(waiting_, [id](const auto& job) { return job->id == id; });
   for (const auto& worker : workers_) {

@@ -5,8 +5,8 @@
 //
 // Caps. By the clock a job ends at the earlier of its client's deadline and `wall_max`. Its processor time is looked at
 // (`processor_max`), since a worker that stays has used some before; a worker of one job has its own limit of it, and
-// each has its limit of memory (sandbox/limits.h). Who is beyond a cap, or cancelled, is killed, and waited for beside
-// the other work: giving gigabytes back takes a process a while.
+// each has its limit of memory (sandbox/limits.h). A worker beyond a cap, or cancelled, is killed, and waited for
+// beside the other work: giving gigabytes back takes a process a while.
 #ifndef HPVMD_BUILDER_SUPERVISOR_H_
 #define HPVMD_BUILDER_SUPERVISOR_H_
 
@@ -38,12 +38,12 @@ struct BuildWorker {
   UniqueFd channel;                  // Readable when the worker has something to say, and when it has ended.
   bool is_ready = false;             // One that stays: it has loaded.
   std::unique_ptr<BuildJob> job;
-  Time deadline = kNever;       // Of loading and of being idle, or when to look whether the job is late.
+  Time deadline = kNever;       // The end of loading and of idling, or the time to look whether the job is late.
   Time wall_deadline = kNever;  // The job's.
-  Duration used_before{0};      // Of processors, when the job began.
+  Duration used_before{0};      // Processor time when the job began.
 };
 
-// What ended a worker: itself, its job's caps, or that it took too long to load or had nothing to do.
+// The reason why a worker ended: itself, its job's caps, or that it took too long to load or had nothing to do.
 enum class BuildEnd : uint8_t { kItself, kDeadline, kClock, kProcessor, kLoad, kIdle };
 
 struct SupervisorOptions {
@@ -52,7 +52,7 @@ struct SupervisorOptions {
   std::string program;  // For stderr.
   size_t workers_max = 1;
   Duration wall_max{0};
-  // Of workers that stay; others live for one job.
+  // For workers that stay; others live for one job.
   bool keeps_workers = false;
   Duration processor_max{0};
   Duration load_max{0}, idle_max{0};

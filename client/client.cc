@@ -190,13 +190,7 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
                                  const RunOptions& options) {
   v1::RunRequest request;
   request.set_handle(handle);
-  request.set_repeat(options.repeat);
-  for (const auto& [output, input] : options.rotations) {
-    v1::Rotation* rotation = request.add_rotations();
-    rotation->set_output(output);
-    rotation->set_input(input);
-  }
-  request.set_until(options.until);
+  options.repetition.Put(&request);
   request.set_placements_max(options.placements_max);
   request.set_log(options.log != nullptr);
   request.mutable_symbols()->insert(options.symbols.begin(), options.symbols.end());

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "client/credentials.h"
+#include "client/repetition.h"
 #include "client/tensor.h"
 
 #include "base/clock.h"
@@ -61,11 +62,7 @@ struct CallOptions {
 struct RunOptions {
   CallOptions call;
   std::map<std::string, int64_t> symbols;
-  uint32_t repeat = 1;
-  // Outputs of one repetition that are inputs of the next: output to input.
-  std::map<std::string, std::string> rotations;
-  // An output of one element that ends the repetitions when it is not zero; empty: none.
-  std::string until;
+  Repetition repetition;
   // How many placements to return.
   uint32_t placements_max = 0;
   // Gets what the kernels printed and what checks found, also when Run fails. Optional.
@@ -89,9 +86,7 @@ struct SubmitOptions {
   CallOptions call;
   std::string name;  // For people.
   std::map<std::string, int64_t> symbols;
-  uint32_t repeat = 1;
-  std::map<std::string, std::string> rotations;  // As in RunOptions.
-  std::string until;
+  Repetition repetition;
   std::vector<v1::JobDependency> after;
   std::optional<v1::JobArray> array;
   // Inputs that each element of the array gets its index for. They have no tensor.

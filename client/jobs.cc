@@ -22,13 +22,7 @@ CallOptions WithKey(CallOptions call) {
 v1::SubmitRequest RequestOf(const SubmitOptions& options) {
   v1::SubmitRequest request;
   request.set_name(options.name);
-  request.set_repeat(options.repeat);
-  for (const auto& [output, input] : options.rotations) {
-    v1::Rotation* rotation = request.add_rotations();
-    rotation->set_output(output);
-    rotation->set_input(input);
-  }
-  request.set_until(options.until);
+  options.repetition.Put(&request);
   request.mutable_symbols()->insert(options.symbols.begin(), options.symbols.end());
   request.mutable_after()->Assign(options.after.begin(), options.after.end());
   request.mutable_retry()->set_attempts_max(options.attempts_max);

@@ -155,14 +155,14 @@ struct NodeRecord {
   int64_t end_ns = 0;
   int64_t total_ns = 0;  // What it took in `runs` repetitions together: all that ended, since the plan began to run.
   uint32_t runs = 0;
-  std::string variant;     // Which of the kernel's variants ran last (compiler/api/variant_text.h); empty: unknown.
+  std::string variant;     // The variant of the kernel that ran last (compiler/api/variant_text.h); empty: unknown.
   bool fast_math = false;  // Compiled with "math": "fast", by a device that heeds it.
   bool is_estimate = false;  // It was placed by an estimate: nothing like it was measured before.
   // Of a node that was split over devices: which instances along its slowest dimension; 0, 0: all.
   uint64_t first = 0, count = 0;
 };
 
-// What the kernels of a run said. Bounded: backends/contract/launch_log.h.
+// The lines and findings of a run's kernels. Bounded: backends/contract/launch_log.h.
 struct RunLog {
   struct Line {
     std::string node;  // Its path.

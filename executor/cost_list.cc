@@ -11,47 +11,57 @@ namespace {
 // The daemon takes nothing else.
 double Figure(double value) { return std::isfinite(value) ? std::clamp(value, 0.0, kCostFigureMax) : 0; }
 
-void Describe(const KernelCostRecord& record, uint64_t handle, internal::KernelCost* kernel) {
+void Describe(const KernelCostRecord& record, const std::string& device, v1::KernelCost* kernel) {
   kernel->set_kernel(CleanText(record.kernel, kTextBytesMax, false));
-  kernel->set_device(record.device);
+  kernel->set_device(device);
   kernel->set_instances(record.instances);
   kernel->set_estimate_ns(Figure(record.estimate_ns));
   kernel->set_measured_ns(Figure(record.measured_ns));
   kernel->set_samples(record.samples);
   kernel->set_error(Figure(record.error));
-  kernel->set_handle(handle);
+}
+
+void Describe(const TransferCostRecord& record, const std::vector<DeviceInfo>& devices, v1::TransferCost* transfer) {
+  const auto name = [&](uint32_t end) { return end < devices.size() ? devices[end].id : std::string(kHostName); };
+  transfer->set_source(name(record.source));
+  transfer->set_target(name(record.target));
+  transfer->set_start_ns(Figure(record.start_ns));
+  transfer->set_bytes_per_second(Figure(record.bytes_per_second));
+  transfer->set_is_estimate(record.is_estimate);
 }
 
 }  // namespace
 
 void DescribeCosts(const Engine& engine, const std::map<uint64_t, std::shared_ptr<PreparedGraph>>& graphs,
                    internal::Costs* costs) {
+  const std::vector<DeviceInfo> devices = engine.devices();
   for (const TransferCostRecord& record : engine.ListTransferCosts()) {
     if (costs->transfers_size() == static_cast<int>(kTransferCostsMax)) {
       break;
     }
-    internal::TransferCost* transfer = costs->add_transfers();
-    transfer->set_source_plus_1(record.source + 1);  // kHost wraps to 0.
-    transfer->set_target_plus_1(record.target + 1);
-    transfer->set_start_ns(Figure(record.start_ns));
-    transfer->set_bytes_per_second(Figure(record.bytes_per_second));
-    transfer->set_is_estimate(record.is_estimate);
+    Describe(record, devices, costs->add_transfers());
   }
-  size_t bytes = costs->ByteSizeLong();
+  size_t bytes = costs->ByteSizeLong(), count = 0;
   std::vector<KernelCostRecord> records;
   for (const auto& [handle, graph] : graphs) {
     records.clear();
-    const size_t room = kCostsMax - static_cast<size_t>(costs->kernels_size());
-    costs->set_more(!engine.ListCosts(*graph, room, &records) || costs->more());
+    costs->set_more(!engine.ListCosts(*graph, kCostsMax - count, &records) || costs->more());
+    if (records.empty()) {
+      continue;
+    }
+    internal::GraphCosts* of_graph = costs->add_graphs();
+    of_graph->set_handle(handle);
+    bytes += 16;
     for (const KernelCostRecord& record : records) {
-      internal::KernelCost* kernel = costs->add_kernels();
-      Describe(record, handle, kernel);
+      v1::KernelCost* kernel = of_graph->add_kernels();
+      Describe(record, devices[record.device].id, kernel);
       bytes += kernel->ByteSizeLong() + 4;
       if (bytes > kCostsHeadBytesMax) {
-        costs->mutable_kernels()->RemoveLast();
+        of_graph->mutable_kernels()->RemoveLast();
         costs->set_more(true);
         return;
       }
+      ++count;
     }
   }
 }

@@ -241,10 +241,10 @@ Status RunDefectProbes(const std::string& device) {
     internal::Ready* ready = answer.mutable_ready();
     ready->set_version(kExecutorProtocolVersion);
     for (const KnownDefect* defect : prober.shown()) {
-      internal::DriverDefect* shown = ready->add_defects();
+      v1::DriverDefect* shown = ready->add_defects();
       shown->set_name(std::string(defect->name));
       shown->set_reason(std::string(defect->reason));
-      shown->set_is_ours(defect->is_ours);
+      shown->set_in_generated_code(defect->is_ours);
     }
   } else {
     SetStatus(status, answer.mutable_fatal()->mutable_status());

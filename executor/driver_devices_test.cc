@@ -46,16 +46,17 @@ __kernel void astray(__global const int* in, __global int* out) {
 class DriverDevicesTest : public testing::ExecutorFixture {
  protected:
   DriverDevicesTest() {
-    options_.backends = {"cpu"};
+    options_.hello.mutable_backends()->Clear();
+    options_.hello.add_backends("cpu");
     if (!HasLandlock()) {
       return;  // No driver is loaded.
     }
     for (const char* family : {"opencl", "vulkan"}) {
-      const StatusOr<ProbedDevices> found = ProbeDevices(options_.program, family, kPatience);
+      const StatusOr<internal::Ready> found = ProbeDevices(options_.program, family, kPatience);
       EXPECT_TRUE(found.ok()) << Message(found.status());
-      if (found.ok() && !found->devices.empty()) {
-        options_.backends.push_back(found->devices[0].id);
-        devices_.push_back(found->devices[0].id);
+      if (found.ok() && !found->devices().empty()) {
+        options_.hello.add_backends(found->devices(0).device().id());
+        devices_.push_back(found->devices(0).device().id());
       }
     }
   }
@@ -74,18 +75,18 @@ class DriverDevicesTest : public testing::ExecutorFixture {
   }
 
   void MustPrepare(uint64_t handle, const std::string& document, std::span<const uint8_t> module) {
-    const StatusOr<PrepareReply> reply = Prepare(Input(handle, document, module));
+    const StatusOr<internal::Prepared> reply = Prepare(Input(handle, document, module));
     ASSERT_TRUE(reply.ok()) << Message(reply.status());
-    ASSERT_TRUE(reply->summary.has_value()) << ToString(reply->diagnostics);
+    ASSERT_TRUE(reply->has_summary()) << Text(*reply);
   }
 
   void ExpectTwice(uint64_t handle, const std::string& device) {
     const StatusOr<RunReply> reply = Run(InlineRun(handle, std::vector<int32_t>{1, 2, 3, 40, -5}));
     ASSERT_TRUE(reply.ok()) << Message(reply.status());
-    ASSERT_TRUE(reply->status.ok()) << Message(reply->status);
-    EXPECT_THAT(AsInts(reply->outputs.at(0).data), ElementsAre(2, 4, 6, 80, -10));
-    ASSERT_EQ(reply->nodes.size(), 1u);
-    EXPECT_EQ(reply->nodes[0].device, device);
+    ASSERT_TRUE(reply->status().ok()) << Message(reply->status());
+    EXPECT_THAT(AsInts(FirstOutput(*reply)), ElementsAre(2, 4, 6, 80, -10));
+    ASSERT_EQ(reply->done.nodes_size(), 1);
+    EXPECT_EQ(reply->done.nodes(0).device(), device);
   }
 
   std::vector<std::string> devices_;  // With drivers: the first of each family.
@@ -97,9 +98,9 @@ TEST_F(DriverDevicesTest, WebAssemblyOnEveryDevice) {
     GTEST_SKIP() << "No driver is here.";
   }
   Start();
-  EXPECT_GE(ready_.sandbox_level, 1u) << ready_.sandbox_detail;
-  ASSERT_EQ(ready_.devices.size(), devices_.size() + 1);
-  EXPECT_TRUE(ready_.broken.empty());
+  EXPECT_GE(ready_.said.sandbox_level(), 1u) << ready_.said.sandbox_detail();
+  ASSERT_EQ(static_cast<size_t>(ready_.said.devices_size()), devices_.size() + 1);
+  EXPECT_TRUE(ready_.said.broken().empty());
   uint64_t handle = 1;
   for (const std::string& device : devices_) {
     SCOPED_TRACE(device);
@@ -113,11 +114,13 @@ TEST_F(DriverDevicesTest, BrokenDevicesAreLeftOut) {
   if (!HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
   }
-  options_.backends = {"cpu", "opencl:77"};
+  options_.hello.mutable_backends()->Clear();
+  options_.hello.add_backends("cpu");
+  options_.hello.add_backends("opencl:77");
   Start();
-  EXPECT_EQ(ready_.devices.size(), 1u);
-  ASSERT_EQ(ready_.broken.size(), 1u);
-  EXPECT_EQ(ready_.broken[0].id, "opencl:77");
+  EXPECT_EQ(ready_.said.devices_size(), 1);
+  ASSERT_EQ(ready_.said.broken_size(), 1);
+  EXPECT_EQ(ready_.said.broken(0).id(), "opencl:77");
   PrepareOneNode(1, "twice");
   EXPECT_TRUE(Run(InlineRun(1, std::vector<int32_t>{1})).ok());
 }
@@ -131,10 +134,10 @@ TEST_F(DriverDevicesTest, OpenClC) {
   MustPrepare(1, Document("opencl", "twice", "opencl:0"), AsBytes(kOpenClC));
   ExpectTwice(1, "opencl:0");
   const std::string bad = "__kernel void twice(__global const int* in, __global int* out) { out[0] = nonsense; }";
-  const StatusOr<PrepareReply> reply = Prepare(Input(2, Document("opencl", "twice", "opencl:0"), AsBytes(bad)));
+  const StatusOr<internal::Prepared> reply = Prepare(Input(2, Document("opencl", "twice", "opencl:0"), AsBytes(bad)));
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
-  EXPECT_FALSE(reply->summary.has_value());
-  EXPECT_THAT(ToString(reply->diagnostics), AllOf(HasSubstr("/nodes/node/variants/0"), HasSubstr("nonsense")));
+  EXPECT_FALSE(reply->has_summary());
+  EXPECT_THAT(Text(*reply), AllOf(HasSubstr("/nodes/node/variants/0"), HasSubstr("nonsense")));
   ExpectTwice(1, "opencl:0");
 }
 
@@ -155,7 +158,7 @@ TEST_F(DriverDevicesTest, EndlessKernelsEnd) {
     input.within = std::chrono::milliseconds(200);
     const Time start = RealClock().Now();
     const StatusOr<RunReply> reply = Run(input);
-    EXPECT_FALSE(reply.ok()) << (reply.ok() ? Message(reply->status) : "");
+    EXPECT_FALSE(reply.ok()) << (reply.ok() ? Message(reply->status()) : "");
     EXPECT_THAT(Message(reply.status()), HasSubstr("killed"));
     link_.reset();  // Returns when the process is reaped.
     EXPECT_LT(RealClock().Now() - start, std::chrono::seconds(2));
@@ -173,7 +176,7 @@ TEST_F(DriverDevicesTest, CrashesEndTheExecutor) {
   MustPrepare(1, Document("opencl", "astray", "opencl:0"), AsBytes(kOpenClC));
   const StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>{1}));
   // The host's processor faults; a GPU loses its context.
-  EXPECT_TRUE(!reply.ok() || !reply->status.ok());
+  EXPECT_TRUE(!reply.ok() || !reply->status().ok());
   std::swap(link_, neighbour);
   MustPrepare(1, Document("opencl", "twice", "opencl:0"), AsBytes(kOpenClC));
   ExpectTwice(1, "opencl:0");
@@ -184,28 +187,28 @@ TEST_F(DriverDevicesTest, TellsAndGivesBackDeviceMemory) {
   if (!Has("opencl")) {
     GTEST_SKIP() << "No OpenCL driver is here.";
   }
-  auto told = std::make_shared<std::promise<ExecutorUsage>>();
+  auto told = std::make_shared<std::promise<internal::Usage>>();
   auto news = told->get_future();
-  options_.on_usage = [told, once = std::make_shared<std::once_flag>()](const ExecutorUsage& usage) {
+  options_.on_usage = [told, once = std::make_shared<std::once_flag>()](const internal::Usage& usage) {
     std::call_once(*once, [&] { told->set_value(usage); });
   };
   Start();
   MustPrepare(1, Document("wasm", "twice", "opencl:0"), testing::kKernelsWasm);
   const StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>(1000, 7)));
-  ASSERT_TRUE(reply.ok() && reply->status.ok()) << Message(reply.ok() ? reply->status : reply.status());
-  EXPECT_EQ(reply->device_time.size(), devices_.size() + 1);
-  EXPECT_GT(reply->device_time.at(1), Duration(0));
-  EXPECT_LE(reply->device_time.at(1), reply->run);
+  ASSERT_TRUE(reply.ok() && reply->status().ok()) << Message(reply.ok() ? reply->status() : reply.status());
+  EXPECT_EQ(static_cast<size_t>(reply->done.device_ns_size()), devices_.size() + 1);
+  EXPECT_GT(reply->done.device_ns(1), 0u);
+  EXPECT_LE(reply->done.device_ns(1), reply->done.timing().run_ns());
   ASSERT_EQ(news.wait_for(kPatience), std::future_status::ready);
-  const ExecutorUsage usage = news.get();
-  ASSERT_GE(usage.device_bytes.size(), 2u);
-  EXPECT_EQ(usage.device_bytes[0], 0u);
-  EXPECT_GE(usage.device_bytes[1], 8000u);
-  EXPECT_EQ(usage.idle_device_bytes[1], usage.device_bytes[1]);
-  const StatusOr<ExecutorUsage> left =
-      Await<ExecutorUsage>([&](auto done) { link_->Reclaim(1, 0, std::move(done)); });
+  const internal::Usage usage = news.get();
+  ASSERT_GE(usage.device_bytes_size(), 2);
+  EXPECT_EQ(usage.device_bytes(0), 0u);
+  EXPECT_GE(usage.device_bytes(1), 8000u);
+  EXPECT_EQ(usage.idle_device_bytes(1), usage.device_bytes(1));
+  const StatusOr<internal::Usage> left =
+      Await<internal::Usage>([&](auto done) { link_->Reclaim(1, 0, std::move(done)); });
   ASSERT_TRUE(left.ok()) << Message(left.status());
-  EXPECT_EQ(left->device_bytes.at(1), 0u);
+  EXPECT_EQ(left->device_bytes(1), 0u);
   ExpectTwice(1, "opencl:0");
 }
 
@@ -230,8 +233,8 @@ TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
   page->entries[1].bytes_max.store(1000);
   StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>(1000, 7)));
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
-  EXPECT_EQ(reply->status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_FALSE(reply->short_entry.has_value());
+  EXPECT_EQ(reply->status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(reply->done.short_entry_plus_1(), 0u);
   page->entries[1].bytes_max.store(0);
   page->entries[1].state.store(static_cast<uint32_t>(GrantState::kRevoked));
   const Status acknowledged = [&] {
@@ -244,7 +247,7 @@ TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
   late.within = std::chrono::milliseconds(200);
   reply = Run(late);
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
-  EXPECT_EQ(reply->status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(reply->status().code(), absl::StatusCode::kDeadlineExceeded);
   page->entries[1].state.store(static_cast<uint32_t>(GrantState::kGranted));
   ExpectTwice(1, "opencl:0");
 }

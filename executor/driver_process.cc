@@ -21,13 +21,13 @@
 namespace hpvm {
 namespace {
 
-// How long a builder may take to send one message.
+// The time limit for one message of a builder.
 constexpr Duration kMessageMax = std::chrono::seconds(10);
-// What drivers built, in the cache: a log and a binary.
+// A driver's result in the cache: a log and a binary.
 constexpr char kBinaries[] = ".hpvd";
 constexpr uint64_t kBinaryFileBytesMax = limits::kArtifactBytesMax + 2 * kDriverLogBytesMax;
 
-// Of everything that a result depends on: this program's build, since it chooses what drivers are asked for, the
+// A hash of everything that a result depends on: this program's build, since it chooses what drivers are asked for, the
 // driver, the request and the code.
 Sha256 CacheKeyOf(const DriverRequest& request, const Sha256& build) {
   Hasher hasher;

@@ -31,7 +31,7 @@ struct DriverRequest {
 };
 
 struct DriverAnswer {
-  Status status;    // Of a builder's first answer: whether it has loaded its driver.
+  Status status;    // A builder's first answer: it has loaded its driver, or not.
   std::string log;  // The binary is the frame's body.
 };
 

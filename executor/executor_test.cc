@@ -40,11 +40,11 @@ class ExecutorTest : public testing::ExecutorFixture {
 // What Ready says is what the daemon's placement and health report build on.
 TEST_F(ExecutorTest, ReportsDevicesAndSandbox) {
   Start();
-  ASSERT_EQ(ready_.devices.size(), 1u);
-  EXPECT_EQ(ready_.devices[0].id, "cpu:0");
-  EXPECT_EQ(ready_.devices[0].kind, "cpu");
-  EXPECT_GE(ready_.devices[0].compute_units, 1u);
-  EXPECT_GE(ready_.sandbox_level, 1u) << ready_.sandbox_detail;
+  ASSERT_EQ(ready_.said.devices_size(), 1);
+  EXPECT_EQ(ready_.said.devices(0).device().id(), "cpu:0");
+  EXPECT_EQ(ready_.said.devices(0).device().kind(), v1::Device::KIND_CPU);
+  EXPECT_GE(ready_.said.devices(0).device().compute_units(), 1u);
+  EXPECT_GE(ready_.said.sandbox_level(), 1u) << ready_.said.sandbox_detail();
 }
 
 // The whole way, with inline tensors, at sizes around the alignment of ranges.
@@ -55,16 +55,16 @@ TEST_F(ExecutorTest, RunsAKernelInline) {
     std::vector<int32_t> values(count);
     std::iota(values.begin(), values.end(), 5);
     const StatusOr<RunReply> reply = Run(InlineRun(1, values));
-    ASSERT_TRUE(reply.ok() && reply->status.ok()) << Message(reply.ok() ? reply->status : reply.status());
-    ASSERT_EQ(reply->outputs.size(), 1u);
-    EXPECT_THAT(reply->outputs[0].shape, ElementsAre(count));
+    ASSERT_TRUE(reply.ok() && reply->status().ok()) << Message(reply.ok() ? reply->status() : reply.status());
+    ASSERT_EQ(reply->done.outputs_size(), 1);
+    EXPECT_THAT(reply->done.outputs(0).shape(), ElementsAre(count));
     for (int32_t& value : values) {
       value *= 2;
     }
-    EXPECT_EQ(AsInts(reply->outputs[0].data), values);
-    ASSERT_EQ(reply->nodes.size(), 1u);
-    EXPECT_EQ(reply->nodes[0].device, "cpu:0");
-    EXPECT_THAT(reply->nodes[0].path, HasSubstr("node"));
+    EXPECT_EQ(AsInts(FirstOutput(*reply)), values);
+    ASSERT_EQ(reply->done.nodes_size(), 1);
+    EXPECT_EQ(reply->done.nodes(0).device(), "cpu:0");
+    EXPECT_THAT(reply->done.nodes(0).node(), HasSubstr("node"));
   }
 }
 
@@ -86,8 +86,8 @@ TEST_F(ExecutorTest, RunsInSharedMemory) {
     slice.offset = kBytes;
     input.outputs = {{"y", OutputTarget::Kind::kMemory, slice}};
     const StatusOr<RunReply> reply = Run(input);
-    ASSERT_TRUE(reply.ok() && reply->status.ok()) << Message(reply.ok() ? reply->status : reply.status());
-    EXPECT_TRUE(reply->outputs[0].data.empty());
+    ASSERT_TRUE(reply.ok() && reply->status().ok()) << Message(reply.ok() ? reply->status() : reply.status());
+    EXPECT_TRUE(FirstOutput(*reply).empty());
     std::vector<uint8_t> result(kBytes);
     ASSERT_TRUE(ReadAt(memory->get(), kBytes, result).ok());
     EXPECT_EQ(AsInts(result)[1000], 2000);
@@ -102,13 +102,13 @@ TEST_F(ExecutorTest, AsksForMemory) {
   PrepareOneNode(1, "twice");
   const std::vector<int32_t> values(100, 1);
   RunInput input = InlineRun(1, values);
-  input.inline_bytes_max = 399;
+  input.options.set_inline_bytes_max(399);
   StatusOr<RunReply> reply = Run(input);
   ASSERT_TRUE(reply.ok());
-  EXPECT_TRUE(reply->needs_memory);
-  EXPECT_EQ(reply->status.code(), absl::StatusCode::kResourceExhausted);
-  ASSERT_EQ(reply->outputs.size(), 1u);
-  EXPECT_EQ(reply->outputs[0].bytes, 400u);
+  EXPECT_TRUE(reply->done.needs_memory());
+  EXPECT_EQ(reply->status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(reply->done.outputs_size(), 1);
+  EXPECT_EQ(reply->done.outputs(0).bytes(), 400u);
   // So does memory that is too small.
   StatusOr<UniqueFd> memory = CreateSealedMemfd("test", 4096);
   ASSERT_TRUE(memory.ok());
@@ -116,31 +116,27 @@ TEST_F(ExecutorTest, AsksForMemory) {
                     MemorySlice{.memory_id = 5, .fd = memory->get(), .memory_bytes = 4096, .offset = 0, .bytes = 396}}};
   reply = Run(input);
   ASSERT_TRUE(reply.ok());
-  EXPECT_TRUE(reply->needs_memory);
-  ASSERT_EQ(reply->outputs.size(), 1u);
-  EXPECT_EQ(reply->outputs[0].bytes, 400u);
+  EXPECT_TRUE(reply->done.needs_memory());
+  ASSERT_EQ(reply->done.outputs_size(), 1);
+  EXPECT_EQ(reply->done.outputs(0).bytes(), 400u);
   input.outputs.clear();
-  input.inline_bytes_max = 400;
+  input.options.set_inline_bytes_max(400);
   reply = Run(input);
   ASSERT_TRUE(reply.ok());
-  EXPECT_TRUE(reply->status.ok()) << Message(reply->status);
-  const auto shapes =
-      Await<std::vector<OutputTensor>>([&](auto done) { link_->OutputShapes(1, input.inputs, {}, std::move(done)); });
-  ASSERT_TRUE(shapes.ok()) << Message(shapes.status());
-  EXPECT_EQ(shapes->at(0).bytes, 400u);
+  EXPECT_TRUE(reply->status().ok()) << Message(reply->status());
 }
 
 // Faults of the document come as diagnostics, with a place, and leave the handle free.
 TEST_F(ExecutorTest, ReportsFaultsOfTheDocument) {
   Start();
-  StatusOr<PrepareReply> reply = Prepare(OneNodeInput(1, "{\"hpvm\": 1, \"nodes\": 7}"));
+  StatusOr<internal::Prepared> reply = Prepare(OneNodeInput(1, "{\"hpvm\": 1, \"nodes\": 7}"));
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
-  EXPECT_FALSE(reply->summary.has_value());
-  EXPECT_THAT(ToString(reply->diagnostics), HasSubstr("/nodes"));
+  EXPECT_FALSE(reply->has_summary());
+  EXPECT_THAT(Text(*reply), HasSubstr("/nodes"));
   const std::string unknown = OneNode("nothing");
   reply = Prepare(OneNodeInput(1, unknown));
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
-  EXPECT_THAT(ToString(reply->diagnostics), HasSubstr("nothing"));
+  EXPECT_THAT(Text(*reply), HasSubstr("nothing"));
   PrepareOneNode(1, "twice");
 }
 
@@ -151,13 +147,13 @@ TEST_F(ExecutorTest, ReportsTraps) {
   constexpr int32_t kValues[] = {4, 0};
   const StatusOr<RunReply> reply = Run(InlineRun(1, kValues));
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
-  EXPECT_EQ(reply->status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(Message(reply->status), HasSubstr("node"));
-  EXPECT_TRUE(reply->outputs.empty());
+  EXPECT_EQ(reply->status().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(Message(reply->status()), HasSubstr("node"));
+  EXPECT_TRUE(reply->done.outputs().empty());
   constexpr int32_t kGood[] = {4, 5};
   const StatusOr<RunReply> again = Run(InlineRun(1, kGood));
-  ASSERT_TRUE(again.ok() && again->status.ok());
-  EXPECT_THAT(AsInts(again->outputs[0].data), ElementsAre(25, 20));
+  ASSERT_TRUE(again.ok() && again->status().ok());
+  EXPECT_THAT(AsInts(FirstOutput(*again)), ElementsAre(25, 20));
 }
 
 // Wrong requests are answered, not punished.
@@ -195,7 +191,7 @@ TEST_F(ExecutorTest, RefusesWhatItDoesNotHold) {
   for (const auto& c : cases) {
     const StatusOr<RunReply> reply = Run(c.input);
     ASSERT_TRUE(reply.ok()) << c.name << ": " << Message(reply.status());
-    EXPECT_EQ(reply->status.code(), c.code) << c.name << ": " << Message(reply->status);
+    EXPECT_EQ(reply->status().code(), c.code) << c.name << ": " << Message(reply->status());
   }
   EXPECT_TRUE(link_->alive());
 }
@@ -210,7 +206,7 @@ TEST_F(ExecutorTest, CancelsAnEndlessKernel) {
   ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
   const StatusOr<RunReply> answer = reply.get();
   ASSERT_TRUE(answer.ok()) << Message(answer.status());
-  EXPECT_EQ(answer->status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(answer->status().code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(link_->alive());
 }
 
@@ -224,7 +220,7 @@ TEST_F(ExecutorTest, StopsAtTheDeadline) {
   ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
   const StatusOr<RunReply> answer = reply.get();
   ASSERT_TRUE(answer.ok()) << Message(answer.status());
-  EXPECT_EQ(answer->status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(answer->status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_GE(RealClock().Now() - start, std::chrono::milliseconds(50));
 }
 
@@ -240,11 +236,11 @@ TEST_F(ExecutorTest, QueuesRunsOfOneGraph) {
   const RequestId waiting =
       link_->Run(InlineRun(1, kOne), [&](StatusOr<RunReply> r) { promise.set_value(std::move(r)); });
   const StatusOr<RunReply> other = Run(InlineRun(2, kOne));
-  ASSERT_TRUE(other.ok() && other->status.ok());
+  ASSERT_TRUE(other.ok() && other->status().ok());
   link_->Cancel(waiting);
   const StatusOr<RunReply> dropped = promise.get_future().get();
   ASSERT_TRUE(dropped.ok());
-  EXPECT_EQ(dropped->status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(dropped->status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(first.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   link_->Cancel(running);
   EXPECT_EQ(first.wait_for(kPatience), std::future_status::ready);
@@ -262,18 +258,18 @@ TEST_F(ExecutorTest, TakesTheSocketFromALongJob) {
     input.within = std::chrono::microseconds(1);
     const StatusOr<RunReply> reply = Run(input);
     ASSERT_TRUE(reply.ok());
-    EXPECT_EQ(reply->status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(reply->status().code(), absl::StatusCode::kDeadlineExceeded);
   }
   std::future<StatusOr<RunReply>> reply;
   const RequestId id = StartEndless(&reply);
   link_->Cancel(id);
   ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
-  EXPECT_EQ(reply.get()->status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(reply.get()->status().code(), absl::StatusCode::kCancelled);
 }
 
 // More endless runs than threads: the rest wait, deadlines reach them all, nothing hangs.
 TEST_F(ExecutorTest, SurvivesMoreRunsThanThreads) {
-  options_.jobs_max = 2;
+  options_.hello.set_jobs_max(2);
   Start();
   for (uint64_t handle = 1; handle <= 6; ++handle) {
     PrepareOneNode(handle, "endless");
@@ -290,10 +286,10 @@ TEST_F(ExecutorTest, SurvivesMoreRunsThanThreads) {
     ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
     const StatusOr<RunReply> reply = future.get();
     ASSERT_TRUE(reply.ok()) << Message(reply.status());
-    EXPECT_EQ(reply->status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(reply->status().code(), absl::StatusCode::kDeadlineExceeded);
   }
   PrepareOneNode(7, "twice");
-  EXPECT_TRUE(Run(InlineRun(7, kOne))->status.ok());
+  EXPECT_TRUE(Run(InlineRun(7, kOne))->status().ok());
 }
 
 // A runner that dies in the middle of a run fails it with the reason; the next process works, and the cache is of no
@@ -314,7 +310,7 @@ TEST_F(ExecutorTest, ReportsADeadRunner) {
   EXPECT_THAT(Message(ends_[0]), HasSubstr("signal 9"));
   Start();
   PrepareOneNode(1, "twice");
-  EXPECT_TRUE(Run(InlineRun(1, kOne))->status.ok());
+  EXPECT_TRUE(Run(InlineRun(1, kOne))->status().ok());
 }
 
 // A run that ignores its stop word costs the process: here the process itself is stopped.
@@ -335,14 +331,14 @@ TEST_F(ExecutorTest, SaysWhyItWasKilled) {
   Start();
   link_->Kill("The test has had enough.");
   const std::string document = OneNode("endless");
-  const StatusOr<PrepareReply> reply = Prepare(OneNodeInput(1, document));
+  const StatusOr<internal::Prepared> reply = Prepare(OneNodeInput(1, document));
   EXPECT_THAT(Message(reply.status()), HasSubstr("The test has had enough."));
 }
 
 // An orderly end: no error, nothing pending left.
 TEST_F(ExecutorTest, ShutsDown) {
   Start();
-  link_->Shutdown(kPatience);
+  link_->Shutdown();
   link_->WaitReady().IgnoreError();
   while (link_->alive()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -356,10 +352,12 @@ TEST_F(ExecutorTest, ShutsDown) {
 // hang.
 TEST(ProbeTest, AnswersForEachBackend) {
   const std::string program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
-  for (const char* backend : {"cpu", "interp", "null"}) {
+  const std::pair<const char*, v1::Device::Kind> kinds[] = {
+      {"cpu", v1::Device::KIND_CPU}, {"interp", v1::Device::KIND_INTERPRETER}, {"null", v1::Device::KIND_NULL}};
+  for (const auto& [backend, kind] : kinds) {
     const auto found = ProbeDevices(program, backend, kPatience);
     ASSERT_TRUE(found.ok()) << Message(found.status());
-    EXPECT_EQ(found->devices.at(0).kind, backend);
+    EXPECT_EQ(found->devices(0).device().kind(), kind);
   }
   for (const char* backend : {"opencl", "vulkan"}) {
     if (!HasLandlock()) {
@@ -367,18 +365,19 @@ TEST(ProbeTest, AnswersForEachBackend) {
     }
     const auto found = ProbeDevices(program, backend, kPatience);
     ASSERT_TRUE(found.ok()) << Message(found.status());
-    for (const ExecutorDevice& device : found->devices) {
-      EXPECT_EQ(device.id.substr(0, 7), std::string(backend) + ":");
-      EXPECT_GT(device.memory_bytes, 0u);
-      EXPECT_GT(device.allocation_bytes_max, 0u);
-      const auto alone = ProbeDevices(program, device.id, kPatience);
+    for (const internal::DeviceReport& report : found->devices()) {
+      const v1::Device& device = report.device();
+      EXPECT_EQ(device.id().substr(0, 7), std::string(backend) + ":");
+      EXPECT_GT(device.memory_bytes(), 0u);
+      EXPECT_GT(device.allocation_bytes_max(), 0u);
+      const auto alone = ProbeDevices(program, device.id(), kPatience);
       ASSERT_TRUE(alone.ok()) << Message(alone.status());
-      EXPECT_EQ(alone->devices.at(0).name, device.name);
+      EXPECT_EQ(alone->devices(0).device().name(), device.name());
     }
     const auto absent = ProbeDevices(program, std::string(backend) + ":99", kPatience);
     ASSERT_TRUE(absent.ok()) << Message(absent.status());
-    ASSERT_EQ(absent->broken.size(), 1u);
-    EXPECT_EQ(absent->broken[0].id, std::string(backend) + ":99");
+    ASSERT_EQ(absent->broken_size(), 1);
+    EXPECT_EQ(absent->broken(0).id(), std::string(backend) + ":99");
   }
   EXPECT_EQ(ProbeDevices(program, "abacus", kPatience).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ProbeDevices("/bin/true", "cpu", kPatience).status().code(), absl::StatusCode::kUnavailable);

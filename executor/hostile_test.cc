@@ -16,11 +16,11 @@ class HostileTest : public testing::ExecutorFixture {
   HostileTest() { options_.program = HPVMD_HOSTILE_EXECUTOR; }
 
   StatusOr<RunReply> RunAgainst(const std::string& fault) {
-    options_.cache_folder = fault;
+    options_.hello.set_cache_folder(fault);
     Start();
     RunInput input;
     input.handle = 1;
-    input.node_records_max = fault == "uninvited records" ? 0 : 1000;
+    input.options.set_node_records_max(fault == "uninvited records" ? 0 : 1000);
     return Run(input);
   }
 };
@@ -29,7 +29,7 @@ class HostileTest : public testing::ExecutorFixture {
 TEST_F(HostileTest, AcceptsAGoodAnswer) {
   const StatusOr<RunReply> reply = RunAgainst("none");
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
-  EXPECT_EQ(reply->outputs[0].data.size(), 16u);
+  EXPECT_EQ(reply->DataOf(reply->done.outputs(0)).size(), 16u);
   EXPECT_TRUE(link_->alive());
 }
 
@@ -48,10 +48,12 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
       {"status unknown", "status.code"},
       {"control in text", "not clean UTF-8"},
       {"uninvited records", "more node records"},
-      {"unknown device", "ran on device 3"},
+      {"unknown device", "nodes.device names a device that Ready did not list"},
+      {"unknown lost device", "left_devices names a device that Ready did not list"},
+      {"the daemon's figure", "timing.total_ns is not the executor's to say"},
       {"descriptor", "descriptors"},
-      {"log line names no node", "a line of the log names a node"},
-      {"log finding names no node", "a finding names a node"},
+      {"log control in a line's node", "log.lines.node is not clean UTF-8"},
+      {"log long node of a finding", "log.findings.node (1025) exceeds the limit (1024)"},
       {"log control in line", "log.lines.text is not clean UTF-8"},
       {"log line of two", "more than a line"},
       {"log long line", "log.lines.text (4100) exceeds the limit (4099)"},
@@ -69,8 +71,8 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
       {"costs below zero", "kernels.measured_ns is not a number"},
       {"costs without end", "kernels.estimate_ns is not a number"},
       {"costs with control", "kernels.kernel is not clean UTF-8"},
-      {"costs of no graph", "kernels.handle is 0"},
-      {"costs of no device", "kernels.device (8) exceeds the limit (7)"},
+      {"costs of no graph", "graphs.handle is 0"},
+      {"costs of no device", "kernels.device names a device that Ready did not list"},
       {"costs too many", "kernels (1001) exceeds the limit (1000)"},
       {"short and well", "a shortage of device memory contradicts the status"},
       {"huge frame", "exceed the limits"},
@@ -88,7 +90,7 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
 
 // Starting a process may take its time: answers of others are told meanwhile.
 TEST_F(HostileTest, StartingOneHoldsNobodyUp) {
-  options_.cache_folder = "none";
+  options_.hello.set_cache_folder("none");
   Start();
   std::promise<void> is_starting, has_answer;
   ExecutorOptions slow = options_;
@@ -133,7 +135,7 @@ TEST_F(HostileTest, PassesOnLastWords) {
 
 // A process that never greets is killed in time.
 TEST_F(HostileTest, KillsWhatIsNotReady) {
-  options_.cache_folder = "no ready";
+  options_.hello.set_cache_folder("no ready");
   options_.ready_within = std::chrono::milliseconds(100);
   StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
   ASSERT_TRUE(link.ok());
@@ -152,7 +154,7 @@ TEST_F(HostileTest, ReportsWrongPrograms) {
 
 // Requests outside the limits fail here, before they are sent.
 TEST_F(HostileTest, RefusesRequestsOutsideTheLimits) {
-  options_.cache_folder = "none";
+  options_.hello.set_cache_folder("none");
   Start();
   RunInput run;
   EXPECT_EQ(Run(run).status().code(), absl::StatusCode::kInvalidArgument);

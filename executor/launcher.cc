@@ -15,6 +15,7 @@
 #include "backends/interp/device.h"
 #include "backends/registry.h"
 #include "base/io/child_process.h"
+#include "base/io/frame_channel.h"
 #include "base/io/memfd.h"
 #include "compiler/api/gpu_target.h"
 #include "engine/engine.h"
@@ -22,7 +23,6 @@
 #include "executor/driver_environment.h"
 #include "executor/driver_process.h"
 #include "executor/runner.h"
-#include "proto/internal/frame_channel.h"
 #include "proto/internal/protocol.h"
 #include "sandbox/sandbox.h"
 
@@ -51,7 +51,8 @@ Status CheckVersion(const internal::Hello& hello) {
 StatusOr<Greeting> ReceiveGreeting(Time deadline) {
   HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(kExecutorSocket, kToExecutorLimits, deadline));
   Greeting greeting;
-  HPVMD_RETURN_IF_ERROR(DecodeToExecutor(frame.head, frame.body.size(), frame.fds.size(), &greeting.envelope));
+  HPVMD_ASSIGN_OR_RETURN(Unchecked<internal::Envelope> said, ParseHead(frame.head));
+  HPVMD_ASSIGN_OR_RETURN(greeting.envelope, CheckToExecutor(std::move(said), frame.body.size(), frame.fds.size()));
   if (greeting.envelope.has_settle()) {
     HPVMD_RETURN_IF_ERROR(CheckVersion(greeting.envelope.settle().known()));
     return greeting;
@@ -101,7 +102,7 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   // The tenant's folder comes by the socket: everybody on the machine may read a command line.
   spawn.arguments = {program, "--socket", std::to_string(kExecutorSocket)};
   // Then the executor's own level says no more than its compiler keeps.
-  if (hello.lock_down() && LevelMax(hello) >= SandboxLevel::kFiles && HasLandlock()) {
+  if (!hello.without_lock_down() && LevelMax(hello) >= SandboxLevel::kFiles && HasLandlock()) {
     spawn.arguments.push_back("--needs-landlock");
   }
   // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
@@ -145,6 +146,22 @@ StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& h
   return sockets;
 }
 
+v1::Device::Kind KindOf(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kNull:
+      return v1::Device::KIND_NULL;
+    case DeviceKind::kInterp:
+      return v1::Device::KIND_INTERPRETER;
+    case DeviceKind::kCpu:
+      return v1::Device::KIND_CPU;
+    case DeviceKind::kGpu:
+      return v1::Device::KIND_GPU;
+    case DeviceKind::kFpga:
+      return v1::Device::KIND_FPGA;
+  }
+  return v1::Device::KIND_UNSPECIFIED;
+}
+
 uint32_t MachineThreads() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? static_cast<uint32_t>(std::max(1, CPU_COUNT(&set))) : 1;
@@ -154,7 +171,7 @@ struct OpenedDevices {
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<uint32_t> entries;               // By device: in the profile, and the grant page.
   GrantGates gates;
-  std::vector<internal::BrokenDevice> broken;  // Drivers' that do not open; the others go on.
+  std::vector<v1::Device> broken;  // Drivers' that do not open; the others go on.
 };
 
 // The profile's devices, each obeying its entry of the grant page.
@@ -178,9 +195,7 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
       opened.devices.push_back(*std::move(device));
       opened.entries.push_back(static_cast<uint32_t>(i));
     } else if (HasDriver(backend)) {
-      internal::BrokenDevice& broken = opened.broken.emplace_back();
-      broken.set_id(backend);
-      broken.set_detail(CleanText(Message(device.status()), kTextBytesMax, false));
+      opened.broken.push_back(BrokenDevice(backend, device.status()));
     } else {
       return device.status();
     }
@@ -197,7 +212,7 @@ internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const
   for (const DeviceInfo& info : engine.devices()) {
     Describe(info, ready->add_devices());
   }
-  for (const internal::BrokenDevice& broken : opened.broken) {
+  for (const v1::Device& broken : opened.broken) {
     *ready->add_broken() = broken;
   }
   ready->set_sandbox_level(static_cast<uint32_t>(report.level));
@@ -265,7 +280,7 @@ struct Settled {
 StatusOr<Settled> SettleIn(const internal::Hello& known) {
   Settled settled;
   const bool has_drivers = HasDrivers(known);
-  if (known.lock_down()) {
+  if (!known.without_lock_down()) {
     const bool has_nodes = has_drivers && !known.without_device_nodes();
     HPVMD_RETURN_IF_ERROR(While(Isolate(IsolationOf(known, has_nodes), &settled.report), "isolating the process"));
   } else {
@@ -273,7 +288,7 @@ StatusOr<Settled> SettleIn(const internal::Hello& known) {
   }
   HPVMD_ASSIGN_OR_RETURN(settled.compiler, StartCompiler(known));
   // Drivers' builders have to be started first, in the tenant's folders.
-  if (known.lock_down() && !has_drivers) {
+  if (!known.without_lock_down() && !has_drivers) {
     ConfineOptions confine;
     confine.level_max = LevelMax(known);
     confine.file_bytes_max = known.spill_bytes_max();
@@ -285,10 +300,10 @@ StatusOr<Settled> SettleIn(const internal::Hello& known) {
 
 // What was done ahead cannot be changed any more.
 Status CheckAgrees(const internal::Hello& known, const internal::Hello& hello) {
-  const bool agrees = known.lock_down() == hello.lock_down() && known.uid() == hello.uid() &&
+  const bool agrees = known.without_lock_down() == hello.without_lock_down() && known.uid() == hello.uid() &&
                       known.gid() == hello.gid() && known.has_cgroup() == hello.has_cgroup() &&
-                      known.tasks_max() == hello.tasks_max() &&
-                      known.spill_bytes_max() >= hello.spill_bytes_max() && HasDrivers(known) == HasDrivers(hello) &&
+                      known.tasks_max() == hello.tasks_max() && known.spill_bytes_max() >= hello.spill_bytes_max() &&
+                      HasDrivers(known) == HasDrivers(hello) &&
                       known.sandbox_level_max_plus_1() == hello.sandbox_level_max_plus_1() &&
                       known.compiler_program() == hello.compiler_program() &&
                       known.without_device_nodes() == hello.without_device_nodes();
@@ -315,7 +330,7 @@ Status Serve() {
                                         has_drivers && !hello.without_device_nodes()));
   sandbox.confine.level_max = LevelMax(hello);
   sandbox.confine.file_bytes_max = hello.spill_bytes_max();
-  if (hello.lock_down() && !settled.is_confined) {
+  if (!hello.without_lock_down() && !settled.is_confined) {
     HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, sandbox.confine), "locking the process down"));
   }
   HPVMD_RETURN_IF_ERROR(CheckLevel(hello, settled.report));
@@ -379,20 +394,30 @@ Status Serve() {
 
 }  // namespace
 
-void Describe(const DeviceInfo& info, internal::DeviceInfo* described) {
-  described->set_id(info.id);
-  described->set_kind(std::string(Name(info.kind)));
-  described->set_name(CleanText(info.name, kNameBytesMax, false));
-  described->set_silicon(CleanText(info.silicon, kNameBytesMax, false));
-  described->set_compute_units(info.compute_units);
-  described->set_memory_bytes(info.memory_bytes);
-  described->set_allocation_bytes_max(info.allocation_bytes_max);
-  described->set_is_emulated(info.is_emulated);
+void Describe(const DeviceInfo& info, internal::DeviceReport* described) {
+  v1::Device* device = described->mutable_device();
+  device->set_id(info.id);
+  device->set_kind(KindOf(info.kind));
+  device->set_name(CleanText(info.name, kNameBytesMax, false));
+  device->set_silicon(CleanText(info.silicon, kNameBytesMax, false));
+  device->set_compute_units(info.compute_units);
+  device->set_memory_bytes(info.memory_bytes);
+  device->set_allocation_bytes_max(info.allocation_bytes_max);
+  device->set_emulated(info.is_emulated);
+  device->set_state(v1::Device::STATE_READY);
   if (HasDriver(info.id)) {
     WireWriter target;
     WriteGpuTarget(info.gpu, target);
     described->set_gpu_target(target.bytes().data(), target.bytes().size());
   }
+}
+
+v1::Device BrokenDevice(const std::string& id, const Status& why) {
+  v1::Device device;
+  device.set_id(id);
+  device.set_state(v1::Device::STATE_BROKEN);
+  device.set_detail(CleanText(Message(why), kTextBytesMax, false));
+  return device;
 }
 
 StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& folders, bool has_nodes) {

@@ -25,7 +25,9 @@ Status RunExecutor();
 Status RunProbe(const std::string& backend);
 
 // A device's facts as Ready has them.
-void Describe(const DeviceInfo& info, internal::DeviceInfo* described);
+void Describe(const DeviceInfo& info, internal::DeviceReport* described);
+// One that is there and cannot be used.
+v1::Device BrokenDevice(const std::string& id, const Status& why);
 // What the lock-down leaves for these devices, in a folder of the process's own where drivers need one; also sets the
 // environment that drivers see. With one thread.
 struct DriverSandbox {

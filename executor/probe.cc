@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,25 +76,29 @@ StatusOr<internal::Envelope> Probe(const std::string& backend) {
     } else if (!HasDriver(backend)) {
       return status;
     } else {
-      internal::BrokenDevice* broken = ready->add_broken();
-      broken->set_id(names[i]);
-      broken->set_detail(CleanText(Message(status), kTextBytesMax, false));
+      *ready->add_broken() = BrokenDevice(names[i], status);
     }
   }
   return envelope;
 }
 
-void Print(const internal::DeviceInfo& device) {
-  const std::string line = "{\"id\":" + Quoted(device.id()) + ",\"kind\":" + Quoted(device.kind()) +
+std::string KindName(v1::Device::Kind kind) {
+  constexpr const char* kNames[] = {"", "null", "interp", "cpu", "gpu", "fpga"};
+  static_assert(std::size(kNames) == v1::Device::Kind_ARRAYSIZE);
+  return kNames[kind];
+}
+
+void Print(const v1::Device& device) {
+  const std::string line = "{\"id\":" + Quoted(device.id()) + ",\"kind\":" + Quoted(KindName(device.kind())) +
                            ",\"name\":" + Quoted(device.name()) + ",\"silicon\":" + Quoted(device.silicon()) +
                            ",\"compute_units\":" + std::to_string(device.compute_units()) +
                            ",\"memory_bytes\":" + std::to_string(device.memory_bytes()) +
                            ",\"allocation_bytes_max\":" + std::to_string(device.allocation_bytes_max()) +
-                           ",\"emulated\":" + (device.is_emulated() ? "true" : "false") + "}";
+                           ",\"emulated\":" + (device.emulated() ? "true" : "false") + "}";
   PutLine(line);
 }
 
-void Print(const internal::BrokenDevice& broken) {
+void PrintBroken(const v1::Device& broken) {
   PutLine("{\"id\":" + Quoted(broken.id()) + ",\"broken\":" + Quoted(broken.detail()) + "}");
 }
 
@@ -106,11 +111,11 @@ Status RunProbe(const std::string& backend) {
   internal::Envelope answer;
   if (devices.ok()) {
     answer = *devices;
-    for (const internal::DeviceInfo& device : answer.ready().devices()) {
-      Print(device);
+    for (const internal::DeviceReport& report : answer.ready().devices()) {
+      Print(report.device());
     }
-    for (const internal::BrokenDevice& broken : answer.ready().broken()) {
-      Print(broken);
+    for (const v1::Device& broken : answer.ready().broken()) {
+      PrintBroken(broken);
     }
   } else {
     SetStatus(devices.status(), answer.mutable_fatal()->mutable_status());

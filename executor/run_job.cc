@@ -30,7 +30,9 @@ class RunBindings {
   StatusOr<std::map<std::string, Binding>> Inputs() {
     std::map<std::string, Binding> inputs;
     for (const internal::Binding& input : job_.message.inputs()) {
-      Binding binding = ShapeOf(input);
+      Binding binding;
+      binding.type = static_cast<ElementType>(input.type());
+      binding.shape.assign(input.shape().begin(), input.shape().end());
       if (input.has_body()) {
         binding.data = job_.body.data() + input.body().offset();
         binding.bytes = input.body().bytes();
@@ -65,11 +67,11 @@ class RunBindings {
       }
       return dropped_.back().get();
     }
-    if (bytes > job_.message.inline_bytes_max() || arena_.EndAfter(bytes) > kBodyBytesMax) {
+    if (bytes > job_.message.options().inline_bytes_max() || arena_.EndAfter(bytes) > kBodyBytesMax) {
       needs_memory_ = true;
       return ResourceExhausted("Output \"" + name + "\" (" + std::to_string(bytes) +
                                " bytes) is too large to be inline; the limit is " +
-                               std::to_string(job_.message.inline_bytes_max()) + " bytes.");
+                               std::to_string(job_.message.options().inline_bytes_max()) + " bytes.");
     }
     uint8_t* data = arena_.Allocate(bytes);
     inline_.emplace(name, data);
@@ -119,27 +121,26 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const DeviceIn
                    internal::RunDone* done) {
   size_t bytes = 0;
   for (const NodeRecord& record : result.nodes) {
-    bytes += record.path.size() + record.variant.size() + 48;
-    const auto device = devices.by_id.find(record.device);
+    bytes += record.path.size() + record.device.size() + record.variant.size() + 64;
     if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max) {
       break;
     }
-    internal::NodeRecord* node = done->add_nodes();
-    node->set_path(CleanText(record.path, kTextBytesMax, false));
-    node->set_device(device != devices.by_id.end() ? device->second : kCheckerDevice);
-    node->set_start_ns(std::max<int64_t>(record.start_ns, 0));
-    node->set_end_ns(std::max(node->start_ns(), record.end_ns));
-    node->set_fast_math(record.fast_math);
+    v1::NodePlacement* node = done->add_nodes();
+    node->set_node(CleanText(record.path, kTextBytesMax, false));
+    node->set_device(devices.by_id.contains(record.device) ? record.device : kCheckerName);
+    node->set_start_ns(static_cast<uint64_t>(std::max<int64_t>(record.start_ns, 0)));
+    node->set_end_ns(std::max(node->start_ns(), static_cast<uint64_t>(std::max<int64_t>(record.end_ns, 0))));
+    node->set_math(record.fast_math ? "fast" : "exact");
     node->set_is_estimate(record.is_estimate);
-    node->set_first(record.first);
-    node->set_count(record.count);
+    node->set_first_instance(record.first);
+    node->set_instance_count(record.count);
     node->set_total_ns(static_cast<uint64_t>(std::max<int64_t>(record.total_ns, 0)));
     node->set_runs(record.runs);
     node->set_variant(CleanText(record.variant, kVariantBytesMax, false));
   }
 }
 
-void SetInstance(const std::array<uint64_t, 3>& from, internal::InstanceId* id) {
+void SetInstance(const std::array<uint64_t, 3>& from, v1::InstanceId* id) {
   id->set_x(from[0]);
   id->set_y(from[1]);
   id->set_z(from[2]);
@@ -148,67 +149,51 @@ void SetInstance(const std::array<uint64_t, 3>& from, internal::InstanceId* id) 
 // Writes a log's lines and findings as far as its texts fit together; what does not is counted.
 class LogWriter {
  public:
-  explicit LogWriter(internal::Log* log) : log_(log) {}
+  explicit LogWriter(v1::RunLog* log) : log_(log) {}
 
   void AddLine(const RunLog::Line& line) {
-    std::string text = CleanText(line.text, limits::kLogLineBytesMax + 3);
-    uint32_t node = 0;
-    if (!Take(line.node, text.size(), &node)) {
+    v1::LogLine added;
+    added.set_node(CleanText(line.node, kTextBytesMax, false));
+    SetInstance(line.instance, added.mutable_instance());
+    added.set_text(CleanText(line.text, limits::kLogLineBytesMax + 3));
+    if (Take(added.node().size() + added.text().size())) {
+      *log_->add_lines() = std::move(added);
+    } else {
       log_->set_lines_dropped(log_->lines_dropped() + 1);
-      return;
     }
-    internal::LogLine* added = log_->add_lines();
-    added->set_node(node);
-    SetInstance(line.instance, added->mutable_instance());
-    added->set_text(std::move(text));
   }
 
   void AddFinding(const RunLog::Found& found) {
-    internal::Finding finding;
+    v1::Finding finding;
+    finding.set_node(CleanText(found.node, kTextBytesMax, false));
     finding.set_kind(CleanText(found.finding.kind, 64, false));
     finding.set_message(CleanText(found.finding.message, kTextBytesMax, false));
     finding.set_buffer(CleanText(found.finding.buffer, kNameBytesMax, false));
     finding.set_place(CleanText(found.finding.place, kTextBytesMax, false));
     finding.set_count(std::max<uint64_t>(1, found.finding.count));
-    uint32_t node = 0;
-    if (!Take(found.node,
-              finding.kind().size() + finding.message().size() + finding.buffer().size() + finding.place().size(),
-              &node)) {
-      log_->set_findings_dropped(log_->findings_dropped() + 1);
-      return;
-    }
-    finding.set_node(node);
     for (size_t i = 0; i < std::min<size_t>(found.finding.instances.size(), 2); ++i) {
       SetInstance(found.finding.instances[i], finding.add_instances());
     }
-    *log_->add_findings() = std::move(finding);
+    if (Take(finding.node().size() + finding.kind().size() + finding.message().size() + finding.buffer().size() +
+             finding.place().size())) {
+      *log_->add_findings() = std::move(finding);
+    } else {
+      log_->set_findings_dropped(log_->findings_dropped() + 1);
+    }
   }
 
  private:
-  // Room for that many bytes and the node's name, whose index it gives.
-  bool Take(const std::string& path, size_t bytes, uint32_t* node) {
-    const auto [found, is_new] = nodes_.try_emplace(path, static_cast<uint32_t>(log_->nodes_size()));
-    std::string name = is_new ? CleanText(path, kTextBytesMax, false) : std::string();
-    if (bytes_ + bytes + name.size() > kLogHeadBytesMax) {
-      if (is_new) {
-        nodes_.erase(found);
-      }
-      return false;
-    }
-    bytes_ += bytes + name.size();
-    *node = found->second;
-    if (is_new) {
-      log_->add_nodes(std::move(name));
-    }
-    return true;
+  bool Take(size_t bytes) {
+    const bool fits = bytes_ + bytes <= kLogHeadBytesMax;
+    bytes_ += fits ? bytes : 0;
+    return fits;
   }
 
-  internal::Log* const log_;
+  v1::RunLog* const log_;
   size_t bytes_ = 0;
-  std::map<std::string, uint32_t> nodes_;
 };
 
-void DescribeLog(const RunLog& log, internal::Log* described) {
+void DescribeLog(const RunLog& log, v1::RunLog* described) {
   described->set_lines_dropped(log.lines_dropped);
   described->set_findings_dropped(log.findings_dropped);
   described->set_check_incomplete(log.check_incomplete);
@@ -236,19 +221,67 @@ void DescribeDeviceTime(const RunResult& result, const DeviceIndices& devices, i
   }
 }
 
-void DescribeFailure(const std::vector<std::string>& lost, const DeviceShortage& shortage, const DeviceIndices& devices,
-                     internal::RunDone* done) {
-  for (const std::string& device : lost) {
-    if (const auto found = devices.by_id.find(device); found != devices.by_id.end()) {
-      done->add_lost_devices(found->second);
+void AddKnown(const std::vector<std::string>& ids, const DeviceIndices& devices,
+              google::protobuf::RepeatedPtrField<std::string>* added) {
+  for (const std::string& id : ids) {
+    if (devices.by_id.contains(id)) {
+      *added->Add() = id;
     }
   }
+}
+
+void DescribeShortage(const DeviceShortage& shortage, const DeviceIndices& devices, internal::RunDone* done) {
   const auto refused = devices.by_id.find(shortage.device);
   if (refused != devices.by_id.end() && refused->second < devices.entries.size() &&
       done->status().code() == static_cast<uint32_t>(absl::StatusCode::kResourceExhausted)) {
     done->set_short_entry_plus_1(devices.entries[refused->second] + 1);
     done->set_short_bytes(shortage.bytes);
   }
+}
+
+// Name, type, shape and bytes of each.
+void DescribeOutputs(const std::map<std::string, Binding>& outputs,
+                     google::protobuf::RepeatedPtrField<internal::OutputTensor>* described) {
+  for (const auto& [name, binding] : outputs) {
+    internal::OutputTensor* output = described->Add();
+    output->set_name(name);
+    output->set_type(static_cast<uint32_t>(binding.type));
+    output->mutable_shape()->Add(binding.shape.begin(), binding.shape.end());
+    output->set_bytes(TensorBytes(binding.type, binding.shape).value_or(0));
+  }
+}
+
+void SetRequest(const internal::Run& message, RunRequest* request) {
+  for (const auto& [name, value] : message.symbols()) {
+    request->symbols[name] = value;
+  }
+  const internal::RunOptions& options = message.options();
+  request->repeat = options.repeat();
+  for (const v1::Rotation& rotation : options.rotations()) {
+    request->rotations.push_back({rotation.output(), rotation.input()});
+  }
+  request->until = options.until();
+  request->may_experiment = !options.is_last_chance();
+  request->node_records_max = options.node_records_max();
+}
+
+void DescribeResult(const RunResult& result, const RunRequest& request, const std::vector<std::string>& lost,
+                    const DeviceIndices& devices, internal::RunDone* done) {
+  v1::RunTiming* timing = done->mutable_timing();
+  timing->set_bind_ns(Count(result.bind));
+  timing->set_copy_in_ns(Count(result.copy_in));
+  timing->set_run_ns(Count(result.run));
+  timing->set_copy_out_ns(Count(result.copy_out));
+  done->set_nodes_run(result.nodes_run);
+  done->set_repetitions(result.repetitions);
+  done->set_converged(result.is_converged);
+  AddKnown(lost, devices, done->mutable_left_devices());  // The run went on without these.
+  v1::RunTraffic* traffic = done->mutable_traffic();
+  traffic->set_moved_bytes(result.moved_bytes);
+  traffic->set_spilled_bytes(result.spilled_bytes);
+  traffic->set_lost_devices(static_cast<uint32_t>(done->left_devices_size()));
+  DescribeDeviceTime(result, devices, done);
+  DescribeNodes(result, request.node_records_max, devices, done);
 }
 
 }  // namespace
@@ -304,58 +337,31 @@ std::span<const uint8_t> OutputArena::Body() {
   return gathered_;
 }
 
-Binding ShapeOf(const internal::Binding& binding) {
-  Binding shape;
-  shape.type = static_cast<ElementType>(binding.type());
-  shape.shape.assign(binding.shape().begin(), binding.shape().end());
-  return shape;
-}
-
-void DescribeOutputs(const std::map<std::string, Binding>& outputs,
-                     google::protobuf::RepeatedPtrField<internal::OutputTensor>* described) {
-  for (const auto& [name, binding] : outputs) {
-    internal::OutputTensor* output = described->Add();
-    output->set_name(name);
-    output->set_type(static_cast<uint32_t>(binding.type));
-    output->mutable_shape()->Add(binding.shape.begin(), binding.shape.end());
-    output->set_bytes(TensorBytes(binding.type, binding.shape).value_or(0));
-  }
-}
-
 std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
                                     OutputArena& arena, internal::RunDone* done) {
   arena.Clear();
   RunBindings bindings(job, arena);
-  done->set_queue_ns(Count(now - job.received));
+  done->mutable_timing()->set_queue_ns(Count(now - job.received));
   StatusOr<std::map<std::string, Binding>> inputs = bindings.Inputs();
   if (!inputs.ok()) {
     SetStatus(inputs.status(), done->mutable_status());
     return {};
   }
   RunRequest request;
+  SetRequest(job.message, &request);
   request.inputs = *std::move(inputs);
   request.allocate_output = [&bindings](const std::string& name, ElementType, const std::vector<uint64_t>&,
                                         uint64_t bytes) { return bindings.Allocate(name, bytes); };
-  for (const internal::Symbol& symbol : job.message.symbols()) {
-    request.symbols[symbol.name()] = symbol.value();
-  }
-  request.repeat = job.message.repeat();
-  for (const internal::Rotation& rotation : job.message.rotations()) {
-    request.rotations.push_back({rotation.output(), rotation.input()});
-  }
-  request.until = job.message.until();
   request.stop = &job.stop;
   request.deadline = job.deadline;
-  request.may_experiment = !job.message.is_last_chance();
-  request.node_records_max = job.message.node_records_max();
   RunLog log;
-  request.log = job.message.log() ? &log : nullptr;
+  request.log = job.message.options().log() ? &log : nullptr;
   std::vector<std::string> lost;
   request.lost_devices = &lost;
   DeviceShortage shortage;
   request.shortage = &shortage;
   StatusOr<RunResult> result = engine.Run(*job.graph, request);
-  if (job.message.log()) {
+  if (request.log != nullptr) {
     DescribeLog(log, done->mutable_log());
   }
   SetStatus(result.status(), done->mutable_status());
@@ -368,28 +374,13 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceInd
     return {};
   }
   if (!result.ok()) {
-    DescribeFailure(lost, shortage, devices, done);
+    AddKnown(lost, devices, done->mutable_lost_devices());
+    DescribeShortage(shortage, devices, done);
     return {};
   }
   DescribeOutputs(result->outputs, done->mutable_outputs());
   bindings.SetBodies(done);
-  done->set_bind_ns(Count(result->bind));
-  done->set_copy_in_ns(Count(result->copy_in));
-  done->set_run_ns(Count(result->run));
-  done->set_copy_out_ns(Count(result->copy_out));
-  done->set_nodes_run(result->nodes_run);
-  done->set_repetitions(result->repetitions);
-  done->set_converged(result->is_converged);
-  done->set_moved_bytes(result->moved_bytes);
-  done->set_spilled_bytes(result->spilled_bytes);
-  // The run went on without these.
-  for (const std::string& device : lost) {
-    if (const auto found = devices.by_id.find(device); found != devices.by_id.end()) {
-      done->add_left_devices(found->second);
-    }
-  }
-  DescribeDeviceTime(*result, devices, done);
-  DescribeNodes(*result, job.message.node_records_max(), devices, done);
+  DescribeResult(*result, request, lost, devices, done);
   return arena.Body();
 }
 

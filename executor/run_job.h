@@ -58,7 +58,7 @@ class OutputArena {
   std::vector<uint8_t> gathered_;
 };
 
-// How messages name a device.
+// The devices that Ready listed.
 struct DeviceIndices {
   std::map<std::string, uint32_t> by_id;  // In Ready's devices, as in EngineOptions::devices.
   std::vector<uint32_t> entries;          // By that index: in the grant page.
@@ -67,12 +67,6 @@ struct DeviceIndices {
 // Runs it on the calling thread. `done` gets the answer; the returned body belongs to `arena` until its next use.
 std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
                                     OutputArena& arena, internal::RunDone* done);
-
-// The engine's view of what a message says of a tensor, without data.
-Binding ShapeOf(const internal::Binding& binding);
-// Name, type, shape and bytes of each.
-void DescribeOutputs(const std::map<std::string, Binding>& outputs,
-                     google::protobuf::RepeatedPtrField<internal::OutputTensor>* described);
 
 }  // namespace hpvm
 

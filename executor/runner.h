@@ -25,9 +25,9 @@
 #include "backends/contract/grant.h"
 #include "backends/contract/grant_gate.h"
 #include "base/io/fd.h"
+#include "base/io/frame_channel.h"
 #include "engine/engine.h"
 #include "executor/run_job.h"
-#include "proto/internal/frame_channel.h"
 #include "proto/internal/protocol.h"
 
 namespace hpvm {
@@ -127,7 +127,6 @@ class Runner {
   Status TakeRun(Frame& frame, std::shared_ptr<Job>* job);
   void Cancel(uint64_t id);
   void DescribeUsage(internal::Usage* usage) const;
-  void AnswerShapes(uint64_t id, const internal::OutputShapes& shapes);
   void AnswerCosts(uint64_t id, uint64_t handle);
   void TakeGrant(uint64_t id, const internal::GrantChanged& changed);
   bool IsLeft(uint32_t entry) const;

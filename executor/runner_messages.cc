@@ -34,10 +34,10 @@ StatusOr<Mapping> MapSent(const UniqueFd& fd, uint64_t bytes, Mapping::Access ac
   return Mapping::Map(fd.get(), bytes, access);
 }
 
-void AddDiagnostics(const Diagnostics& diagnostics, internal::Prepared* prepared) {
+void AddDiagnostics(const Diagnostics& diagnostics, v1::Diagnostics* added) {
   uint64_t omitted = 0;
   const Diagnostics listed = Shortened(diagnostics, limits::kDiagnosticsMax, &omitted);
-  size_t bytes = 0, added = 0;
+  size_t bytes = 0, count = 0;
   bool has_error = !HasErrors(listed);
   for (const Diagnostic& diagnostic : listed) {
     bytes += diagnostic.place.size() + diagnostic.message.size() + 16;
@@ -47,66 +47,82 @@ void AddDiagnostics(const Diagnostics& diagnostics, internal::Prepared* prepared
       continue;
     }
     has_error |= is_first_error;
-    internal::Diagnostic* item = prepared->add_diagnostics();
-    item->set_warning(diagnostic.severity == Severity::kWarning);
+    v1::Diagnostic* item = added->add_items();
+    item->set_severity(diagnostic.severity == Severity::kWarning ? v1::Diagnostic::SEVERITY_WARNING
+                                                                 : v1::Diagnostic::SEVERITY_ERROR);
     item->set_place(CleanText(diagnostic.place, kTextBytesMax, false));
     if (diagnostic.offset.has_value()) {
       item->set_offset(*diagnostic.offset);
     }
     item->set_message(CleanText(diagnostic.message, kMessageTextBytesMax));
-    ++added;
+    ++count;
   }
-  prepared->set_diagnostics_omitted(omitted + listed.size() - added);
+  added->set_omitted(omitted + listed.size() - count);
 }
 
-void AddPorts(const std::vector<PortSummary>& ports, google::protobuf::RepeatedPtrField<internal::Port>* added) {
+void AddPorts(const std::vector<PortSummary>& ports, google::protobuf::RepeatedPtrField<v1::PortSummary>* added) {
   for (const PortSummary& port : ports) {
-    internal::Port* item = added->Add();
+    v1::PortSummary* item = added->Add();
     item->set_name(port.name);
-    item->set_type(static_cast<uint32_t>(port.type));
+    item->set_type(static_cast<v1::ElementType>(port.type));
     for (const std::string& extent : port.shape) {
       item->add_shape(CleanText(extent, kTextBytesMax, false));
     }
   }
 }
 
-void SetSummary(const GraphSummary& from, internal::Summary* summary) {
+void SetSummary(const GraphSummary& from, v1::GraphSummary* summary) {
   summary->set_name(CleanText(from.name, kTextBytesMax, false));
   AddPorts(from.inputs, summary->mutable_inputs());
   AddPorts(from.outputs, summary->mutable_outputs());
-  for (const std::string& symbol : from.symbols) {
-    summary->add_symbols(symbol);
-  }
+  summary->mutable_symbols()->Add(from.symbols.begin(), from.symbols.end());
   summary->set_leaf_nodes(from.leaf_nodes);
   summary->set_internal_nodes(from.internal_nodes);
   summary->set_edges(from.edges);
-  for (const std::string& device : from.devices) {
-    summary->add_devices(device);
-  }
+  summary->mutable_devices()->Add(from.devices.begin(), from.devices.end());
   summary->set_streaming(from.streaming);
+  v1::PrepareTiming* timing = summary->mutable_timing();
+  timing->set_parse_ns(static_cast<uint64_t>(from.parse.count()));
+  timing->set_compile_ns(static_cast<uint64_t>(from.compile.count()));
+  timing->set_load_ns(static_cast<uint64_t>(from.load.count()));
+  timing->set_compiled(from.compiled);
+  timing->set_from_cache(from.from_cache);
+}
+
+// The nodes that a reader should know more of, as far as there is room.
+void AddNamedNodes(const GraphSummary& from, internal::Prepared* prepared) {
   size_t bytes = 0;
   for (const std::string& node : from.fast_math_nodes) {
     bytes += node.size() + 16;
-    if (bytes > kFastNodesBytesMax || summary->fast_math_nodes_size() >= static_cast<int>(kFastNodesMax)) {
+    if (bytes > kFastNodesBytesMax || prepared->summary().math_size() >= static_cast<int>(kFastNodesMax)) {
       break;
     }
-    summary->add_fast_math_nodes(CleanText(node, kTextBytesMax, false));
+    v1::NodeMath* math = prepared->mutable_summary()->add_math();
+    math->set_node(CleanText(node, kTextBytesMax, false));
+    math->set_math("fast");
   }
   for (const GraphSummary::NativeNode& node : from.native_nodes) {
     bytes += node.name.size() + node.module.size() + 32 + 16 * node.devices.size();
-    if (bytes > kFastNodesBytesMax || summary->native_nodes_size() >= static_cast<int>(kFastNodesMax)) {
+    if (bytes > kFastNodesBytesMax || prepared->native_nodes_size() >= static_cast<int>(kFastNodesMax)) {
       break;
     }
-    internal::NativeNode* to = summary->add_native_nodes();
+    internal::NativeNode* to = prepared->add_native_nodes();
     to->set_name(CleanText(node.name, kTextBytesMax, false));
     to->set_module(CleanText(node.module, kNameBytesMax, false));
     to->mutable_devices()->Add(node.devices.begin(), node.devices.end());
   }
-  summary->set_parse_ns(static_cast<uint64_t>(from.parse.count()));
-  summary->set_compile_ns(static_cast<uint64_t>(from.compile.count()));
-  summary->set_load_ns(static_cast<uint64_t>(from.load.count()));
-  summary->set_compiled(from.compiled);
-  summary->set_from_cache(from.from_cache);
+}
+
+// OK when the daemon will take the answer: it holds descriptions against the protocol's limits.
+Status CheckAnswer(const internal::Prepared& prepared) {
+  internal::Envelope answer;
+  answer.set_request_id(1);
+  *answer.mutable_prepared() = prepared;
+  if (const size_t bytes = answer.ByteSizeLong(); bytes > kHeadBytesMax) {
+    return InvalidArgument("It has " + std::to_string(bytes) + " bytes; the limit is " + std::to_string(kHeadBytesMax) +
+                           ".");
+  }
+  return CheckFromExecutor(Unchecked<internal::Envelope>(std::move(answer)), 0, 0, {}).status();
 }
 
 }  // namespace
@@ -149,7 +165,8 @@ class Runner::PrepareModules final : public ModuleSource {
 
 Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
   using internal::Envelope;
-  HPVMD_RETURN_IF_ERROR(DecodeToExecutor(frame.head, frame.body.size(), frame.fds.size(), &incoming_));
+  HPVMD_ASSIGN_OR_RETURN(Unchecked<internal::Envelope> said, ParseHead(frame.head));
+  HPVMD_ASSIGN_OR_RETURN(incoming_, CheckToExecutor(std::move(said), frame.body.size(), frame.fds.size()));
   switch (incoming_.message_case()) {
     case Envelope::kPutModule:
       return PutModule(incoming_.put_module(), frame);
@@ -176,9 +193,6 @@ Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
       NoteUsage();
       return absl::OkStatus();
     }
-    case Envelope::kOutputShapes:
-      AnswerShapes(incoming_.request_id(), incoming_.output_shapes());
-      return absl::OkStatus();
     case Envelope::kRun:
       return TakeRun(frame, job);
     case Envelope::kCancel:
@@ -388,35 +402,6 @@ void Runner::Cancel(uint64_t id) {
   }
 }
 
-void Runner::AnswerShapes(uint64_t id, const internal::OutputShapes& shapes) {
-  std::shared_ptr<Handle> handle;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = handles_.find(shapes.handle());
-    handle = found != handles_.end() ? found->second : nullptr;
-  }
-  internal::Envelope answer;
-  answer.set_request_id(id);
-  Status status = NotFound("The executor does not hold graph " + std::to_string(shapes.handle()) + ".");
-  if (handle != nullptr) {
-    std::map<std::string, Binding> inputs;
-    for (const internal::Binding& input : shapes.inputs()) {
-      inputs.emplace(input.name(), ShapeOf(input));
-    }
-    std::map<std::string, int64_t> symbols;
-    for (const internal::Symbol& symbol : shapes.symbols()) {
-      symbols.emplace(symbol.name(), symbol.value());
-    }
-    const auto outputs = options_.engine->OutputShapes(*handle->graph, inputs, symbols);
-    status = outputs.status();
-    if (status.ok()) {
-      DescribeOutputs(*outputs, answer.mutable_shapes()->mutable_outputs());
-    }
-  }
-  SetStatus(status, answer.mutable_shapes()->mutable_status());
-  Send(answer);
-}
-
 // What a driver has got runs on, as do chunks on the processor; the device is given back when nothing of it is left, or
 // it is granted again.
 bool Runner::IsLeft(uint32_t entry) const {
@@ -514,21 +499,19 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
     return Cancelled("The prepare was cancelled.");
   }
   PrepareOutcome outcome = *std::move(prepare);
-  AddDiagnostics(outcome.diagnostics, prepared);
+  AddDiagnostics(outcome.diagnostics, prepared->mutable_diagnostics());
   if (outcome.graph == nullptr) {
     return absl::OkStatus();
   }
   SetSummary(outcome.summary, prepared->mutable_summary());
-  // The daemon will hold the summary against the protocol's limits; here it is still the document's fault.
-  internal::Envelope check;
-  check.set_request_id(job.id);
-  *check.mutable_prepared() = *prepared;
-  const Status checked = DecodeFromExecutor(check.SerializeAsString(), 0, 0, &check);
-  if (!checked.ok()) {
+  AddNamedNodes(outcome.summary, prepared);
+  // The daemon would end the process over a description that breaks a limit; here it is still the document's fault.
+  if (const Status checked = CheckAnswer(*prepared); !checked.ok()) {
     prepared->clear_summary();
+    prepared->clear_native_nodes();
     AddDiagnostics(
         {{Severity::kError, "", {}, "The graph's description is too large or not clean text: " + Message(checked)}},
-        prepared);
+        prepared->mutable_diagnostics());
     return absl::OkStatus();
   }
   auto handle = std::make_shared<Handle>();
@@ -536,6 +519,7 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
   std::lock_guard lock(mutex_);
   if (!handles_.emplace(job.prepare.handle(), std::move(handle)).second) {
     prepared->clear_summary();
+    prepared->clear_native_nodes();
     return AlreadyExists("Handle " + std::to_string(job.prepare.handle()) + " is in use.");
   }
   return absl::OkStatus();

@@ -199,15 +199,16 @@ TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
   };
   for (uint32_t level = 0; level <= 4; ++level) {
     SCOPED_TRACE(level);
-    options_.uid = options_.gid = level >= 2 ? 64999 : 0;
-    options_.tasks_max = 64;
-    options_.sandbox_level_max = level;
+    options_.hello.set_uid(level >= 2 ? 64999 : 0);
+    options_.hello.set_gid(options_.hello.uid());
+    options_.hello.set_tasks_max(64);
+    options_.hello.set_sandbox_level_max_plus_1(level + 1);
     Start();
-    EXPECT_LE(ready_.sandbox_level, level);
+    EXPECT_LE(ready_.said.sandbox_level(), level);
     // What the host refuses is named; this much of the ladder is there in every container.
-    EXPECT_TRUE(ready_.sandbox_level == level || ready_.sandbox_detail.find("no ") != std::string::npos)
-        << ready_.sandbox_detail;
-    std::cout << "level " << ready_.sandbox_level << ": " << ready_.sandbox_detail << "\n";
+    EXPECT_TRUE(ready_.said.sandbox_level() == level || ready_.said.sandbox_detail().find("no ") != std::string::npos)
+        << ready_.said.sandbox_detail();
+    std::cout << "level " << ready_.said.sandbox_level() << ": " << ready_.said.sandbox_detail() << "\n";
     const std::string status = ReadFile(Proc("status"));
     EXPECT_THAT(status, ::testing::HasSubstr("NoNewPrivs:\t1"));
     EXPECT_THAT(status, ::testing::HasSubstr("CapPrm:\t0000000000000000"));
@@ -215,7 +216,7 @@ TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
     EXPECT_THAT(status, ::testing::HasSubstr(level >= 1 ? "Seccomp:\t2" : "Seccomp:\t0"));
     EXPECT_THAT(status, ::testing::HasSubstr(level >= 2 ? "Uid:\t64999\t64999\t64999\t64999" : "Uid:\t0\t0\t0\t0"));
     EXPECT_THAT(ReadFile(Proc("limits")), ::testing::ContainsRegex(level >= 2 ? "Max processes +64 +64" : "Max proc"));
-    if (ready_.sandbox_level == 4) {
+    if (ready_.said.sandbox_level() == 4) {
       for (const char* space : {"ns/pid", "ns/net", "ns/ipc", "ns/uts", "ns/mnt"}) {
         EXPECT_NE(link_of(space), own(space)) << space;
       }
@@ -228,16 +229,16 @@ TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
     PrepareOneNode(1, "twice");
     constexpr int32_t kOne[] = {21};
     const StatusOr<RunReply> reply = Run(InlineRun(1, kOne));
-    ASSERT_TRUE(reply.ok() && reply->status.ok());
-    EXPECT_EQ(testing::AsInts(reply->outputs[0].data)[0], 42);
+    ASSERT_TRUE(reply.ok() && reply->status().ok());
+    EXPECT_EQ(testing::AsInts(FirstOutput(*reply))[0], 42);
     link_.reset();
   }
 }
 
 // What is demanded and not there ends the process before it has read anything, with a sentence for the tenant.
 TEST_F(RunningExecutorTest, EndsBelowTheDemandedLevel) {
-  options_.sandbox_level_max = 1;
-  options_.sandbox_level_min = 2;
+  options_.hello.set_sandbox_level_max_plus_1(1 + 1);
+  options_.hello.set_sandbox_level_min(2);
   StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
   ASSERT_TRUE(link.ok()) << Message(link.status());
   const StatusOr<ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
@@ -248,8 +249,8 @@ TEST_F(RunningExecutorTest, EndsBelowTheDemandedLevel) {
 
 // A graph that comes when such a process has gone, but before anybody has been told, hears the same reason.
 TEST_F(RunningExecutorTest, TellsTheReasonAfterTheEndToo) {
-  options_.sandbox_level_max = 1;
-  options_.sandbox_level_min = 2;
+  options_.hello.set_sandbox_level_max_plus_1(1 + 1);
+  options_.hello.set_sandbox_level_min(2);
   const std::string document = "{}";
   PrepareInput input;
   input.handle = 1;
@@ -263,7 +264,7 @@ TEST_F(RunningExecutorTest, TellsTheReasonAfterTheEndToo) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   std::promise<Status> promise;
-  (*link)->Prepare(input, [&](StatusOr<PrepareReply> reply) { promise.set_value(reply.status()); });
+  (*link)->Prepare(input, [&](StatusOr<internal::Prepared> reply) { promise.set_value(reply.status()); });
   const Status prepared = promise.get_future().get();
   ASSERT_TRUE(SetFailpoints("").ok());
   EXPECT_EQ(prepared.code(), absl::StatusCode::kFailedPrecondition) << Message(prepared);
@@ -298,8 +299,8 @@ TEST_F(RunningExecutorTest, ReachesTheFloorWithoutPrivileges) {
         return 103;
       }
       const StatusOr<ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
-      std::cout << (ready.ok() ? ready->sandbox_detail : Message(ready.status())) << std::endl;
-      return ready.ok() ? static_cast<int>(ready->sandbox_level) : 104;
+      std::cout << (ready.ok() ? ready->said.sandbox_detail() : Message(ready.status())) << std::endl;
+      return ready.ok() ? static_cast<int>(ready->said.sandbox_level()) : 104;
     });
     if (result == 101) {
       GTEST_SKIP() << "The program lies where only root reaches it.";
@@ -317,9 +318,10 @@ TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
     spare_ends.push_back(why);
   };
   const bool is_root = getuid() == 0;
-  options_.uid = options_.gid = is_root ? 64998 : 0;
+  options_.hello.set_uid(is_root ? 64998 : 0);
+  options_.hello.set_gid(options_.hello.uid());
   ExecutorOptions ahead = options_;
-  ahead.artifact_key = {};
+  ahead.hello.set_artifact_key(std::string(32, 0));
   StatusOr<std::unique_ptr<ExecutorLink>> spare = ExecutorLink::StartSpare(*hub_, ahead, on_spare_end);
   ASSERT_TRUE(spare.ok()) << Message(spare.status());
   // Locked down before there is a tenant.
@@ -338,8 +340,8 @@ TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
   PrepareOneNode(1, "twice");
   constexpr int32_t kOne[] = {4};
   const StatusOr<RunReply> reply = Run(InlineRun(1, kOne));
-  ASSERT_TRUE(reply.ok() && reply->status.ok());
-  EXPECT_EQ(testing::AsInts(reply->outputs[0].data)[0], 8);
+  ASSERT_TRUE(reply.ok() && reply->status().ok());
+  EXPECT_EQ(testing::AsInts(FirstOutput(*reply))[0], 8);
   link_.reset();
   EXPECT_TRUE(spare_ends.empty());
 }
@@ -349,7 +351,7 @@ TEST_F(RunningExecutorTest, SparesEndWhenTheGreetingContradicts) {
   StatusOr<std::unique_ptr<ExecutorLink>> spare = ExecutorLink::StartSpare(*hub_, options_, [](const Status&) {});
   ASSERT_TRUE(spare.ok());
   ExecutorOptions other = options_;
-  other.tasks_max = 77;
+  other.hello.set_tasks_max(77);
   std::promise<Status> promise;
   ASSERT_TRUE((*spare)->Greet(other, nullptr, [&](const Status& why) { promise.set_value(why); }).ok());
   EXPECT_THAT(Message(promise.get_future().get()), ::testing::HasSubstr("contradicts"));

@@ -188,7 +188,7 @@ TEST(CallFilterTest, SyscallsMatchTheGoldenTables) {
   }
 }
 
-// What tenants' kernels have of the system.
+// The system calls that tenants' kernels have.
 TEST(CallFilterTest, RunnersHaveFiftyCallsAtMost) {
   std::set<int> calls;
   for (const CallRule& rule : CallRules()) {
@@ -252,7 +252,7 @@ bool Holds(const CallRule& rule, const Arguments& arguments) {
   });
 }
 
-// What the table says.
+// The table's own statements.
 uint32_t Wanted(size_t role, int call, const Arguments& arguments) {
   for (const CallRule& rule : CallRules()) {
     const char verdict = rule.verdicts[role];

@@ -56,7 +56,7 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(close_range), "..aaa."},
     {SCMP_SYS(fstat), ".aaaaa"},
     {SCMP_SYS(fstatfs), ".aaa.."},
-    // New descriptors that lead nowhere else. Which requests a device node takes is its driver's to say.
+    // New descriptors that lead nowhere else. The driver decides which requests a device node takes.
     {SCMP_SYS(memfd_create), "aaaa.."},
     {SCMP_SYS(eventfd2), ".aaa.."},
     {SCMP_SYS(pipe2), ".aaaa."},

@@ -10,7 +10,7 @@
 
 namespace hpvm {
 
-// What a process does, and so which system calls it keeps: a column of the table each.
+// The work of a process, which decides the system calls that it keeps: a column of the table each.
 enum class SandboxRole : uint8_t {
   kRunner = 0,       // Runs kernels on the processor: no file, no device. The launcher becomes it.
   kDriver = 1,       // Runners and probes that load drivers: files and device nodes, within what Landlock leaves.

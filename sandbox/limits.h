@@ -15,7 +15,7 @@ namespace hpvm {
 // outside stays.
 Status SetLimit(__rlimit_resource resource, uint64_t value, uint64_t hard_more = 0);
 
-// Of a forked child that does one job. 0: as its parent's.
+// Limits of a forked child that does one job. 0: as its parent's.
 struct ChildLimits {
   uint64_t data_bytes = 0;
   uint64_t address_bytes = 0;  // Drivers reserve far more addresses than they use.

@@ -100,7 +100,7 @@ void TakeCoreCookie(SandboxReport* report) {
   }
 }
 
-// Of a program that the launcher has started: it ends with the launcher's process. The socket's end tells it as well,
+// For a program that the launcher has started: it ends with the launcher's process. The socket's end tells it as well,
 // but not while it is stopped.
 Status FollowParent() {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 ||

@@ -53,7 +53,7 @@ struct ConfineOptions {
   SandboxRole role = SandboxRole::kRunner;
   std::vector<PathRule> paths;
   SandboxLevel level_max = SandboxLevel::kNamespaces;  // Higher ones are not tried.
-  // Of a compiler: from kFiles on it does not go on where the kernel has no Landlock.
+  // For a compiler: from kFiles on it does not go on where the kernel has no Landlock.
   SandboxLevel level_min = SandboxLevel::kProcess;
   uint64_t file_bytes_max = 0;  // Files may grow so far, or as far as a module is long, whichever is more.
 };

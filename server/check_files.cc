@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "server/config/address.h"
-#include "server/executors/executor_process.h"
+#include "server/executors/executor_spawner.h"
 #include "server/front/tls.h"
 #include "server/rpc/scrape_access.h"
 

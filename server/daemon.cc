@@ -257,7 +257,7 @@ void ProbeThread::LookForDefects() {
   for (const auto& [id, identity] : core_.devices().DriverDevices()) {
     auto known = defects_.find(identity);
     if (known == defects_.end()) {
-      StatusOr<std::vector<DriverDefect>> found = spawner_.ProbeDefects(id);
+      StatusOr<std::vector<v1::DriverDefect>> found = spawner_.ProbeDefects(id);
       if (!found.ok()) {
         LogWarning("Looking for known defects failed", {{"device", id}, {"error", Message(found.status())}});
         continue;
@@ -270,10 +270,10 @@ void ProbeThread::LookForDefects() {
 
 // Tries a device out alone; it must be there, and work.
 void ProbeThread::TryOut(const std::string& id) {
-  const StatusOr<ProbedDevices> found = spawner_.Probe(id);
+  const StatusOr<internal::Ready> found = spawner_.Probe(id);
   Status outcome = found.status();
-  if (found.ok() && found->devices.empty()) {
-    outcome = Unavailable(found->broken.empty() ? "It is no longer there." : found->broken[0].detail);
+  if (found.ok() && found->devices().empty()) {
+    outcome = Unavailable(found->broken().empty() ? "It is no longer there." : found->broken(0).detail());
   }
   core_.devices().OnProbed(id, outcome);
 }

@@ -68,7 +68,7 @@ class ProbeThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool woken_ = false, stop_ = false, discover_ = true;  // Guarded by mutex_.
-  std::map<std::string, std::vector<DriverDefect>> defects_;  // By DeviceTable::DriverDevices' identity.
+  std::map<std::string, std::vector<v1::DriverDefect>> defects_;  // By DeviceTable::DriverDevices' identity.
   std::thread thread_;
 };
 

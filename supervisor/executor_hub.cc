@@ -99,9 +99,9 @@ void ExecutorHub::Core::SpawnAndWait(const std::function<void()>& work) {
   AwaitPosted([this](std::function<void()> posted) { spawns_.PostOnce("", std::move(posted)); }, work);
 }
 
-uint64_t ExecutorHub::Core::Add(std::shared_ptr<HubSource> source) {
+uint64_t ExecutorHub::Core::Add(HubSource* source) {
   const uint64_t id = next_source_++;
-  sources_.emplace(id, std::move(source));
+  sources_.emplace(id, source);
   return id;
 }
 
@@ -177,8 +177,7 @@ void ExecutorHub::Core::FireTimers() {
   for (const Timer& timer : due) {
     const auto found = sources_.find(timer.source);
     if (found != sources_.end()) {
-      const std::shared_ptr<HubSource> source = found->second;  // It may remove itself.
-      source->OnTimer(timer.tag);
+      found->second->OnTimer(timer.tag);
     }
   }
 }
@@ -197,9 +196,8 @@ void ExecutorHub::Core::Loop() {
       }
       const auto found = sources_.find(datum >> 2);
       if (found != sources_.end()) {
-        const std::shared_ptr<HubSource> source = found->second;
         const WatchedItem item("hub", "event");
-        source->OnEvent(static_cast<HubSource::Event>(datum & 3), events[static_cast<size_t>(i)].events);
+        found->second->OnEvent(static_cast<HubSource::Event>(datum & 3), events[static_cast<size_t>(i)].events);
       }
     }
     RunPosted();

@@ -44,8 +44,8 @@ class ExecutorHub::Core {
   bool IsHubThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
   // Sources are known by id, so that an event that was already under way for a removed one is dropped. Hub's thread
-  // only.
-  uint64_t Add(std::shared_ptr<HubSource> source);
+  // only. One that has been removed during its own event may be destroyed once work that was posted after that has run.
+  uint64_t Add(HubSource* source);
   void Remove(uint64_t source);
   Status Watch(uint64_t source, HubSource::Event event, int fd, uint32_t epoll_events);
   // Any thread.
@@ -71,7 +71,7 @@ class ExecutorHub::Core {
   UniqueFd epoll_, wake_;
   FairQueue spawns_{"spawns", "process", 1};
   std::thread thread_;
-  std::unordered_map<uint64_t, std::shared_ptr<HubSource>> sources_;  // Hub's thread only.
+  std::unordered_map<uint64_t, HubSource*> sources_;  // Hub's thread only.
   uint64_t next_source_ = 1;
   bool stopping_ = false;  // Hub's thread only.
   std::mutex mutex_;

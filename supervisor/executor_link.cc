@@ -18,11 +18,11 @@
 
 #include "base/failpoint.h"
 #include "base/io/child_process.h"
+#include "base/io/frame_channel.h"
 #include "base/io/memfd.h"
-#include "proto/internal/frame_channel.h"
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_hub.h"
-#include "supervisor/executor_request.h"
+#include "supervisor/run_message.h"
 #include "supervisor/stop_patience.h"
 
 namespace hpvm {
@@ -45,16 +45,15 @@ constexpr Duration kAnswerWithin = std::chrono::seconds(60);
 // From this sandbox level on the process has a process namespace.
 constexpr uint32_t kOwnPidsLevel = 4;
 
-using PrepareDone = std::function<void(StatusOr<PrepareReply>)>;
+using PrepareDone = std::function<void(StatusOr<internal::Prepared>)>;
 using RunDone = std::function<void(StatusOr<RunReply>)>;
-using ShapesDone = std::function<void(StatusOr<std::vector<OutputTensor>>)>;
 using AckDone = std::function<void(Status)>;
-using UsageDone = std::function<void(StatusOr<ExecutorUsage>)>;
-using CostsDone = std::function<void(StatusOr<ExecutorCosts>)>;
+using UsageDone = std::function<void(StatusOr<internal::Usage>)>;
+using CostsDone = std::function<void(StatusOr<internal::Costs>)>;
 struct HelloDone {};
 
 struct Pending {
-  std::variant<HelloDone, PrepareDone, RunDone, ShapesDone, AckDone, UsageDone, CostsDone> done;
+  std::variant<HelloDone, PrepareDone, RunDone, AckDone, UsageDone, CostsDone> done;
   Time kill_at = kNever;
   Time stop_at = kNever;                       // Runs: from when on it should stop.
   StopPatience patience = {};                  // From then on.
@@ -140,8 +139,6 @@ Status ReachReceived(Envelope::MessageCase message) {
       return HPVMD_FAILPOINT("link.started.receive");
     case Envelope::kRunDone:
       return HPVMD_FAILPOINT("link.run_done.receive");
-    case Envelope::kShapes:
-      return HPVMD_FAILPOINT("link.shapes.receive");
     case Envelope::kGrantAck:
       return HPVMD_FAILPOINT("link.grant_ack.receive");
     case Envelope::kUsage:
@@ -153,11 +150,6 @@ Status ReachReceived(Envelope::MessageCase message) {
   }
 }
 
-ExecutorUsage DecodeUsage(const internal::Usage& usage) {
-  return {{usage.device_bytes().begin(), usage.device_bytes().end()},
-          {usage.idle_device_bytes().begin(), usage.idle_device_bytes().end()}};
-}
-
 // A memfd with a copy of `bytes`.
 StatusOr<UniqueFd> MemfdOf(std::span<const uint8_t> bytes) {
   HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, CreateSealedMemfd("hpvm-bytes", bytes.size()));
@@ -165,37 +157,47 @@ StatusOr<UniqueFd> MemfdOf(std::span<const uint8_t> bytes) {
   return fd;
 }
 
-}  // namespace
+Status BrokeProtocol(const Status& why) {
+  return Internal("The executor process broke the protocol and was killed: " + Message(why));
+}
+
+// `hello` as it is sent.
+internal::Hello HelloOf(const ExecutorOptions& options) {
+  internal::Hello hello = options.hello;
+  hello.set_version(kExecutorProtocolVersion);
+  hello.set_has_grant_page(options.grant_page >= 0);
+  hello.set_has_spill_file(options.spill_fd >= 0);
+  return hello;
+}
 
 // Locking: mutex_ guards everything that is not marked as the hub's thread's. Callbacks run without it.
-class ExecutorLink::Core final : public HubSource, public std::enable_shared_from_this<ExecutorLink::Core> {
+class Link final : public ExecutorLink, public HubSource {
  public:
-  Core(ExecutorHub::Core& hub, const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
-       std::function<void(const Status&)> on_end)
-      : hub_(hub), options_(options), on_ready_(std::move(on_ready)), on_end_(std::move(on_end)) {}
+  Link(ExecutorHub::Core& hub, const ExecutorOptions& options, bool is_spare,
+       std::function<void(const ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end)
+      : hub_(hub), is_spare_(is_spare), options_(options), on_ready_(std::move(on_ready)), on_end_(std::move(on_end)) {}
+  ~Link() override;
 
-  Status Start(bool is_spare);
+  Status StartProcess();
   Status Greet(const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
-               std::function<void(const Status&)> on_end);
-  void AwaitEnd();
-  StatusOr<ExecutorReady> WaitReady(Time deadline);
+               std::function<void(const Status&)> on_end) override;
+  StatusOr<ExecutorReady> WaitReady(Time deadline) override;
 
-  RequestId Prepare(const PrepareInput& input, PrepareDone done);
-  RequestId Run(const RunInput& input, RunDone done);
-  RequestId OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
-                         const std::map<std::string, int64_t>& symbols, ShapesDone done);
-  void GrantChanged(uint32_t entry, uint32_t epoch, AckDone done);
-  void Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done);
-  void ListCosts(uint64_t handle, CostsDone done);
-  std::optional<Duration> CpuTime() const;
-  void SendUnanswered(const Envelope& envelope);
-  void Forget(uint64_t memory_id);
-  void Cancel(RequestId id);
-  void Shutdown(Duration grace);
-  void Kill(std::string_view why);
-  int pid() const { return process_.pid; }
-  bool alive() const;
-  size_t pending() const;
+  RequestId Prepare(const PrepareInput& input, PrepareDone done) override;
+  RequestId Run(const RunInput& input, RunDone done) override;
+  void Release(uint64_t handle) override;
+  void Cancel(RequestId id) override;
+  void GrantChanged(uint32_t entry, uint32_t epoch, AckDone done) override;
+  void Forget(uint64_t memory_id) override;
+  void Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done) override;
+  void ListCosts(uint64_t handle, CostsDone done) override;
+  std::optional<Duration> CpuTime() const override { return alive() ? UsedCpuTime() : std::nullopt; }
+  bool was_spare() const override { return is_spare_; }
+  void Shutdown() override;
+  void Kill(std::string_view why) override;
+  int pid() const override { return process_.pid; }
+  bool alive() const override;
+  size_t pending() const override;
 
   void OnEvent(Event event, uint32_t epoll_events) override;
   void OnTimer(uint64_t tag) override;
@@ -204,11 +206,14 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   enum TimerTag : uint64_t { kReadyTimer, kOverdueTimer, kShutdownTimer };
 
   Status SpawnProcess();
-  Status StartOnHub(bool is_spare, Status status);
+  Status StartOnHub(Status status);
   void GreetOnHub();
   // Sends a request and remembers it, or tells `pending` why not. mutex_ held.
   StatusOr<RequestId> SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending);
   RequestId Finish(StatusOr<RequestId> sent, Pending* unsent);
+  // Sends what is answered at once by a process that is well, unless `reached` forbids it.
+  void Ask(Status reached, const Envelope& envelope, Pending pending);
+  std::optional<Duration> UsedCpuTime() const;
   Status SendLocked(const Envelope& envelope, std::span<const uint8_t> body = {}, std::span<const int> fds = {},
                     bool more = false);
   Status ShareMemories(const RunInput& input);
@@ -222,13 +227,17 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   void ReadSocket();
   Status HandleFrame(Frame frame);
   Status HandleReady(const internal::Ready& ready);
-  Status HandleRunDone(Pending pending, const internal::RunDone& done, std::vector<uint8_t> body);
+  Status HandleRunDone(Pending pending, internal::RunDone done, std::vector<uint8_t> body);
+  Status HandleAnswer(Envelope said, std::vector<uint8_t> body, Pending pending);
+  Status HandleUsage(const internal::Usage& usage);
   void ReadStderr();
   void End(const std::string& how);
   Status EndStatus(const std::string& how);
   std::string WhatWasLate(const Pending& pending) const;
 
   ExecutorHub::Core& hub_;
+  const bool is_spare_;
+  bool is_started_ = false;  // The hub tells of its end.
   ExecutorOptions options_;  // Changed by Greet only, on the hub's thread.
   std::function<void(const ExecutorReady&)> on_ready_;
   std::function<void(const Status&)> on_end_;
@@ -242,9 +251,8 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   bool socket_ended_ = false;
   UniqueFd stderr_;
   std::string stderr_tail_;
-  Envelope incoming_;
   UsageRate usages_;
-  std::vector<ExecutorDevice> devices_;
+  std::vector<std::string> devices_;  // Ready's.
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -264,7 +272,7 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   bool finished_ = false;  // The last callback has returned.
 };
 
-Status ExecutorLink::Core::Start(bool is_spare) {
+Status Link::StartProcess() {
   Status started, status;
   // On a thread that outlives every link: the executor dies with the thread that started it. The hub learns of the
   // process when it has been recorded, and so cannot reap it before.
@@ -276,12 +284,13 @@ Status ExecutorLink::Core::Start(bool is_spare) {
     }
   });
   HPVMD_RETURN_IF_ERROR(started);
-  hub_.RunAndWait([&] { started = StartOnHub(is_spare, status); });
+  hub_.RunAndWait([&] { started = StartOnHub(status); });
+  is_started_ = started.ok();
   return started;
 }
 
 // On the thread that starts processes.
-Status ExecutorLink::Core::SpawnProcess() {
+Status Link::SpawnProcess() {
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   int pipe_ends[2] = {-1, -1};
   if (options_.stderr_fd < 0 && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -296,7 +305,8 @@ Status ExecutorLink::Core::SpawnProcess() {
   }
   spawn.socket = ends.second.get();
   spawn.stderr_fd = options_.stderr_fd >= 0 ? options_.stderr_fd : stderr_write.get();
-  spawn.has_own_pids = options_.lock_down && options_.sandbox_level_max >= kOwnPidsLevel;
+  const uint32_t level_plus_1 = options_.hello.sandbox_level_max_plus_1();
+  spawn.has_own_pids = !options_.hello.without_lock_down() && (level_plus_1 == 0 || level_plus_1 > kOwnPidsLevel);
   started_ = RealClock().Now();
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.spawn.before"));
   HPVMD_ASSIGN_OR_RETURN(process_, Spawn(spawn));
@@ -307,8 +317,8 @@ Status ExecutorLink::Core::SpawnProcess() {
 
 // Once the process is there, a failure (also an earlier one, `status`) ends it, and is told when it is reaped like any
 // other.
-Status ExecutorLink::Core::StartOnHub(bool is_spare, Status status) {
-  source_ = hub_.Add(shared_from_this());
+Status Link::StartOnHub(Status status) {
+  source_ = hub_.Add(this);
   if (const Status watched = hub_.Watch(source_, Event::kExit, process_.pidfd.get(), EPOLLIN); !watched.ok()) {
     hub_.Remove(source_);
     KillAndReap(process_);
@@ -323,9 +333,9 @@ Status ExecutorLink::Core::StartOnHub(bool is_spare, Status status) {
   {
     std::lock_guard lock(mutex_);
     writer_.emplace(socket_.get(), FrameWriter::Wait::kNo, kQueuedBytesMax);
-    if (status.ok() && is_spare) {
+    if (status.ok() && is_spare_) {
       Envelope settle;
-      *settle.mutable_settle()->mutable_known() = EncodeHello(options_).hello();
+      *settle.mutable_settle()->mutable_known() = HelloOf(options_);
       status = SendLocked(settle);
     }
     if (!status.ok()) {
@@ -333,16 +343,16 @@ Status ExecutorLink::Core::StartOnHub(bool is_spare, Status status) {
       return absl::OkStatus();
     }
   }
-  if (!is_spare) {
+  if (!is_spare_) {
     GreetOnHub();
   }
   return absl::OkStatus();
 }
 
-void ExecutorLink::Core::GreetOnHub() {
+void Link::GreetOnHub() {
   std::lock_guard lock(mutex_);
   EncodedRequest hello;
-  hello.envelope = EncodeHello(options_);
+  *hello.envelope.mutable_hello() = HelloOf(options_);
   Status status = HPVMD_FAILPOINT("link.hello.send");
   if (status.ok()) {
     std::vector<int> fds;
@@ -362,8 +372,8 @@ void ExecutorLink::Core::GreetOnHub() {
   hub_.StartTimer(started_ + options_.ready_within, source_, kReadyTimer);
 }
 
-Status ExecutorLink::Core::Greet(const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
-                                 std::function<void(const Status&)> on_end) {
+Status Link::Greet(const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
+                   std::function<void(const Status&)> on_end) {
   Status status;
   hub_.RunAndWait([&] {
     {
@@ -382,15 +392,20 @@ Status ExecutorLink::Core::Greet(const ExecutorOptions& options, std::function<v
   return status;
 }
 
-void ExecutorLink::Core::AwaitEnd() {
+Link::~Link() {
+  if (!is_started_) {
+    return;
+  }
+  Kill("The executor process was killed because it is no longer needed.");
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return finished_; });
   }
-  hub_.RunAndWait([] {});  // Callbacks of requests that were not sent are posted one by one.
+  // The hub leaves this object, and runs the callbacks of requests that were not sent, which are posted one by one.
+  hub_.RunAndWait([] {});
 }
 
-StatusOr<ExecutorReady> ExecutorLink::Core::WaitReady(Time deadline) {
+StatusOr<ExecutorReady> Link::WaitReady(Time deadline) {
   std::unique_lock lock(mutex_);
   const auto settled = [&] { return ready_.has_value() || ended_; };
   if (deadline == kNever) {
@@ -404,8 +419,7 @@ StatusOr<ExecutorReady> ExecutorLink::Core::WaitReady(Time deadline) {
   return end_status_.ok() ? Unavailable("The executor process was shut down.") : end_status_;
 }
 
-StatusOr<RequestId> ExecutorLink::Core::SendRequest(EncodedRequest& request, std::span<const int> fds,
-                                                    Pending pending) {
+StatusOr<RequestId> Link::SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending) {
   if (pending_.size() >= kRequestsMax) {
     return ResourceExhausted("The requests that wait for the executor (" + std::to_string(pending_.size()) +
                              ") reach the limit (" + std::to_string(kRequestsMax) + ").");
@@ -419,8 +433,7 @@ StatusOr<RequestId> ExecutorLink::Core::SendRequest(EncodedRequest& request, std
   return id;
 }
 
-Status ExecutorLink::Core::SendLocked(const Envelope& envelope, std::span<const uint8_t> body, std::span<const int> fds,
-                                      bool more) {
+Status Link::SendLocked(const Envelope& envelope, std::span<const uint8_t> body, std::span<const int> fds, bool more) {
   if (ended_ || shutting_down_ || !kill_reason_.ok()) {
     if (ended_ && !end_status_.ok()) {
       return end_status_;
@@ -447,7 +460,7 @@ Status ExecutorLink::Core::SendLocked(const Envelope& envelope, std::span<const 
 }
 
 // `unsent` is what SendRequest did not take; its callback runs on the hub's thread like any other.
-RequestId ExecutorLink::Core::Finish(StatusOr<RequestId> sent, Pending* unsent) {
+RequestId Link::Finish(StatusOr<RequestId> sent, Pending* unsent) {
   if (sent.ok()) {
     return *sent;
   }
@@ -455,7 +468,7 @@ RequestId ExecutorLink::Core::Finish(StatusOr<RequestId> sent, Pending* unsent) 
   return 0;
 }
 
-Status ExecutorLink::Core::PutModules(const PrepareInput& input) {
+Status Link::PutModules(const PrepareInput& input) {
   for (const ModuleInput& module : input.modules) {
     const uint64_t bytes = module.bytes.fd >= 0 ? module.bytes.fd_bytes : module.bytes.bytes.size();
     if (bytes == 0 || bytes > limits::kModuleBytesMax) {
@@ -503,7 +516,7 @@ Status ExecutorLink::Core::PutModules(const PrepareInput& input) {
   return absl::OkStatus();
 }
 
-RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone done) {
+RequestId Link::Prepare(const PrepareInput& input, PrepareDone done) {
   Pending pending{.done = std::move(done)};
   if (input.within > Duration(0)) {
     pending.kill_at = RealClock().Now() + input.within + kPrepareGrace;
@@ -551,7 +564,7 @@ RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone don
   return Finish(send(), &unsent);
 }
 
-Status ExecutorLink::Core::ShareMemory(const MemorySlice& slice) {
+Status Link::ShareMemory(const MemorySlice& slice) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.memory.share"));
   if (memories_.Touch(slice.memory_id)) {
     return absl::OkStatus();
@@ -575,7 +588,7 @@ Status ExecutorLink::Core::ShareMemory(const MemorySlice& slice) {
   return status;
 }
 
-Status ExecutorLink::Core::ShareMemories(const RunInput& input) {
+Status Link::ShareMemories(const RunInput& input) {
   size_t slices = 0;
   for (const InputTensor& tensor : input.inputs) {
     slices += tensor.memory.has_value() ? 1 : 0;
@@ -600,17 +613,17 @@ Status ExecutorLink::Core::ShareMemories(const RunInput& input) {
   return absl::OkStatus();
 }
 
-RequestId ExecutorLink::Core::Run(const RunInput& input, RunDone done) {
+RequestId Link::Run(const RunInput& input, RunDone done) {
   Pending pending{.done = std::move(done),
                   .on_started = input.on_started,
-                  .node_records_max = std::min(input.node_records_max, kNodeRecordsMax)};
+                  .node_records_max = std::min(input.options.node_records_max(), kNodeRecordsMax)};
   if (input.within > Duration(0)) {
     pending.stop_at = RealClock().Now() + input.within;
     pending.kill_at = pending.stop_at + options_.stop_grace;
   }
   EncodedRequest request;
   StatusOr<RequestId> sent = [&]() -> StatusOr<RequestId> {
-    if (input.handle == 0 || input.repeat == 0) {
+    if (input.handle == 0 || input.options.repeat() == 0) {
       return InvalidArgument("The run has no handle or repeats 0 times.");
     }
     HPVMD_RETURN_IF_ERROR(EncodeRun(input, &request));
@@ -628,75 +641,43 @@ RequestId ExecutorLink::Core::Run(const RunInput& input, RunDone done) {
   return Finish(std::move(sent), &pending);
 }
 
-RequestId ExecutorLink::Core::OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
-                                           const std::map<std::string, int64_t>& symbols, ShapesDone done) {
-  Pending pending{.done = std::move(done), .kill_at = RealClock().Now() + kAnswerWithin};
+void Link::Ask(Status reached, const Envelope& envelope, Pending pending) {
+  pending.kill_at = RealClock().Now() + kAnswerWithin;
   Pending unsent = pending;
-  EncodedRequest request;
-  Status status = handle != 0 ? EncodeOutputShapes(handle, inputs, symbols, &request)
-                              : InvalidArgument("The request has no handle.");
-  if (status.ok()) {
-    status = HPVMD_FAILPOINT("link.shapes.send");
-  }
-  if (!status.ok()) {
-    return Finish(status, &unsent);
-  }
   StatusOr<RequestId> sent = RequestId{0};
-  {
-    std::lock_guard lock(mutex_);
-    sent = SendRequest(request, {}, std::move(pending));
-  }
-  return Finish(std::move(sent), &unsent);
-}
-
-void ExecutorLink::Core::GrantChanged(uint32_t entry, uint32_t epoch, AckDone done) {
-  Pending pending{.done = std::move(done), .kill_at = RealClock().Now() + kAnswerWithin};
-  Pending unsent = pending;
-  EncodedRequest request;
-  request.envelope.mutable_grant_changed()->set_entry(entry);
-  request.envelope.mutable_grant_changed()->set_epoch(epoch);
-  StatusOr<RequestId> sent = RequestId{0};
-  if (Status reached = HPVMD_FAILPOINT("link.grant.send"); !reached.ok()) {
-    sent = std::move(reached);
+  if (!reached.ok()) {
+    sent = reached;
   } else {
+    EncodedRequest request{.envelope = envelope, .body = {}, .storage = {}};
     std::lock_guard lock(mutex_);
     sent = SendRequest(request, {}, std::move(pending));
   }
   Finish(std::move(sent), &unsent);
 }
 
-void ExecutorLink::Core::Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done) {
-  Pending pending{.done = std::move(done), .kill_at = RealClock().Now() + kAnswerWithin};
-  Pending unsent = pending;
-  EncodedRequest request;
-  request.envelope.mutable_reclaim()->set_entry(entry);
-  request.envelope.mutable_reclaim()->set_bytes_max(bytes_max);
-  StatusOr<RequestId> sent = RequestId{0};
-  if (Status reached = HPVMD_FAILPOINT("link.reclaim.send"); !reached.ok()) {
-    sent = std::move(reached);
-  } else {
-    std::lock_guard lock(mutex_);
-    sent = SendRequest(request, {}, std::move(pending));
-  }
-  Finish(std::move(sent), &unsent);
+void Link::GrantChanged(uint32_t entry, uint32_t epoch, AckDone done) {
+  Envelope envelope;
+  envelope.mutable_grant_changed()->set_entry(entry);
+  envelope.mutable_grant_changed()->set_epoch(epoch);
+  Ask(HPVMD_FAILPOINT("link.grant.send"), envelope, {.done = std::move(done)});
 }
 
-void ExecutorLink::Core::ListCosts(uint64_t handle, CostsDone done) {
-  Pending pending{.done = std::move(done), .kill_at = RealClock().Now() + kAnswerWithin};
-  Pending unsent = pending;
-  EncodedRequest request;
-  request.envelope.mutable_list_costs()->set_handle(handle);
-  StatusOr<RequestId> sent = RequestId{0};
-  if (Status reached = HPVMD_FAILPOINT("link.costs.send"); !reached.ok()) {
-    sent = std::move(reached);
-  } else {
-    std::lock_guard lock(mutex_);
-    sent = SendRequest(request, {}, std::move(pending));
-  }
-  Finish(std::move(sent), &unsent);
+void Link::Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done) {
+  Envelope envelope;
+  envelope.mutable_reclaim()->set_entry(entry);
+  envelope.mutable_reclaim()->set_bytes_max(bytes_max);
+  Ask(HPVMD_FAILPOINT("link.reclaim.send"), envelope, {.done = std::move(done)});
 }
 
-void ExecutorLink::Core::SendUnanswered(const Envelope& envelope) {
+void Link::ListCosts(uint64_t handle, CostsDone done) {
+  Envelope envelope;
+  envelope.mutable_list_costs()->set_handle(handle);
+  Ask(HPVMD_FAILPOINT("link.costs.send"), envelope, {.done = std::move(done)});
+}
+
+void Link::Release(uint64_t handle) {
+  Envelope envelope;
+  envelope.mutable_release_graph()->set_handle(handle);
   if (!HPVMD_FAILPOINT("link.release.send").ok()) {
     return;
   }
@@ -704,7 +685,7 @@ void ExecutorLink::Core::SendUnanswered(const Envelope& envelope) {
   SendLocked(envelope).IgnoreError();  // A dead executor holds nothing to let go of.
 }
 
-void ExecutorLink::Core::Forget(uint64_t memory_id) {
+void Link::Forget(uint64_t memory_id) {
   std::lock_guard lock(mutex_);
   if (!memories_.Erase(memory_id)) {
     return;
@@ -716,7 +697,7 @@ void ExecutorLink::Core::Forget(uint64_t memory_id) {
   }
 }
 
-void ExecutorLink::Core::Cancel(RequestId id) {
+void Link::Cancel(RequestId id) {
   std::lock_guard lock(mutex_);
   const auto found = pending_.find(id);
   if (found == pending_.end()) {
@@ -732,7 +713,7 @@ void ExecutorLink::Core::Cancel(RequestId id) {
     const Time now = RealClock().Now();
     if (pending.stop_at > now && pending.kill_at > now + options_.stop_grace) {  // Else it has been asked already.
       pending.stop_at = kNever;
-      pending.patience = StopPatience(now, options_.stop_grace, CpuTime());
+      pending.patience = StopPatience(now, options_.stop_grace, UsedCpuTime());
       pending.kill_at = pending.patience.end();
       ArmOverdue(pending.kill_at);
     }
@@ -740,7 +721,7 @@ void ExecutorLink::Core::Cancel(RequestId id) {
 }
 
 // One timer a link covers all its requests: most end long before it fires, and it then looks for the next.
-void ExecutorLink::Core::ArmOverdue(Time when) {
+void Link::ArmOverdue(Time when) {
   if (when < armed_for_) {
     armed_for_ = when;
     hub_.StartTimer(when, source_, kOverdueTimer);
@@ -748,20 +729,20 @@ void ExecutorLink::Core::ArmOverdue(Time when) {
 }
 
 // Notes when the run should have stopped; true when the process must end.
-bool ExecutorLink::Core::IsOverdue(Pending& pending, Time now) {
+bool Link::IsOverdue(Pending& pending, Time now) {
   if (pending.stop_at <= now) {
-    pending.patience = StopPatience(pending.stop_at, options_.stop_grace, CpuTime());
+    pending.patience = StopPatience(pending.stop_at, options_.stop_grace, UsedCpuTime());
     pending.stop_at = kNever;
   }
   if (pending.kill_at > now) {
     return false;
   }
-  const std::optional<Time> longer = pending.patience.Longer(now, CpuTime());
+  const std::optional<Time> longer = pending.patience.Longer(now, UsedCpuTime());
   pending.kill_at = longer.value_or(pending.kill_at);
   return !longer.has_value();
 }
 
-std::optional<Duration> ExecutorLink::Core::CpuTime() const {
+std::optional<Duration> Link::UsedCpuTime() const {
   clockid_t clock;
   timespec used{};
   if (!options_.waits_for_starved || clock_getcpuclockid(process_.pid, &clock) != 0 ||
@@ -771,7 +752,7 @@ std::optional<Duration> ExecutorLink::Core::CpuTime() const {
   return std::chrono::seconds(used.tv_sec) + Duration(used.tv_nsec);
 }
 
-void ExecutorLink::Core::Shutdown(Duration grace) {
+void Link::Shutdown() {
   std::lock_guard lock(mutex_);
   if (ended_ || shutting_down_ || !kill_reason_.ok()) {
     return;
@@ -782,10 +763,10 @@ void ExecutorLink::Core::Shutdown(Duration grace) {
     SendLocked(envelope).IgnoreError();
   }
   shutting_down_ = true;
-  hub_.StartTimer(RealClock().Now() + grace, source_, kShutdownTimer);
+  hub_.StartTimer(RealClock().Now() + options_.shutdown_grace, source_, kShutdownTimer);
 }
 
-void ExecutorLink::Core::KillLocked(Status why) {
+void Link::KillLocked(Status why) {
   if (!ended_ && kill_reason_.ok()) {
     kill_reason_ = std::move(why);
     HPVMD_FAILPOINT("link.kill.before").IgnoreError();
@@ -794,14 +775,14 @@ void ExecutorLink::Core::KillLocked(Status why) {
 }
 
 // One that has ended by itself, though nobody has reaped it yet, is told as it ended.
-void ExecutorLink::Core::Kill(std::string_view why) {
+void Link::Kill(std::string_view why) {
   if (alive()) {
     std::lock_guard lock(mutex_);
     KillLocked(Unavailable(why));
   }
 }
 
-bool ExecutorLink::Core::alive() const {
+bool Link::alive() const {
   std::lock_guard lock(mutex_);
   if (ended_) {
     return false;
@@ -811,12 +792,12 @@ bool ExecutorLink::Core::alive() const {
   return poll(&process, 1, 0) == 0;
 }
 
-size_t ExecutorLink::Core::pending() const {
+size_t Link::pending() const {
   std::lock_guard lock(mutex_);
   return pending_.size();
 }
 
-void ExecutorLink::Core::OnEvent(Event event, uint32_t epoll_events) {
+void Link::OnEvent(Event event, uint32_t epoll_events) {
   switch (event) {
     case Event::kSocket:
       if ((epoll_events & EPOLLOUT) != 0) {
@@ -845,7 +826,7 @@ void ExecutorLink::Core::OnEvent(Event event, uint32_t epoll_events) {
   }
 }
 
-void ExecutorLink::Core::ReadSocket() {
+void Link::ReadSocket() {
   if (socket_ended_) {
     return;
   }
@@ -866,86 +847,93 @@ void ExecutorLink::Core::ReadSocket() {
   hub_.Unwatch(socket_.get());
   std::lock_guard lock(mutex_);
   if (status.code() == absl::StatusCode::kInvalidArgument) {
-    KillLocked(Internal("The executor process broke the protocol and was killed: " + Message(status)));
+    KillLocked(BrokeProtocol(status));
   } else if (!shutting_down_) {
     SendKill(process_);  // Usually it has ended already; the exit tells how.
   }
 }
 
-Status ExecutorLink::Core::HandleReady(const internal::Ready& ready) {
-  if (ready.devices_size() == 0) {
+Status Link::HandleReady(const internal::Ready& said) {
+  if (said.devices_size() == 0) {
     return InvalidArgument("Ready: an executor without devices.");
   }
-  ExecutorReady decoded = DecodeReady(ready);
-  decoded.took = RealClock().Now() - started_;
-  devices_ = decoded.devices;
+  const ExecutorReady ready{.said = said, .pid = process_.pid, .took = RealClock().Now() - started_};
+  devices_.clear();
+  for (const internal::DeviceReport& report : said.devices()) {
+    devices_.push_back(report.device().id());
+  }
   {
     std::lock_guard lock(mutex_);
-    ready_ = decoded;
+    ready_ = ready;
     changed_.notify_all();
   }
   if (on_ready_) {
-    decoded.pid = process_.pid;
-    on_ready_(decoded);
+    on_ready_(ready);
   }
   return absl::OkStatus();
 }
 
-Status ExecutorLink::Core::HandleRunDone(Pending pending, const internal::RunDone& done, std::vector<uint8_t> body) {
-  StatusOr<RunReply> reply =
-      static_cast<uint32_t>(done.nodes_size()) > pending.node_records_max
-          ? StatusOr<RunReply>(InvalidArgument("RunDone: there are more node records than asked for."))
-          : DecodeRunDone(done, std::move(body), devices_);
-  const Status status = reply.status();
-  if (!status.ok()) {
-    reply = Internal("The executor process broke the protocol and was killed: " + Message(status));
+Status Link::HandleRunDone(Pending pending, internal::RunDone done, std::vector<uint8_t> body) {
+  if (static_cast<uint32_t>(done.nodes_size()) > pending.node_records_max) {
+    const Status status = InvalidArgument("RunDone: there are more node records than asked for.");
+    std::get<RunDone>(pending.done)(BrokeProtocol(status));
+    return status;
   }
-  std::get<RunDone>(pending.done)(std::move(reply));
-  return status;
+  std::get<RunDone>(pending.done)(RunReply{.done = std::move(done), .body = std::move(body)});
+  return absl::OkStatus();
 }
 
-Status ExecutorLink::Core::HandleFrame(Frame frame) {
-  HPVMD_RETURN_IF_ERROR(DecodeFromExecutor(frame.head, frame.body.size(), frame.fds.size(), &incoming_));
-  HPVMD_RETURN_IF_ERROR(ReachReceived(incoming_.message_case()));
-  const auto unexpected = [] { return InvalidArgument("A message answers no request of its kind."); };
-  if (incoming_.message_case() == Envelope::kFatal) {
+Status Link::HandleUsage(const internal::Usage& usage) {
+  if (!usages_.Take(RealClock().Now())) {
+    return InvalidArgument("Usage: it is told more often than " + std::to_string(kUsagesPerSecond) +
+                           " times a second.");
+  }
+  if (options_.on_usage) {
+    options_.on_usage(usage);
+  }
+  return absl::OkStatus();
+}
+
+Status Link::HandleFrame(Frame frame) {
+  HPVMD_ASSIGN_OR_RETURN(Unchecked<Envelope> unchecked, ParseHead(frame.head));
+  HPVMD_ASSIGN_OR_RETURN(Envelope said,
+                         CheckFromExecutor(std::move(unchecked), frame.body.size(), frame.fds.size(), devices_));
+  HPVMD_RETURN_IF_ERROR(ReachReceived(said.message_case()));
+  if (said.message_case() == Envelope::kFatal) {
     std::lock_guard lock(mutex_);
-    KillLocked(GetStatus(incoming_.fatal().status()));
+    KillLocked(GetStatus(said.fatal().status()));
     return absl::OkStatus();
   }
-  if (incoming_.message_case() == Envelope::kUsage && incoming_.request_id() == 0) {
-    if (!usages_.Take(RealClock().Now())) {
-      return InvalidArgument("Usage: it is told more often than " + std::to_string(kUsagesPerSecond) +
-                             " times a second.");
-    }
-    if (options_.on_usage) {
-      options_.on_usage(DecodeUsage(incoming_.usage()));
-    }
-    return absl::OkStatus();
+  if (said.message_case() == Envelope::kUsage && said.request_id() == 0) {
+    return HandleUsage(said.usage());
   }
+  const auto unexpected = [] { return InvalidArgument("A message answers no request of its kind."); };
   Pending pending;
   {
     std::lock_guard lock(mutex_);
-    const auto found = pending_.find(incoming_.request_id());
+    const auto found = pending_.find(said.request_id());
     if (found == pending_.end()) {
       return unexpected();
     }
-    if (incoming_.message_case() == Envelope::kEvent) {
+    if (said.message_case() == Envelope::kEvent) {
       pending.on_started = std::exchange(found->second.on_started, nullptr);
     } else {
-      static constexpr std::pair<size_t, Envelope::MessageCase> kAnswers[] = {
-          {0, Envelope::kReady},    {1, Envelope::kPrepared}, {2, Envelope::kRunDone}, {3, Envelope::kShapes},
-          {4, Envelope::kGrantAck}, {5, Envelope::kUsage},    {6, Envelope::kCosts}};
-      if (kAnswers[found->second.done.index()].second != incoming_.message_case()) {
+      static constexpr Envelope::MessageCase kAnswers[] = {Envelope::kReady,    Envelope::kPrepared, Envelope::kRunDone,
+                                                           Envelope::kGrantAck, Envelope::kUsage,    Envelope::kCosts};
+      if (kAnswers[found->second.done.index()] != said.message_case()) {
         return unexpected();
       }
       pending = std::move(found->second);
       pending_.erase(found);
     }
   }
-  switch (incoming_.message_case()) {
+  return HandleAnswer(std::move(said), std::move(frame.body), std::move(pending));
+}
+
+Status Link::HandleAnswer(Envelope said, std::vector<uint8_t> body, Pending pending) {
+  switch (said.message_case()) {
     case Envelope::kReady:
-      return HandleReady(incoming_.ready());
+      return HandleReady(said.ready());
     case Envelope::kEvent:
       if (!pending.on_started) {
         return InvalidArgument("Event: nobody asked for it.");
@@ -953,33 +941,23 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
       pending.on_started();
       return absl::OkStatus();
     case Envelope::kPrepared:
-      std::get<PrepareDone>(pending.done)(DecodePrepared(incoming_.prepared()));
+      std::get<PrepareDone>(pending.done)(std::move(*said.mutable_prepared()));
       return absl::OkStatus();
-    case Envelope::kShapes: {
-      const Status status = GetStatus(incoming_.shapes().status());
-      using Shapes = StatusOr<std::vector<OutputTensor>>;
-      std::get<ShapesDone>(pending.done)(status.ok() ? Shapes(DecodeOutputs(incoming_.shapes().outputs(), {}))
-                                                     : Shapes(status));
-      return absl::OkStatus();
-    }
     case Envelope::kRunDone:
-      return HandleRunDone(std::move(pending), incoming_.run_done(), std::move(frame.body));
+      return HandleRunDone(std::move(pending), std::move(*said.mutable_run_done()), std::move(body));
     case Envelope::kUsage:
-      std::get<UsageDone>(pending.done)(DecodeUsage(incoming_.usage()));
+      std::get<UsageDone>(pending.done)(std::move(*said.mutable_usage()));
       return absl::OkStatus();
-    case Envelope::kCosts: {
-      StatusOr<ExecutorCosts> costs = DecodeCostList(incoming_.costs(), devices_);
-      const Status status = costs.status();
-      std::get<CostsDone>(pending.done)(std::move(costs));
-      return status;
-    }
+    case Envelope::kCosts:
+      std::get<CostsDone>(pending.done)(std::move(*said.mutable_costs()));
+      return absl::OkStatus();
     default:
       FailPending{absl::OkStatus()}(std::get<AckDone>(pending.done));
       return absl::OkStatus();
   }
 }
 
-void ExecutorLink::Core::ReadStderr() {
+void Link::ReadStderr() {
   char bytes[1024];
   const ssize_t got = read(stderr_.get(), bytes, sizeof(bytes));
   if (got > 0) {
@@ -992,7 +970,7 @@ void ExecutorLink::Core::ReadStderr() {
   }
 }
 
-void ExecutorLink::Core::OnTimer(uint64_t tag) {
+void Link::OnTimer(uint64_t tag) {
   std::unique_lock lock(mutex_);
   switch (tag) {
     case kReadyTimer:
@@ -1023,7 +1001,7 @@ void ExecutorLink::Core::OnTimer(uint64_t tag) {
   }
 }
 
-std::string ExecutorLink::Core::WhatWasLate(const Pending& pending) const {
+std::string Link::WhatWasLate(const Pending& pending) const {
   if (!std::holds_alternative<RunDone>(pending.done) && !std::holds_alternative<PrepareDone>(pending.done)) {
     return "it did not answer within " + std::to_string(kAnswerWithin / std::chrono::seconds(1)) + " s.";
   }
@@ -1031,7 +1009,7 @@ std::string ExecutorLink::Core::WhatWasLate(const Pending& pending) const {
          " ms after its deadline or cancellation.";
 }
 
-Status ExecutorLink::Core::EndStatus(const std::string& how) {
+Status Link::EndStatus(const std::string& how) {
   std::lock_guard lock(mutex_);
   if (!kill_reason_.ok()) {
     return kill_reason_;
@@ -1051,7 +1029,7 @@ Status ExecutorLink::Core::EndStatus(const std::string& how) {
 }
 
 // The process is gone: takes in what it still said, fails what is pending, then tells.
-void ExecutorLink::Core::End(const std::string& how) {
+void Link::End(const std::string& how) {
   // Up to the socket's end, which a peer that gave its end away could hold off for ever.
   for (int reads = 0; reads < kLastReadsMax && !socket_ended_; ++reads) {
     ReadSocket();
@@ -1065,7 +1043,7 @@ void ExecutorLink::Core::End(const std::string& how) {
     socket_ended_ = true;
   }
   hub_.Unwatch(process_.pidfd.get());
-  hub_.Remove(source_);  // The caller of OnEvent holds a reference.
+  hub_.Remove(source_);
   const Status status = EndStatus(how);
   HPVMD_FAILPOINT("link.end.before").IgnoreError();
   std::unordered_map<RequestId, Pending> failed;
@@ -1088,66 +1066,34 @@ void ExecutorLink::Core::End(const std::string& how) {
   changed_.notify_all();
 }
 
+StatusOr<std::unique_ptr<ExecutorLink>> StartLink(ExecutorHub& hub, const ExecutorOptions& options, bool is_spare,
+                                                  std::function<void(const ExecutorReady&)> on_ready,
+                                                  std::function<void(const Status&)> on_end) {
+  auto link = std::make_unique<Link>(hub.core(), options, is_spare, std::move(on_ready), std::move(on_end));
+  HPVMD_RETURN_IF_ERROR(link->StartProcess());
+  return link;
+}
+
+}  // namespace
+
+internal::Hello DefaultHello() {
+  internal::Hello hello;
+  hello.add_backends("cpu");
+  hello.set_artifact_key(std::string(sizeof(Sha256::bytes), '\0'));
+  return hello;
+}
+
+Status RunReply::status() const { return GetStatus(done.status()); }
+
 StatusOr<std::unique_ptr<ExecutorLink>> ExecutorLink::Start(ExecutorHub& hub, const ExecutorOptions& options,
                                                             std::function<void(const ExecutorReady&)> on_ready,
                                                             std::function<void(const Status&)> on_end) {
-  // Shared: the hub's thread may be handling an event of this link while the link is destroyed.
-  auto core = std::make_shared<Core>(hub.core(), options, std::move(on_ready), std::move(on_end));
-  HPVMD_RETURN_IF_ERROR(core->Start(/*is_spare=*/false));
-  return std::unique_ptr<ExecutorLink>(new ExecutorLink(std::move(core)));
+  return StartLink(hub, options, /*is_spare=*/false, std::move(on_ready), std::move(on_end));
 }
 
 StatusOr<std::unique_ptr<ExecutorLink>> ExecutorLink::StartSpare(ExecutorHub& hub, const ExecutorOptions& options,
                                                                  std::function<void(const Status&)> on_end) {
-  auto core = std::make_shared<Core>(hub.core(), options, nullptr, std::move(on_end));  // Shared as in Start.
-  HPVMD_RETURN_IF_ERROR(core->Start(/*is_spare=*/true));
-  return std::unique_ptr<ExecutorLink>(new ExecutorLink(std::move(core)));
+  return StartLink(hub, options, /*is_spare=*/true, nullptr, std::move(on_end));
 }
-
-Status ExecutorLink::Greet(const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
-                           std::function<void(const Status&)> on_end) {
-  return core_->Greet(options, std::move(on_ready), std::move(on_end));
-}
-
-ExecutorLink::ExecutorLink(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-ExecutorLink::~ExecutorLink() {
-  core_->Kill("The executor process was killed because it is no longer needed.");
-  core_->AwaitEnd();
-}
-
-StatusOr<ExecutorReady> ExecutorLink::WaitReady(Time deadline) { return core_->WaitReady(deadline); }
-RequestId ExecutorLink::Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) {
-  return core_->Prepare(input, std::move(done));
-}
-RequestId ExecutorLink::Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) {
-  return core_->Run(input, std::move(done));
-}
-RequestId ExecutorLink::OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
-                                     const std::map<std::string, int64_t>& symbols,
-                                     std::function<void(StatusOr<std::vector<OutputTensor>>)> done) {
-  return core_->OutputShapes(handle, inputs, symbols, std::move(done));
-}
-void ExecutorLink::Release(uint64_t handle) {
-  Envelope envelope;
-  envelope.mutable_release_graph()->set_handle(handle);
-  core_->SendUnanswered(envelope);
-}
-void ExecutorLink::Cancel(RequestId id) { core_->Cancel(id); }
-void ExecutorLink::GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) {
-  core_->GrantChanged(entry, epoch, std::move(done));
-}
-void ExecutorLink::Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) {
-  core_->Reclaim(entry, bytes_max, std::move(done));
-}
-void ExecutorLink::ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) {
-  core_->ListCosts(handle, std::move(done));
-}
-std::optional<Duration> ExecutorLink::CpuTime() const { return core_->alive() ? core_->CpuTime() : std::nullopt; }
-void ExecutorLink::Forget(uint64_t memory_id) { core_->Forget(memory_id); }
-void ExecutorLink::Shutdown(Duration grace) { core_->Shutdown(grace); }
-void ExecutorLink::Kill(std::string_view why) { core_->Kill(why); }
-int ExecutorLink::pid() const { return core_->pid(); }
-bool ExecutorLink::alive() const { return core_->alive(); }
-size_t ExecutorLink::pending() const { return core_->pending(); }
 
 }  // namespace hpvm

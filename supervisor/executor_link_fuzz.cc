@@ -117,35 +117,41 @@ class Session {
   std::function<void(const ExecutorReady&)> OnReady() {
     return [this](const ExecutorReady& ready) {
       HPVMD_CHECK(ends_ == 0 && readies_.fetch_add(1) == 0);
-      HPVMD_CHECK(!ready.devices.empty() && ready.devices.size() <= kDevicesMax && ready.broken.size() <= kDevicesMax);
-      HPVMD_CHECK(ready.sandbox_level <= 4 && IsCleanText(ready.sandbox_detail, true));
+      const internal::Ready& said = ready.said;
+      HPVMD_CHECK(said.devices_size() > 0 && said.devices_size() <= static_cast<int>(kDevicesMax));
+      HPVMD_CHECK(said.broken_size() <= static_cast<int>(kDevicesMax));
+      HPVMD_CHECK(said.sandbox_level() <= 4 && IsCleanText(said.sandbox_detail(), true));
     };
   }
-  static void Look(const ExecutorUsage& usage) {
-    HPVMD_CHECK(usage.device_bytes.size() <= kDevicesMax &&
-                usage.idle_device_bytes.size() == usage.device_bytes.size());
-    for (size_t i = 0; i < usage.device_bytes.size(); ++i) {
-      HPVMD_CHECK(usage.idle_device_bytes[i] <= usage.device_bytes[i]);
+  static void Look(const internal::Usage& usage) {
+    HPVMD_CHECK(usage.device_bytes_size() <= static_cast<int>(kDevicesMax));
+    HPVMD_CHECK(usage.idle_device_bytes_size() == usage.device_bytes_size());
+    for (int i = 0; i < usage.device_bytes_size(); ++i) {
+      HPVMD_CHECK(usage.idle_device_bytes(i) <= usage.device_bytes(i));
     }
   }
-  static void Look(const ExecutorCosts& costs) {
-    HPVMD_CHECK(costs.kernels.size() <= kCostsMax && costs.transfers.size() <= kTransferCostsMax);
+  static void Look(const internal::Costs& costs) {
+    HPVMD_CHECK(costs.transfers_size() <= static_cast<int>(kTransferCostsMax));
+    for (const internal::GraphCosts& graph : costs.graphs()) {
+      HPVMD_CHECK(graph.handle() != 0 && graph.kernels_size() <= static_cast<int>(kCostsMax));
+    }
   }
-  static void Look(const PrepareReply& reply) {
-    for (const Diagnostic& diagnostic : reply.diagnostics) {
+  static void Look(const internal::Prepared& reply) {
+    for (const Diagnostic& diagnostic : GetDiagnostics(reply.diagnostics())) {
       HPVMD_CHECK(diagnostic.message.size() <= kMessageTextBytesMax);
     }
+    HPVMD_CHECK(reply.summary().defects().empty());
   }
-  static void Look(const std::vector<OutputTensor>& outputs) { HPVMD_CHECK(outputs.size() <= kPortsMax); }
   static void Look(const RunReply& reply) {
     const uint8_t* const begin = reply.body.data();
-    for (const OutputTensor& output : reply.outputs) {
-      HPVMD_CHECK(output.data.empty() || (output.data.data() >= begin &&
-                                          output.data.data() + output.data.size() <= begin + reply.body.size()));
+    for (const internal::OutputTensor& output : reply.done.outputs()) {
+      const std::span<const uint8_t> data = reply.DataOf(output);
+      HPVMD_CHECK(data.empty() || (data.data() >= begin && data.data() + data.size() <= begin + reply.body.size()));
     }
-    HPVMD_CHECK(reply.device_time.size() <= kDevicesMax && reply.lost_devices.size() <= kDevicesMax);
-    for (const ExecutorNodeRecord& node : reply.nodes) {
-      HPVMD_CHECK(node.start_ns >= 0 && node.end_ns >= node.start_ns);
+    HPVMD_CHECK(reply.done.device_ns_size() <= static_cast<int>(kDevicesMax));
+    HPVMD_CHECK(reply.done.lost_devices_size() <= static_cast<int>(kDevicesMax));
+    for (const v1::NodePlacement& node : reply.done.nodes()) {
+      HPVMD_CHECK(node.end_ns() >= node.start_ns());
     }
   }
 
@@ -168,8 +174,9 @@ void Session::Start(bool is_spare) {
   ExecutorOptions options;
   options.program = "/none";
   options.stderr_fd = STDERR_FILENO;
-  options.sandbox_level_max = 0;
-  options.on_usage = [](const ExecutorUsage& usage) { Look(usage); };
+  options.hello.set_sandbox_level_max_plus_1(1);
+  options.shutdown_grace = std::chrono::milliseconds(1);
+  options.on_usage = [](const internal::Usage& usage) { Look(usage); };
   if (!is_spare) {
     link_ = *ExecutorLink::Start(hub_, options, OnReady(), OnEnd());
     return;
@@ -246,19 +253,17 @@ void Session::Ask(uint8_t what, Input& input) {
     if ((argument & 8) != 0) {
       prepare.modules.push_back({.name = "m", .hash = HashOf(*kData), .bytes = {.bytes = *kData}});
     }
-    request.id = link_->Prepare(prepare, Done<PrepareReply>(request));
+    request.id = link_->Prepare(prepare, Done<internal::Prepared>(request));
   } else if (what == 1) {
     RunInput run;
     run.handle = argument & 7;
     run.inputs = {tensor};
-    run.log = (argument & 8) != 0;
-    run.node_records_max = (argument & 16) != 0 ? 0 : 1000;
+    run.options.set_log((argument & 8) != 0);
+    run.options.set_node_records_max((argument & 16) != 0 ? 0 : 1000);
     if ((argument & 32) != 0) {
       run.on_started = [] {};
     }
     request.id = link_->Run(run, Done<RunReply>(request));
-  } else if (what == 2) {
-    request.id = link_->OutputShapes(1 + (argument & 7), {tensor}, {}, Done<std::vector<OutputTensor>>(request));
   } else if (what == 3) {
     const RequestId next = Pick(static_cast<uint8_t>(requests_.size() - 2)) + 1;
     link_->GrantChanged(argument & 7, argument,
@@ -266,10 +271,10 @@ void Session::Ask(uint8_t what, Input& input) {
     request.id = next;  // The call does not tell it; most often it is this.
   } else {
     const RequestId next = Pick(static_cast<uint8_t>(requests_.size() - 2)) + 1;
-    if ((argument & 64) != 0) {
-      link_->ListCosts(argument & 7, Done<ExecutorCosts>(request));
+    if (what == 2 || (argument & 64) != 0) {
+      link_->ListCosts(argument & 7, Done<internal::Costs>(request));
     } else {
-      link_->Reclaim(argument & 7, uint64_t{argument} << 20, Done<ExecutorUsage>(request));
+      link_->Reclaim(argument & 7, uint64_t{argument} << 20, Done<internal::Usage>(request));
     }
     request.id = next;
   }
@@ -297,7 +302,7 @@ void Session::Play(Input input) {
         link_->Forget(input.Byte());
         break;
       case 8:
-        link_->Shutdown(std::chrono::milliseconds(1));
+        link_->Shutdown();
         break;
       case 9:
         link_->Kill("It was asked for.");

@@ -5,15 +5,15 @@
 #include "base/io/frame_socket.h"
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_link.h"
-#include "supervisor/executor_request.h"
 
 namespace hpvm {
 namespace {
 
 StatusOr<internal::Ready> ReadReady(int socket, Time deadline) {
   HPVMD_ASSIGN_OR_RETURN(const Frame frame, ReceiveFrame(socket, kFromExecutorLimits, deadline));
-  internal::Envelope envelope;
-  HPVMD_RETURN_IF_ERROR(DecodeFromExecutor(frame.head, frame.body.size(), frame.fds.size(), &envelope));
+  HPVMD_ASSIGN_OR_RETURN(Unchecked<internal::Envelope> said, ParseHead(frame.head));
+  HPVMD_ASSIGN_OR_RETURN(internal::Envelope envelope,
+                         CheckFromExecutor(std::move(said), frame.body.size(), frame.fds.size(), {}));
   if (envelope.has_fatal()) {
     return GetStatus(envelope.fatal().status());
   }
@@ -42,27 +42,16 @@ StatusOr<internal::Ready> Ask(const std::string& program, const std::string& arg
 
 }  // namespace
 
-StatusOr<ProbedDevices> ProbeDevices(const std::string& program, const std::string& backend, Duration within,
-                                     const std::function<Status(int pid)>& on_spawned) {
-  const StatusOr<internal::Ready> answer = Ask(program, "--probe=" + backend, within, on_spawned);
-  if (!answer.ok()) {
-    return While(answer.status(), "probing for \"" + backend + "\" devices");
-  }
-  ExecutorReady ready = DecodeReady(*answer);
-  return ProbedDevices{std::move(ready.devices), std::move(ready.broken)};
+StatusOr<internal::Ready> ProbeDevices(const std::string& program, const std::string& backend, Duration within,
+                                       const std::function<Status(int pid)>& on_spawned) {
+  StatusOr<internal::Ready> answer = Ask(program, "--probe=" + backend, within, on_spawned);
+  return answer.ok() ? std::move(answer) : While(answer.status(), "probing for \"" + backend + "\" devices");
 }
 
-StatusOr<std::vector<DriverDefect>> ProbeDefects(const std::string& program, const std::string& device, Duration within,
-                                                 const std::function<Status(int pid)>& on_spawned) {
-  const StatusOr<internal::Ready> answer = Ask(program, "--probe-defects=" + device, within, on_spawned);
-  if (!answer.ok()) {
-    return While(answer.status(), "trying out the driver of " + device);
-  }
-  std::vector<DriverDefect> defects;
-  for (const internal::DriverDefect& defect : answer->defects()) {
-    defects.push_back({defect.name(), defect.reason(), defect.is_ours()});
-  }
-  return defects;
+StatusOr<internal::Ready> ProbeDefects(const std::string& program, const std::string& device, Duration within,
+                                       const std::function<Status(int pid)>& on_spawned) {
+  StatusOr<internal::Ready> answer = Ask(program, "--probe-defects=" + device, within, on_spawned);
+  return answer.ok() ? std::move(answer) : While(answer.status(), "trying out the driver of " + device);
 }
 
 }  // namespace hpvm

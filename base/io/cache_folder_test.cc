@@ -101,7 +101,7 @@ TEST_F(CacheFolderTest, IsBounded) {
   EXPECT_EQ(Count(), 1u) << "What is longer than it may be goes.";
 }
 
-// What another key tagged, what was changed, cut or put in another's place is not served, and goes.
+// The cache neither serves nor keeps entries that another key tagged, or that were changed, cut or moved.
 TEST_F(CacheFolderTest, OnlyWhatWasTaggedIsServed) {
   const auto only_file = [&] { return fs::directory_iterator(folder_)->path(); };
   const auto change = [](const fs::path& file, std::streamoff at) {

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "bench/processes.h"
 #include "bench/service/service_daemon.h"
+#include "proto/internal/protocol.h"
 
 namespace hpvm::bench {
 namespace {
@@ -21,11 +22,12 @@ constexpr uint32_t kUid = 1'900'000;
 ExecutorOptions TenantOptions(Sandbox sandbox) {
   ExecutorOptions options;
   options.program = ProgramFolder() + "/hpvm-executor";
-  options.without_device_nodes = true;
+  options.hello.set_without_device_nodes(true);
   if (sandbox == Sandbox::kOff) {
-    options.sandbox_level_max = 0;
+    options.hello.set_sandbox_level_max_plus_1(1);
   } else if (geteuid() == 0) {
-    options.uid = options.gid = kUid;
+    options.hello.set_uid(kUid);
+    options.hello.set_gid(kUid);
   }
   return options;
 }
@@ -43,17 +45,17 @@ Status TenantExecutor::Prepare(const std::string& document, const std::string& m
   input.handle = kHandle;
   input.document.bytes = {reinterpret_cast<const uint8_t*>(document.data()), document.size()};
   input.modules.push_back({.name = module, .hash = HashOf(kernels), .bytes = {.bytes = kernels}});
-  std::promise<StatusOr<PrepareReply>> answer;
-  link_->Prepare(input, [&](StatusOr<PrepareReply> reply) { answer.set_value(std::move(reply)); });
-  HPVMD_ASSIGN_OR_RETURN(PrepareReply reply, answer.get_future().get());
-  HPVMD_RETURN_IF_ERROR(reply.status);
-  return ToStatus(reply.diagnostics);
+  std::promise<StatusOr<internal::Prepared>> answer;
+  link_->Prepare(input, [&](StatusOr<internal::Prepared> reply) { answer.set_value(std::move(reply)); });
+  HPVMD_ASSIGN_OR_RETURN(internal::Prepared reply, answer.get_future().get());
+  HPVMD_RETURN_IF_ERROR(GetStatus(reply.status()));
+  return ToStatus(GetDiagnostics(reply.diagnostics()));
 }
 
 StatusOr<RunReply> TenantExecutor::Run(const std::vector<InputTensor>& inputs, Duration* took) {
   RunInput run;
   run.handle = kHandle;
-  run.node_records_max = 0;
+  run.options.set_node_records_max(0);
   run.inputs = inputs;
   std::promise<StatusOr<RunReply>> answer;
   const Time start = RealClock().Now();
@@ -61,7 +63,7 @@ StatusOr<RunReply> TenantExecutor::Run(const std::vector<InputTensor>& inputs, D
   StatusOr<RunReply> reply = answer.get_future().get();
   *took = RealClock().Now() - start;
   HPVMD_RETURN_IF_ERROR(reply.status());
-  HPVMD_RETURN_IF_ERROR(reply->status);
+  HPVMD_RETURN_IF_ERROR(reply->status());
   return reply;
 }
 

@@ -73,8 +73,9 @@ StatusOr<ServiceResult> MeasureMemory(const ServiceOptions& options) {
   for (int i = 0; i < 100; ++i) {
     Duration took;
     HPVMD_ASSIGN_OR_RETURN(const RunReply reply, executor->Run(inputs, &took));
-    is_right = is_right && reply.outputs.size() == 1 &&
-               std::equal(data.begin(), data.end(), reply.outputs[0].data.begin(), reply.outputs[0].data.end());
+    const std::span<const uint8_t> got =
+        reply.done.outputs_size() == 1 ? reply.DataOf(reply.done.outputs(0)) : std::span<const uint8_t>();
+    is_right = is_right && std::equal(data.begin(), data.end(), got.begin(), got.end());
   }
   usleep(rest_us);
   HPVMD_RETURN_IF_ERROR(AddMemory("runner_after_runs", executor->pid(), result));

@@ -16,7 +16,11 @@ std::span<const uint8_t> BytesOf(const std::string& text) {
 }
 
 std::string TextOf(const RunReply& reply) {
-  return reply.outputs.size() != 1 ? "" : std::string(reply.outputs[0].data.begin(), reply.outputs[0].data.end());
+  if (reply.done.outputs_size() != 1) {
+    return "";
+  }
+  const std::span<const uint8_t> data = reply.DataOf(reply.done.outputs(0));
+  return {data.begin(), data.end()};
 }
 
 // Times of one graph in both processes. `ours` is the sandboxed one's time: the smaller, the better.
@@ -55,9 +59,9 @@ StatusOr<ServiceResult> MeasureWork(const ServiceOptions& options, const Work& w
   result.Add("sandbox_off_us", Median(pairs.peer));
   result.Add("ratio_sandbox_off", pairs.Ratio());
   result.reach.push_back({.figure = "ratio_sandbox_off", .at_least = false, .bound = bound});
-  result.note = "Levels " + std::to_string(executors[0]->ready().sandbox_level) + " and " +
-                std::to_string(executors[1]->ready().sandbox_level) + "; every answer was compared.";
-  result.verified = executors[1]->ready().sandbox_level == 0;
+  result.note = "Levels " + std::to_string(executors[0]->ready().said.sandbox_level()) + " and " +
+                std::to_string(executors[1]->ready().said.sandbox_level()) + "; every answer was compared.";
+  result.verified = executors[1]->ready().said.sandbox_level() == 0;
   return result;
 }
 

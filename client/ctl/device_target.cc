@@ -43,20 +43,23 @@ constexpr Profile kProfiles[] = {{"h200-opencl", ArtifactKind::kOpenCl}, {"h200-
 
 StatusOr<DeviceTarget> AskExecutor(const std::string& name, ArtifactKind kind) {
   HPVMD_ASSIGN_OR_RETURN(const std::string program, ExecutorProgram());
-  HPVMD_ASSIGN_OR_RETURN(const ProbedDevices found, ProbeDevices(program, name));
-  if (found.devices.empty()) {
+  HPVMD_ASSIGN_OR_RETURN(const internal::Ready found, ProbeDevices(program, name));
+  if (found.devices().empty()) {
     return FailedPrecondition(
-        found.broken.empty() ? "This machine has no device \"" + name + "\"; h200-opencl and h200-vulkan need none."
-                             : "The device \"" + found.broken[0].id + "\" is of no use: " + found.broken[0].detail);
+        found.broken().empty()
+            ? "This machine has no device \"" + name + "\"; h200-opencl and h200-vulkan need none."
+            : "The device \"" + found.broken(0).id() + "\" is of no use: " + found.broken(0).detail());
   }
-  const ExecutorDevice& device = found.devices[0];
+  const v1::Device& device = found.devices(0).device();
+  const std::string& facts = found.devices(0).gpu_target();
   DeviceTarget target;
   target.kind = kind;
-  target.label = device.id + " (" + device.name + ")";
-  WireReader in({reinterpret_cast<const uint8_t*>(device.gpu_target.data()), device.gpu_target.size()});
+  target.label = device.id() + " (" + device.name() + ")";
+  WireReader in({reinterpret_cast<const uint8_t*>(facts.data()), facts.size()});
   target.gpu = ReadGpuTarget(in);
-  return in.AtEnd() ? StatusOr<DeviceTarget>(std::move(target))
-                    : Unavailable("\"" + program + "\" does not say what kernels for \"" + device.id + "\" must know.");
+  return in.AtEnd()
+             ? StatusOr<DeviceTarget>(std::move(target))
+             : Unavailable("\"" + program + "\" does not say what kernels for \"" + device.id() + "\" must know.");
 }
 
 }  // namespace

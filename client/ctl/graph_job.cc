@@ -196,7 +196,7 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
                            ToString(parsed.diagnostics));
   }
   job.graph = *std::move(parsed.graph);
-  job.repeat = arguments.repeat;
+  job.repetition.repeat = arguments.repeat;
   for (const std::string& word : arguments.symbols) {
     HPVMD_RETURN_IF_ERROR(ReadSymbol(word, &job));
   }
@@ -206,17 +206,17 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
     HPVMD_RETURN_IF_ERROR(CheckOutputFile(pair.second));
     job.output_files[pair.first] = pair.second;
   }
-  for (const std::string& word : arguments.rotations) {
+  for (const std::string& word : arguments.rotate) {
     HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--rotate"));
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, pair.first).status());
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kIn, pair.second).status());
-    if (!job.rotations.emplace(pair).second) {
+    if (!job.repetition.rotations.emplace(pair).second) {
       return InvalidArgument("Output \"" + pair.first + "\" is rotated twice.");
     }
   }
   if (!arguments.until.empty()) {
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, arguments.until).status());
-    job.until = arguments.until;
+    job.repetition.until = arguments.until;
   }
   HPVMD_RETURN_IF_ERROR(ReadModules(arguments.place, &job));
   HPVMD_RETURN_IF_ERROR(ReadInputs(arguments, &job));

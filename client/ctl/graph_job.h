@@ -12,6 +12,7 @@
 
 #include "client/client.h"
 #include "client/ctl/document_files.h"
+#include "client/repetition.h"
 #include "client/tensor.h"
 
 #include "base/status.h"
@@ -26,7 +27,7 @@ struct GraphArguments {
   std::vector<std::string> outputs;
   std::vector<std::string> symbols;
   uint32_t repeat = 1;
-  std::vector<std::string> rotations;  // "next=now".
+  std::vector<std::string> rotate;  // "next=now".
   std::string until;
   bool is_array = false;  // "x=@index" may stand among the inputs.
 };
@@ -39,9 +40,7 @@ struct GraphJob {
   std::set<std::string> index_inputs;  // Bound to the index of an array's element.
   std::map<std::string, std::string> output_files;
   std::map<std::string, int64_t> symbols;
-  uint32_t repeat = 1;
-  std::map<std::string, std::string> rotations;  // Output to input.
-  std::string until;
+  Repetition repetition;
 };
 
 // Reads and validates the document (every fault is listed), reads its modules (paths are relative to the document's

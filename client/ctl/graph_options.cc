@@ -29,7 +29,7 @@ void AddGraphOptions(CLI::App& command, GraphOptions& options) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command
-      .add_option("--rotate", arguments.rotations,
+      .add_option("--rotate", arguments.rotate,
                   "OUTPUT=INPUT: with --repeat, what one repetition gives the next one gets")
       ->allow_extra_args(false);
   command.add_option("--until", arguments.until,
@@ -77,9 +77,7 @@ StatusOr<RunOptions> ToRunOptions(const GraphOptions& options, const GraphJob& j
   RunOptions run;
   HPVMD_ASSIGN_OR_RETURN(run.call, ToCallOptions(options));
   run.symbols = job.symbols;
-  run.repeat = job.repeat;
-  run.rotations = job.rotations;
-  run.until = job.until;
+  run.repetition = job.repetition;
   run.placements_max = 1000;
   return run;
 }

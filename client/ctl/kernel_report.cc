@@ -173,7 +173,7 @@ std::string Describe(const GpuVariant& variant) {
   return text + (variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "");
 }
 
-// What is measured of a GPU is pairs of a variant and one of four shapes of groups (compiler/api/learnt.h).
+// Measurements of a GPU are pairs of a variant and one of four shapes of groups (compiler/api/learnt.h).
 constexpr uint32_t kGroupShapes = 4;
 
 // The variant that bit `index` of a class of launches stands for.

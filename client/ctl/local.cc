@@ -12,11 +12,12 @@
 
 #include "client/ctl/report.h"
 
+#include "base/diagnostic.h"
 #include "base/hash.h"
 #include "base/io/memfd.h"
 #include "base/limits.h"
+#include "proto/internal/protocol.h"
 #include "supervisor/executor_link.h"
-#include "supervisor/run_log_message.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -73,8 +74,8 @@ class LocalRun {
     options.standalone = true;
     HPVMD_ASSIGN_OR_RETURN(options.program, ExecutorProgram());
     if (const std::optional<LocalCache> cache = OpenLocalCache()) {
-      options.cache_folder = cache->folder;
-      options.artifact_key = cache->key;
+      options.hello.set_cache_folder(cache->folder);
+      options.hello.set_artifact_key(cache->key.data(), cache->key.size());
     }
     options.stderr_fd = STDERR_FILENO;
     HPVMD_ASSIGN_OR_RETURN(run->hub_, ExecutorHub::Create());
@@ -85,7 +86,7 @@ class LocalRun {
   }
 
   // `within`: 0 is as long as it takes.
-  StatusOr<ExecutorSummary> Prepare(const GraphJob& job, const PrepareOptions& options, Duration within) {
+  StatusOr<v1::GraphSummary> Prepare(const GraphJob& job, const PrepareOptions& options, Duration within) {
     PrepareInput input;
     input.handle = 1;
     input.within = within;
@@ -98,46 +99,50 @@ class LocalRun {
     for (const auto& [name, bytes] : job.modules.bytes) {
       input.modules.push_back({name, HashOf(bytes), {bytes, -1, 0}});
     }
-    Answer<PrepareReply> answer;
+    Answer<internal::Prepared> answer;
     link_->Prepare(input, answer.Callback());
-    HPVMD_ASSIGN_OR_RETURN(PrepareReply reply, answer.Wait());
-    HPVMD_RETURN_IF_ERROR(reply.status);
-    if (!reply.summary.has_value()) {
-      HPVMD_RETURN_IF_ERROR(ToStatus(reply.diagnostics));
+    HPVMD_ASSIGN_OR_RETURN(internal::Prepared reply, answer.Wait());
+    HPVMD_RETURN_IF_ERROR(GetStatus(reply.status()));
+    const Diagnostics diagnostics = GetDiagnostics(reply.diagnostics());
+    if (!reply.has_summary()) {
+      HPVMD_RETURN_IF_ERROR(ToStatus(diagnostics));
       return Internal("The executor gave neither a summary nor a reason.");
     }
-    for (const Diagnostic& warning : reply.diagnostics) {
+    for (const Diagnostic& warning : diagnostics) {
       PrintWarning(ToString(warning));
     }
-    return *std::move(reply.summary);
+    return std::move(*reply.mutable_summary());
   }
 
   StatusOr<RunOutcome> Run(const GraphJob& job, const RunOptions& options) {
     RunInput input;
     input.handle = 1;
     input.symbols = job.symbols;
-    input.repeat = job.repeat;
-    for (const auto& [from, to] : job.rotations) {
-      input.rotations.push_back({from, to});
-    }
-    input.until = job.until;
-    input.node_records_max = options.placements_max;
-    input.log = options.log != nullptr;
+    job.repetition.Put(&input.options);
+    input.options.set_node_records_max(options.placements_max);
+    input.options.set_log(options.log != nullptr);
     input.within = Duration(static_cast<int64_t>(options.call.request.deadline_ns()));
     HPVMD_RETURN_IF_ERROR(BindInputs(job, &input));
-    HPVMD_RETURN_IF_ERROR(BindOutputs(&input));
-    Answer<RunReply> answer;
-    link_->Run(input, answer.Callback());
-    HPVMD_ASSIGN_OR_RETURN(RunReply reply, answer.Wait());
-    if (options.log != nullptr) {
-      *options.log = ToMessage(reply.log);
+    HPVMD_ASSIGN_OR_RETURN(RunReply reply, Ask(input));
+    if (reply.done.needs_memory()) {
+      HPVMD_RETURN_IF_ERROR(BindOutputs(reply.done, &input));
+      HPVMD_ASSIGN_OR_RETURN(reply, Ask(input));
     }
-    HPVMD_RETURN_IF_ERROR(reply.status);
+    if (options.log != nullptr) {
+      *options.log = reply.done.log();
+    }
+    HPVMD_RETURN_IF_ERROR(reply.status());
     return Take(reply);
   }
 
  private:
   LocalRun() = default;
+
+  StatusOr<RunReply> Ask(const RunInput& input) {
+    Answer<RunReply> answer;
+    link_->Run(input, answer.Callback());
+    return answer.Wait();
+  }
 
   StatusOr<MemorySlice> NewMemory(uint64_t bytes) {
     HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, CreateSealedMemfd("hpvm-tensor", bytes));
@@ -159,45 +164,38 @@ class LocalRun {
   }
 
   // Large outputs need memory that is there before the run.
-  Status BindOutputs(RunInput* input) {
-    Answer<std::vector<OutputTensor>> answer;
-    link_->OutputShapes(1, input->inputs, input->symbols, answer.Callback());
-    HPVMD_ASSIGN_OR_RETURN(std::vector<OutputTensor> shapes, answer.Wait());
-    for (const OutputTensor& output : shapes) {
-      if (output.bytes <= limits::kInlineTensorBytesMax) {
+  Status BindOutputs(const internal::RunDone& sizes, RunInput* input) {
+    for (const internal::OutputTensor& output : sizes.outputs()) {
+      if (output.bytes() <= limits::kInlineTensorBytesMax) {
         continue;
       }
-      HPVMD_ASSIGN_OR_RETURN(MemorySlice memory, NewMemory(output.bytes));
-      output_fds_[output.name] = memory.fd;
-      input->outputs.push_back({output.name, OutputTarget::Kind::kMemory, memory});
+      HPVMD_ASSIGN_OR_RETURN(MemorySlice memory, NewMemory(output.bytes()));
+      output_fds_[output.name()] = memory.fd;
+      input->outputs.push_back({output.name(), OutputTarget::Kind::kMemory, memory});
     }
     return absl::OkStatus();
   }
 
   StatusOr<RunOutcome> Take(const RunReply& reply) {
+    const internal::RunDone& done = reply.done;
     RunOutcome outcome;
-    for (const OutputTensor& output : reply.outputs) {
-      Tensor tensor{output.type, output.shape, {output.data.begin(), output.data.end()}};
-      if (auto it = output_fds_.find(output.name); it != output_fds_.end()) {
-        tensor.data.resize(output.bytes);
+    for (const internal::OutputTensor& output : done.outputs()) {
+      const std::span<const uint8_t> data = reply.DataOf(output);
+      Tensor tensor{static_cast<ElementType>(output.type()),
+                    {output.shape().begin(), output.shape().end()},
+                    {data.begin(), data.end()}};
+      if (auto it = output_fds_.find(output.name()); it != output_fds_.end()) {
+        tensor.data.resize(output.bytes());
         HPVMD_RETURN_IF_ERROR(ReadAt(it->second, 0, tensor.data));
       }
-      outcome.outputs[output.name] = std::move(tensor);
+      outcome.outputs[output.name()] = std::move(tensor);
     }
-    outcome.timing.set_queue_ns(static_cast<uint64_t>(reply.queue.count()));
-    outcome.timing.set_bind_ns(static_cast<uint64_t>(reply.bind.count()));
-    outcome.timing.set_copy_in_ns(static_cast<uint64_t>(reply.copy_in.count()));
-    outcome.timing.set_run_ns(static_cast<uint64_t>(reply.run.count()));
-    outcome.timing.set_copy_out_ns(static_cast<uint64_t>(reply.copy_out.count()));
-    for (const ExecutorNodeRecord& record : reply.nodes) {
-      outcome.placements.push_back(ToMessage(record));
-    }
-    outcome.nodes_run = reply.nodes_run;
-    outcome.repetitions = reply.repetitions;
-    outcome.converged = reply.is_converged;
-    outcome.traffic.set_moved_bytes(reply.moved_bytes);
-    outcome.traffic.set_spilled_bytes(reply.spilled_bytes);
-    outcome.traffic.set_lost_devices(static_cast<uint32_t>(reply.left_devices.size()));
+    outcome.timing = done.timing();
+    outcome.placements.assign(done.nodes().begin(), done.nodes().end());
+    outcome.nodes_run = done.nodes_run();
+    outcome.repetitions = done.repetitions();
+    outcome.converged = done.converged();
+    outcome.traffic = done.traffic();
     return outcome;
   }
 
@@ -242,14 +240,10 @@ StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<LocalRun> local, LocalRun::Start());
   const Time begin = RealClock().Now();
   const Duration within(static_cast<int64_t>(options.call.request.deadline_ns()));
-  HPVMD_ASSIGN_OR_RETURN(ExecutorSummary summary, local->Prepare(job, prepare, within));
+  HPVMD_ASSIGN_OR_RETURN(const v1::GraphSummary summary, local->Prepare(job, prepare, within));
   LocalOutcome outcome;
-  outcome.graph = summary.name;
-  outcome.prepare.set_parse_ns(static_cast<uint64_t>(summary.parse.count()));
-  outcome.prepare.set_compile_ns(static_cast<uint64_t>(summary.compile.count()));
-  outcome.prepare.set_load_ns(static_cast<uint64_t>(summary.load.count()));
-  outcome.prepare.set_compiled(summary.compiled);
-  outcome.prepare.set_from_cache(summary.from_cache);
+  outcome.graph = summary.name();
+  outcome.prepare = summary.timing();
   HPVMD_ASSIGN_OR_RETURN(outcome.run, local->Run(job, WithinDeadline(options, RealClock().Now() - begin)));
   return outcome;
 }

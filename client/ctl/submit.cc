@@ -107,9 +107,7 @@ StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const 
   HPVMD_ASSIGN_OR_RETURN(submit.call, ToCallOptions(arguments.graph));
   submit.name = arguments.name;
   submit.symbols = job.symbols;
-  submit.repeat = job.repeat;
-  submit.rotations = job.rotations;
-  submit.until = job.until;
+  submit.repetition = job.repetition;
   submit.index_inputs = job.index_inputs;
   submit.attempts_max = arguments.attempts;
   for (const std::string& word : arguments.after) {

@@ -13,6 +13,7 @@
 
 #include "base/io/memfd.h"
 #include "executor/testing/kernels.h"
+#include "proto/internal/protocol.h"
 #include "supervisor/executor_link.h"
 
 namespace hpvm::testing {
@@ -48,7 +49,7 @@ class ExecutorFixture : public ::testing::Test {
     HPVMD_CHECK(hub.ok());
     hub_ = *std::move(hub);
     options_.program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
-    options_.artifact_key.fill(7);
+    options_.hello.set_artifact_key(std::string(32, 7));
     options_.stop_grace = std::chrono::seconds(20);  // Tests that are about it set their own.
     options_.ready_within = kPatience;
   }
@@ -86,9 +87,11 @@ class ExecutorFixture : public ::testing::Test {
     return future.get();
   }
 
-  StatusOr<PrepareReply> Prepare(const PrepareInput& input) {
-    StatusOr<PrepareReply> reply = Await<PrepareReply>([&](auto done) { link_->Prepare(input, std::move(done)); });
-    return reply.ok() && !reply->status.ok() ? reply->status : std::move(reply);
+  StatusOr<internal::Prepared> Prepare(const PrepareInput& input) {
+    StatusOr<internal::Prepared> reply =
+        Await<internal::Prepared>([&](auto done) { link_->Prepare(input, std::move(done)); });
+    const Status status = reply.ok() ? GetStatus(reply->status()) : reply.status();
+    return status.ok() ? std::move(reply) : status;
   }
   StatusOr<RunReply> Run(const RunInput& input) {
     return Await<RunReply>([&](auto done) { link_->Run(input, std::move(done)); });
@@ -97,10 +100,14 @@ class ExecutorFixture : public ::testing::Test {
   // Prepares OneNode(entry) and fails the test when that does not work.
   void PrepareOneNode(uint64_t handle, const std::string& entry) {
     const std::string document = OneNode(entry);
-    const StatusOr<PrepareReply> reply = Prepare(OneNodeInput(handle, document));
+    const StatusOr<internal::Prepared> reply = Prepare(OneNodeInput(handle, document));
     ASSERT_TRUE(reply.ok()) << Message(reply.status());
-    ASSERT_TRUE(reply->summary.has_value()) << ToString(reply->diagnostics);
+    ASSERT_TRUE(reply->has_summary()) << Text(*reply);
   }
+
+  static std::string Text(const internal::Prepared& reply) { return ToString(GetDiagnostics(reply.diagnostics())); }
+  // The first output's.
+  static std::span<const uint8_t> FirstOutput(const RunReply& reply) { return reply.DataOf(reply.done.outputs(0)); }
 
   static RunInput InlineRun(uint64_t handle, std::span<const int32_t> values) {
     RunInput input;

@@ -25,9 +25,10 @@ internal::Envelope Ready(uint64_t id) {
   internal::Envelope envelope;
   envelope.set_request_id(id);
   envelope.mutable_ready()->set_version(kExecutorProtocolVersion);
-  internal::DeviceInfo* device = envelope.mutable_ready()->add_devices();
+  v1::Device* device = envelope.mutable_ready()->add_devices()->mutable_device();
   device->set_id("cpu:0");
-  device->set_kind("cpu");
+  device->set_kind(v1::Device::KIND_CPU);
+  device->set_state(v1::Device::STATE_READY);
   return envelope;
 }
 
@@ -45,17 +46,16 @@ internal::Envelope Done(uint64_t id) {
   return envelope;
 }
 
-void SpoilLog(const std::string& fault, internal::Log* log) {
-  log->add_nodes("node");
-  internal::LogLine* line = log->add_lines();
+void SpoilLog(const std::string& fault, v1::RunLog* log) {
+  v1::LogLine* line = log->add_lines();
   line->set_text("text");
-  internal::Finding* finding = log->add_findings();
+  v1::Finding* finding = log->add_findings();
   finding->set_kind("race");
   finding->set_count(1);
-  if (fault == "log line names no node") {
-    line->set_node(1);
-  } else if (fault == "log finding names no node") {
-    finding->set_node(UINT32_MAX);
+  if (fault == "log control in a line's node") {
+    line->set_node("\x1b[2J");
+  } else if (fault == "log long node of a finding") {
+    finding->set_node(std::string(kTextBytesMax + 1, 'a'));
   } else if (fault == "log control in line") {
     line->set_text("\x1b[2J");
   } else if (fault == "log line of two") {
@@ -67,7 +67,7 @@ void SpoilLog(const std::string& fault, internal::Log* log) {
       log->add_lines();
     }
   } else if (fault == "log many bytes") {
-    for (uint32_t i = 0; i < 21; ++i) {
+    for (uint32_t i = 0; i <= kLogHeadBytesMax / limits::kLogLineBytesMax; ++i) {
       log->add_lines()->set_text(std::string(limits::kLogLineBytesMax, 'a'));
     }
   } else if (fault == "log many instances") {
@@ -100,10 +100,10 @@ void AnswerRun(const std::string& fault, uint64_t id) {
     done.set_request_id(id + 100);
     Send(done, 16);
   } else if (fault == "wrong kind") {
-    internal::Envelope shapes;
-    shapes.set_request_id(id);
-    shapes.mutable_shapes()->mutable_status();
-    Send(shapes);
+    internal::Envelope ack;
+    ack.set_request_id(id);
+    ack.mutable_grant_ack();
+    Send(ack);
   } else if (fault == "status unknown") {
     done.mutable_run_done()->mutable_status()->set_code(17);
     Send(done, 16);
@@ -111,10 +111,18 @@ void AnswerRun(const std::string& fault, uint64_t id) {
     output->set_name("y\x1b[2J");
     Send(done, 16);
   } else if (fault == "uninvited records") {
-    done.mutable_run_done()->add_nodes();
+    v1::NodePlacement* node = done.mutable_run_done()->add_nodes();
+    node->set_device("cpu:0");
+    node->set_math("exact");
     Send(done, 16);
   } else if (fault == "unknown device") {
-    done.mutable_run_done()->add_nodes()->set_device(3);
+    done.mutable_run_done()->add_nodes()->set_device("cpu:3");
+    Send(done, 16);
+  } else if (fault == "unknown lost device") {
+    done.mutable_run_done()->add_left_devices("cpu:3");
+    Send(done, 16);
+  } else if (fault == "the daemon's figure") {
+    done.mutable_run_done()->mutable_timing()->set_total_ns(1);
     Send(done, 16);
   } else if (fault.starts_with("log ")) {
     SpoilLog(fault, done.mutable_run_done()->mutable_log());
@@ -141,14 +149,15 @@ void AnswerRun(const std::string& fault, uint64_t id) {
   } else if (fault.starts_with("costs ")) {
     internal::Envelope costs;
     costs.set_request_id(id);
-    internal::KernelCost* kernel = costs.mutable_costs()->add_kernels();
-    kernel->set_handle(fault == "costs of no graph" ? 0 : 1);
+    internal::GraphCosts* graph = costs.mutable_costs()->add_graphs();
+    graph->set_handle(fault == "costs of no graph" ? 0 : 1);
+    v1::KernelCost* kernel = graph->add_kernels();
     kernel->set_kernel(fault == "costs with control" ? "m/\x1b[2J" : "m/add");
     kernel->set_measured_ns(fault == "costs not a number" ? std::nan("") : fault == "costs below zero" ? -1 : 1);
     kernel->set_estimate_ns(fault == "costs without end" ? INFINITY : 1);
-    kernel->set_device(fault == "costs of no device" ? kDevicesMax : 0);
+    kernel->set_device(fault == "costs of no device" ? "cpu:8" : "cpu:0");
     for (uint32_t i = 0; fault == "costs too many" && i < kCostsMax; ++i) {
-      *costs.mutable_costs()->add_kernels() = costs.costs().kernels(0);
+      *graph->add_kernels() = graph->kernels(0);
     }
     Send(costs);
   } else if (fault == "short and well") {
@@ -184,17 +193,22 @@ int Serve() {
   std::string fault;
   while (true) {
     const StatusOr<Frame> frame = ReceiveFrame(kSocket, kToExecutorLimits);
-    internal::Envelope envelope;
-    if (!frame.ok() || !DecodeToExecutor(frame->head, frame->body.size(), frame->fds.size(), &envelope).ok()) {
+    StatusOr<Unchecked<internal::Envelope>> said = frame.ok() ? ParseHead(frame->head) : frame.status();
+    if (!said.ok()) {
       return 0;
     }
-    if (envelope.has_hello()) {
-      fault = envelope.hello().cache_folder();
+    const StatusOr<internal::Envelope> envelope =
+        CheckToExecutor(*std::move(said), frame->body.size(), frame->fds.size());
+    if (!envelope.ok()) {
+      return 0;
+    }
+    if (envelope->has_hello()) {
+      fault = envelope->hello().cache_folder();
       if (fault != "no ready") {
-        Send(Ready(envelope.request_id()));
+        Send(Ready(envelope->request_id()));
       }
-    } else if (envelope.has_run()) {
-      AnswerRun(fault, envelope.request_id());
+    } else if (envelope->has_run()) {
+      AnswerRun(fault, envelope->request_id());
     }
   }
 }

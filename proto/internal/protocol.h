@@ -8,8 +8,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/clean_text.h"
+#include "base/diagnostic.h"
 #include "base/element_type.h"
 #include "base/io/frame_socket.h"
 #include "base/limits.h"
@@ -18,10 +21,10 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kExecutorProtocolVersion = 2;
+inline constexpr uint32_t kExecutorProtocolVersion = 3;
 
-// An Envelope with 1,000 node records of ordinary length is about 60 KiB; long names and reports of faults need more.
-inline constexpr uint32_t kHeadBytesMax = 256 * 1024;
+// An Envelope with 1,000 node records of ordinary length is about 80 KiB; long names and reports of faults need more.
+inline constexpr uint32_t kHeadBytesMax = 384 * 1024;
 inline constexpr uint32_t kBodyBytesMax = 8 * 1024 * 1024;
 inline constexpr FrameLimits kToExecutorLimits{kHeadBytesMax, kBodyBytesMax, 2};
 inline constexpr FrameLimits kFromExecutorLimits{kHeadBytesMax, kBodyBytesMax, 0};
@@ -38,9 +41,9 @@ inline constexpr uint32_t kRequestsMax = 4096;
 inline constexpr uint32_t kDevicesMax = 8;
 // No machine has as much; sums over devices and tenants do not overflow.
 inline constexpr uint64_t kDeviceBytesMax = uint64_t{1} << 50;
-// NodeRecord::device for the checker, and how it is called.
-inline constexpr uint32_t kCheckerDevice = kDevicesMax;
+// The device of nodes of checked graphs, which Ready does not list; and of transfers from and to host memory.
 inline constexpr char kCheckerName[] = "checker";
+inline constexpr char kHostName[] = "host";
 inline constexpr uint32_t kNodeRecordsMax = 10'000;
 inline constexpr size_t kVariantBytesMax = 64;
 inline constexpr uint32_t kFastNodesMax = 100;
@@ -52,9 +55,10 @@ inline constexpr uint32_t kCostsHeadBytesMax = kHeadBytesMax / 2;
 // Nanoseconds, bytes a second, shares: what is beyond was not measured.
 inline constexpr double kCostFigureMax = 1e30;
 inline constexpr uint32_t kInlineBytesMax = kBodyBytesMax / 2;
-// A log in RunDone, its texts together: beside node records and a status it must fit in the head.
-inline constexpr uint32_t kLogHeadBytesMax = 80 * 1024;
-static_assert(kLogHeadBytesMax > limits::kLogBytesMax && kLogHeadBytesMax < kHeadBytesMax / 2);
+// A log in RunDone, its texts together with the nodes' names: beside node records and a status it must fit in the head.
+inline constexpr uint32_t kLogHeadBytesMax = 144 * 1024;
+static_assert(kLogHeadBytesMax > limits::kLogBytesMax + 64 * limits::kLogLinesMax &&
+              kLogHeadBytesMax < kHeadBytesMax / 2);
 inline constexpr uint32_t kNameBytesMax = 256;
 inline constexpr uint32_t kTextBytesMax = 1024;         // Places, expressions, paths of nodes.
 inline constexpr uint32_t kMessageTextBytesMax = 4096;  // One diagnostic.
@@ -62,19 +66,33 @@ inline constexpr uint32_t kStatusTextBytesMax = 16 * 1024;
 // Alignment of ranges in bodies and memories: every element type and 16-byte vectors.
 inline constexpr uint32_t kRangeAlignment = 16;
 
-// Well-formed UTF-8 without control characters; `lines` allows \n and \t.
-bool IsCleanText(std::string_view text, bool lines);
-// `text` made clean (IsCleanText) and at most `bytes_max` long: other bytes become '?', a cut ends in "...".
-std::string CleanText(std::string_view text, size_t bytes_max, bool lines = true);
+// A message as another process sent it. Only the checks below open it, so that none can be handed on without them.
+template <typename Message>
+class Unchecked {
+ public:
+  explicit Unchecked(Message message) : message_(std::move(message)) {}
+  Unchecked(Unchecked&&) = default;
+  Unchecked& operator=(Unchecked&&) = default;
 
-// Decodes a head. kInvalidArgument naming the field that breaks a rule of executor.proto: counts, lengths, enum ranges,
-// text, ranges inside `body_bytes`, number of descriptors. What depends on the state of a connection (ids, handles) is
-// checked where that is kept.
-Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, internal::Envelope* envelope);
-Status DecodeFromExecutor(std::string_view head, size_t body_bytes, size_t fds, internal::Envelope* envelope);
+ private:
+  friend struct ProtocolChecks;
+  Message message_;
+};
+
+// kInvalidArgument when the bytes are no Envelope.
+StatusOr<Unchecked<internal::Envelope>> ParseHead(std::string_view head);
+// The message, if it follows the rules of executor.proto: counts, lengths, enum ranges, text, ranges inside
+// `body_bytes`, number of descriptors. kInvalidArgument names the field that does not. The caller checks what depends
+// on the state of a connection (ids, handles) where it keeps that.
+StatusOr<internal::Envelope> CheckToExecutor(Unchecked<internal::Envelope> said, size_t body_bytes, size_t fds);
+// `devices`: the ids in Ready, which the answers name. Empty before Ready.
+StatusOr<internal::Envelope> CheckFromExecutor(Unchecked<internal::Envelope> said, size_t body_bytes, size_t fds,
+                                               std::span<const std::string> devices);
 
 void SetStatus(const Status& status, internal::Status* message);
 Status GetStatus(const internal::Status& message);
+// The findings that the message lists.
+Diagnostics GetDiagnostics(const v1::Diagnostics& message);
 
 }  // namespace hpvm
 

@@ -52,7 +52,7 @@ class CopyTable {
   CopyTable(const ResidencyInput& input, const std::vector<uint64_t>& reserved, SpaceIndex spaces,
             const std::vector<Storage>& storages, const Uses& uses);
   void BeginUses();
-  void BeginGroup(uint32_t group) { group_ = group; }  // Which is worked on from now on,
+  void BeginGroup(uint32_t group) { group_ = group; }  // From now on the table works on this one,
   void NoteWork(SpaceIndex space);                     // and that it is in this space.
   bool has_budgets() const { return has_budgets_; }
   bool HasBudget(SpaceIndex space) const { return residents_[space].has_budget; }
@@ -77,9 +77,9 @@ class CopyTable {
   void UnpinAll();
   uint64_t PinnedBytes(SpaceIndex space) const;
   void UpdateNextUse(uint32_t copy);
-  // What must leave for so many bytes to fit; an `end` of 0: nothing can.
+  // The copies that must leave for so many bytes to fit; an `end` of 0: nothing can.
   Window BestWindow(SpaceIndex space, uint64_t bytes);
-  uint32_t Lowest(SpaceIndex space) const {  // That can be evicted, by its place; kNone: there is none.
+  uint32_t Lowest(SpaceIndex space) const {  // The copy that can be evicted, by its place; kNone: there is none.
     return residents_[space].by_offset.empty() ? kNone : residents_[space].by_offset.begin()->second;
   }
 

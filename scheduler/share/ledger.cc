@@ -182,7 +182,7 @@ Status ToStatus(const QuotaRefusal& refusal) {
   const ResourceFacts& facts = FactsOf(refusal.resource);
   const bool is_time = facts.unit == ResourceUnit::kNanoseconds;
   const auto number = [&](uint64_t value) { return is_time ? Seconds(value) : std::to_string(value); };
-  if (refusal.of_all) {  // How much the others use is theirs to know.
+  if (refusal.of_all) {  // A refusal does not tell how much the others use.
     return ResourceExhausted("What all tenants together may hold of " + std::string(facts.name) + " (" +
                              number(refusal.limit) + ") leaves no room for " + number(refusal.wanted) +
                              " more now; one tenant may hold at most twice what stays free.");

@@ -53,11 +53,7 @@ class CostsTest : public ::testing::Test {
     return response.handle();
   }
 
-  void AnswerPrepare() {
-    PrepareReply reply;
-    reply.summary.emplace();
-    executor().AnswerPrepare(reply);
-  }
+  void AnswerPrepare() { executor().AnswerPrepare(testing::AcceptedGraph("", {}, {})); }
 
   FakeExecutor& executor() { return *spawner_.executors().back(); }
 
@@ -68,16 +64,29 @@ class CostsTest : public ::testing::Test {
     core_->graphs().ListCosts(tenant, request_, &response_, [this](const Outcome& outcome) { outcome_ = outcome; });
   }
 
-  void Answer(StatusOr<ExecutorCosts> costs) {
+  void Answer(StatusOr<internal::Costs> costs) {
     ASSERT_FALSE(executor().costs.empty());
     std::exchange(executor().costs.back().done, nullptr)(std::move(costs));
   }
 
-  static ExecutorCosts Some(uint64_t handle) {
-    ExecutorCosts costs;
-    costs.kernels.push_back(
-        {.kernel = "m/add", .device = "cpu:0", .instances = 8, .measured_ns = 5, .samples = 3, .handle = handle});
-    costs.transfers.push_back({.source = "", .target = "opencl:0", .start_ns = 7, .bytes_per_second = 9});
+  static void AddKernel(internal::Costs& costs, uint64_t handle) {
+    internal::GraphCosts& graph = *costs.add_graphs();
+    graph.set_handle(handle);
+    v1::KernelCost& kernel = *graph.add_kernels();
+    kernel.set_kernel("m/add");
+    kernel.set_device("cpu:0");
+    kernel.set_instances(8);
+    kernel.set_measured_ns(5);
+    kernel.set_samples(3);
+  }
+  static internal::Costs Some(uint64_t handle) {
+    internal::Costs costs;
+    AddKernel(costs, handle);
+    v1::TransferCost& transfer = *costs.add_transfers();
+    transfer.set_source("host");
+    transfer.set_target("opencl:0");
+    transfer.set_start_ns(7);
+    transfer.set_bytes_per_second(9);
     return costs;
   }
 
@@ -109,10 +118,9 @@ TEST_F(CostsTest, NamesHandles) {
   EXPECT_FALSE(outcome_.has_value());
   ASSERT_EQ(executor().costs.size(), 1u);
   EXPECT_EQ(executor().costs[0].handle, 0u);
-  ExecutorCosts costs = Some(executor().prepares[0].handle);
-  costs.kernels.push_back(costs.kernels[0]);
-  costs.kernels[1].handle = 77;
-  costs.more = true;
+  internal::Costs costs = Some(executor().prepares[0].handle);
+  AddKernel(costs, 77);
+  costs.set_more(true);
   Answer(std::move(costs));
   ASSERT_TRUE(outcome_.has_value() && outcome_->ok());
   ASSERT_EQ(response_.kernels_size(), 2);
@@ -136,9 +144,8 @@ TEST_F(CostsTest, ListsOneGraph) {
   AnswerPrepare();
   ASSERT_EQ(executor().costs.size(), 1u);
   EXPECT_EQ(executor().costs[0].handle, link_handle);
-  ExecutorCosts costs = Some(link_handle);
-  costs.kernels.push_back(costs.kernels[0]);
-  costs.kernels[1].handle = link_handle + 1;
+  internal::Costs costs = Some(link_handle);
+  AddKernel(costs, link_handle + 1);
   Answer(std::move(costs));
   ASSERT_TRUE(outcome_.has_value() && outcome_->ok());
   ASSERT_EQ(response_.kernels_size(), 1);

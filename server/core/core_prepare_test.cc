@@ -61,16 +61,8 @@ class PrepareTest : public ::testing::Test {
     return call;
   }
 
-  static PrepareReply Accepted() {
-    PrepareReply reply;
-    reply.summary.emplace();
-    return reply;
-  }
-  static PrepareReply Failed(Status status) {
-    PrepareReply reply;
-    reply.status = std::move(status);
-    return reply;
-  }
+  static internal::Prepared Accepted() { return testing::AcceptedGraph("", {}, {}); }
+  static internal::Prepared Failed(const Status& status) { return testing::FailedPrepare(status); }
   FakeExecutor& executor() { return spawner_.last(); }
 
   ManualClock clock_;

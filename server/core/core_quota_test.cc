@@ -248,8 +248,8 @@ TEST_F(QuotaTest, CompileTime) {
   core_->graphs().PrepareGraph(tenant_, request, &response, done);
   Pump();
   clock_.Advance(std::chrono::seconds(3));
-  PrepareReply reply = Accepted();
-  reply.compile_cpu_ns = UINT64_MAX;
+  internal::Prepared reply = Accepted();
+  reply.set_compile_cpu_ns(UINT64_MAX);
   spawner_.last().AnswerPrepare(std::move(reply));
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_TRUE(outcomes[0].ok());

@@ -74,45 +74,37 @@ class CoreTest : public ::testing::Test {
   }
 
   // A graph with one f32 input "x" and one output "y".
-  static PrepareReply Accepted() {
-    PrepareReply reply;
-    reply.summary.emplace();
-    reply.summary->name = "double";
-    reply.summary->inputs = {{"x", ElementType::kF32, {"n"}}};
-    reply.summary->outputs = {{"y", ElementType::kF32, {"n"}}};
-    reply.summary->leaf_nodes = 1;
+  static internal::Prepared Accepted() {
+    internal::Prepared reply = testing::AcceptedGraph("double", {testing::Port("x", ElementType::kF32, {"n"})},
+                                                      {testing::Port("y", ElementType::kF32, {"n"})});
+    reply.mutable_summary()->set_leaf_nodes(1);
     return reply;
   }
 
   // The same, its kernel a module that was written for a device.
-  static PrepareReply Native(const std::string& module) {
-    PrepareReply reply = Accepted();
-    reply.summary->devices = {"opencl:0"};
-    reply.summary->native_nodes = {{"double", module, {"opencl:0"}}};
+  static internal::Prepared Native(const std::string& module) {
+    internal::Prepared reply = Accepted();
+    reply.mutable_summary()->add_devices("opencl:0");
+    *reply.add_native_nodes() = testing::Native("double", module, {"opencl:0"});
     return reply;
   }
 
   static RunReply Doubled(const std::string& bytes) {
     RunReply reply;
-    reply.body.assign(bytes.begin(), bytes.end());
-    reply.outputs = {{"y", ElementType::kF32, {bytes.size() / 4}, bytes.size(), reply.body}};
-    reply.nodes = {{"double", "cpu:0", 0, 10}};
-    reply.nodes_run = 1;
+    testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
+    *reply.done.add_nodes() = testing::Placement("double", "cpu:0", 0, 10);
+    reply.done.set_nodes_run(1);
     return reply;
   }
 
   // An output in memory that the run named.
-  static RunReply InMemory(uint64_t bytes) {
-    RunReply reply;
-    reply.outputs = {{"y", ElementType::kF32, {bytes / 4}, bytes, {}}};
+  static RunReply InMemory(uint64_t bytes, const Status& status = absl::OkStatus()) {
+    RunReply reply = testing::FailedRun(status);
+    testing::AddOutput(reply, "y", ElementType::kF32, {bytes / 4}, bytes);
     return reply;
   }
 
-  static RunReply Failed(Status status) {
-    RunReply reply;
-    reply.status = std::move(status);
-    return reply;
-  }
+  static RunReply Failed(const Status& status) { return testing::FailedRun(status); }
 
   void AskPrepare() {
     prepare_outcome_.reset();
@@ -232,11 +224,7 @@ class CoreTest : public ::testing::Test {
   std::optional<RunOutcome> run_outcome_;
 };
 
-ProbedDevices Found(const std::string& id) {
-  ProbedDevices found;
-  found.devices.emplace_back().id = id;
-  return found;
-}
+internal::Ready Found(const std::string& id) { return testing::Found({testing::FoundDevice(id, "")}); }
 
 // A device that a run lost costs that executor; the next one waits until the device has been tried out, and has it.
 TEST_F(CoreTest, LostDevicesAreTriedOut) {
@@ -247,9 +235,8 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
   const std::string handle = Prepare();
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
   Run(RunRequestOf(handle));
-  RunReply lost;
-  lost.status = Unavailable("The device is lost. While running node \"n\" on device opencl:0.");
-  lost.lost_devices = {"opencl:0"};
+  RunReply lost = Failed(Unavailable("The device is lost. While running node \"n\" on device opencl:0."));
+  lost.done.add_lost_devices("opencl:0");
   spawner_.last().AnswerRun(lost);
   ASSERT_TRUE(run_outcome_.has_value());
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kUnavailable);
@@ -273,9 +260,8 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
 TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
   core_->devices().SetFound("opencl", Found("opencl:0"));
   Run(RunRequestOf(Prepare()));
-  RunReply lost;
-  lost.status = Unavailable("The device is lost. While running node \"secret\" on device opencl:0.");
-  lost.lost_devices = {"opencl:0"};
+  RunReply lost = Failed(Unavailable("The device is lost. While running node \"secret\" on device opencl:0."));
+  lost.done.add_lost_devices("opencl:0");
   spawner_.last().AnswerRun(lost);
   v1::ListDevicesResponse response;
   core_->devices().ListDevices(**core_->tenants().FindTenant("bob"), &response);
@@ -289,9 +275,8 @@ TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
   core_->devices().SetFound("opencl", Found("opencl:0"));
   const std::string handle = Prepare();
   Run(RunRequestOf(handle));
-  RunReply lost;
-  lost.status = Unavailable("The device is lost.");
-  lost.lost_devices = {"opencl:0"};
+  RunReply lost = Failed(Unavailable("The device is lost."));
+  lost.done.add_lost_devices("opencl:0");
   spawner_.last().AnswerRun(lost);
   v1::ListCostsRequest request;
   request.set_handle(handle);
@@ -310,9 +295,8 @@ TEST_F(CoreTest, SilentDevicesAreLeftOut) {
   core_->devices().SetFound("opencl", Found("opencl:0"));
   const std::string handle = Prepare();
   Run(RunRequestOf(handle));
-  RunReply lost;
-  lost.status = Unavailable("The device is lost.");
-  lost.lost_devices = {"opencl:0"};
+  RunReply lost = Failed(Unavailable("The device is lost."));
+  lost.done.add_lost_devices("opencl:0");
   spawner_.last().AnswerRun(lost);
   Run(RunRequestOf(handle));
   Time next = kNever;
@@ -340,8 +324,9 @@ TEST_F(CoreTest, SilentDevicesAreLeftOut) {
 TEST_F(CoreTest, DeathsPutDevicesInQuestion) {
   core_->devices().SetFound("opencl", Found("opencl:0"));
   AskPrepare();
-  PrepareReply accepted = Accepted();
-  accepted.summary->devices = {"cpu:0", "opencl:0"};
+  internal::Prepared accepted = Accepted();
+  accepted.mutable_summary()->add_devices("cpu:0");
+  accepted.mutable_summary()->add_devices("opencl:0");
   spawner_.last().AnswerPrepare(accepted);
   ASSERT_TRUE(prepare_outcome_.has_value() && prepare_outcome_->ok());
   Run(RunRequestOf(prepare_response_.handle()));
@@ -387,10 +372,11 @@ TEST_F(CoreTest, PreparesOnceAndRuns) {
 // A document that the executor rejects gives every finding, in the text and in the detail, and no handle.
 TEST_F(CoreTest, ReportsEveryDiagnostic) {
   AskPrepare();
-  PrepareReply reply;
-  reply.diagnostics = {{Severity::kError, "/nodes/a", std::nullopt, "First."},
-                       {Severity::kError, "/nodes/b", 7, "Second."}};
-  reply.diagnostics_omitted = 3;
+  internal::Prepared reply;
+  testing::AddDiagnostic(reply, "/nodes/a", "First.");
+  testing::AddDiagnostic(reply, "/nodes/b", "Second.");
+  reply.mutable_diagnostics()->mutable_items(1)->set_offset(7);
+  reply.mutable_diagnostics()->set_omitted(3);
   spawner_.last().AnswerPrepare(reply);
   ASSERT_TRUE(prepare_outcome_.has_value());
   EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kInvalidArgument);
@@ -584,7 +570,7 @@ TEST_F(CoreTest, KillsAreNoCrashesOfModules) {
     }
     ASSERT_EQ(spawner_.last().runs.size(), 1u) << i;
     RunReply lost = Failed(Unavailable("The device is gone."));
-    lost.lost_devices = {"opencl:0"};
+    lost.done.add_lost_devices("opencl:0");
     spawner_.last().AnswerRun(lost);
   }
   EXPECT_EQ(spawner_.executors().size(), 4u);
@@ -660,8 +646,8 @@ TEST_F(CoreTest, ShowsTheSandbox) {
   EXPECT_FALSE(core_->Snapshot(false).sandbox.has_value());
   AskPrepare();
   ExecutorReady ready;
-  ready.sandbox_level = 4;
-  ready.sandbox_detail = "empty root";
+  ready.said.set_sandbox_level(4);
+  ready.said.set_sandbox_detail("empty root");
   spawner_.last().on_ready(ready);
   core_->devices().ListDevices(*tenant_, &after);
   EXPECT_TRUE(after.sandbox().known());
@@ -745,8 +731,8 @@ TEST_F(CoreTest, HonoursIdempotencyKeys) {
   const auto first = Submit(SubmitRequestOf("key"));
   const auto duplicate = Submit(SubmitRequestOf("key"));  // Before the first one is answered.
   EXPECT_FALSE(duplicate->outcome.has_value());
-  PrepareReply rejected;
-  rejected.diagnostics = {{Severity::kError, "/nodes", std::nullopt, "There are no nodes (0)."}};
+  internal::Prepared rejected;
+  testing::AddDiagnostic(rejected, "/nodes", "There are no nodes (0).");
   spawner_.last().AnswerPrepare(rejected);
   EXPECT_EQ(first->outcome->status.code(), StatusCode::kInvalidArgument);
   spawner_.last().AnswerPrepare(Accepted());  // The duplicate became the first.
@@ -773,9 +759,8 @@ TEST_F(CoreTest, GivesLargeOutputsMemory) {
   const std::string handle = Prepare();
   constexpr uint64_t kLarge = 1 << 20;
   const auto needs_memory = [] {
-    RunReply reply = InMemory(kLarge);
-    reply.status = ResourceExhausted("Too large to be inline.");
-    reply.needs_memory = true;
+    RunReply reply = InMemory(kLarge, ResourceExhausted("Too large to be inline."));
+    reply.done.set_needs_memory(true);
     return reply;
   };
   Run(RunRequestOf(handle));
@@ -809,9 +794,8 @@ TEST_F(CoreTest, GivesLargeOutputsMemory) {
 TEST_F(CoreTest, GivesOutputsThatGrowMoreMemory) {
   const std::string handle = Prepare();
   const auto needs_memory = [](uint64_t bytes) {
-    RunReply reply = InMemory(bytes);
-    reply.status = ResourceExhausted("The memory is too small.");
-    reply.needs_memory = true;
+    RunReply reply = InMemory(bytes, ResourceExhausted("The memory is too small."));
+    reply.done.set_needs_memory(true);
     return reply;
   };
   const auto target = [&]() -> const OutputTarget& { return spawner_.last().runs.back().outputs.at(0); };
@@ -922,7 +906,7 @@ TEST_F(CoreTest, DistrustsTheExecutor) {
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kInternal);
   Run(RunRequestOf(handle));
   RunReply reply = Doubled("abcd");
-  reply.outputs[0].bytes = 8;
+  reply.done.mutable_outputs(0)->set_bytes(8);
   spawner_.last().AnswerRun(std::move(reply));
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kInternal);
 }
@@ -1043,9 +1027,18 @@ TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
 // What kernels said stays with the job, also when it failed; lists and events do not carry it.
 TEST_F(CoreTest, JobKeepsItsLog) {
   const auto with_log = [](RunReply reply) {
-    reply.log.lines = {{"double", {3, 2, 1}, "hello"}};
-    reply.log.lines_dropped = 7;
-    reply.log.findings = {{"double", "race", "A race.", "y", "k.c:1:2", {{0, 0, 0}, {1, 0, 0}}, 5}};
+    v1::RunLog& log = *reply.done.mutable_log();
+    testing::AddLine(log, "double", "hello", {3, 2, 1});
+    log.set_lines_dropped(7);
+    v1::Finding& finding = *log.add_findings();
+    finding.set_node("double");
+    finding.set_kind("race");
+    finding.set_message("A race.");
+    finding.set_buffer("y");
+    finding.set_place("k.c:1:2");
+    finding.add_instances();
+    finding.add_instances()->set_x(1);
+    finding.set_count(5);
     return reply;
   };
   for (const bool fails : {false, true}) {
@@ -1081,7 +1074,9 @@ TEST_F(CoreTest, JobLogNeedsRoom) {
   Restart(config);
   const std::string id = RunningJob(SubmitRequestOf());
   RunReply reply = Doubled("ABCDEFGH");
-  reply.log.lines.assign(10, {"double", {}, std::string(1000, 'a')});
+  for (int i = 0; i < 10; ++i) {
+    testing::AddLine(*reply.done.mutable_log(), "double", std::string(1000, 'a'));
+  }
   spawner_.last().AnswerRun(std::move(reply));
   const v1::Job job = Job(id);
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
@@ -1097,16 +1092,13 @@ TEST_F(CoreTest, LogsAndOutputsShareAMessage) {
     request.set_log(true);
     Run(request);
     RunReply reply;
-    reply.body.resize(16 * limits::kInlineTensorBytesMax);
     for (uint64_t i = 0; i < 16; ++i) {
-      reply.outputs.push_back(
-          {"y" + std::to_string(i),
-           ElementType::kU8,
-           {limits::kInlineTensorBytesMax},
-           limits::kInlineTensorBytesMax,
-           std::span(reply.body).subspan(i * limits::kInlineTensorBytesMax, limits::kInlineTensorBytesMax)});
+      testing::AddInline(reply, "y" + std::to_string(i), ElementType::kU8, {limits::kInlineTensorBytesMax},
+                         std::string(limits::kInlineTensorBytesMax, 'y'));
     }
-    reply.log.lines.assign(has_log ? 60 : 0, {std::string(1024, 'n'), {}, "text"});
+    for (int i = 0; i < (has_log ? 60 : 0); ++i) {
+      testing::AddLine(*reply.done.mutable_log(), std::string(1024, 'n'), "text");
+    }
     spawner_.last().AnswerRun(std::move(reply));
     ASSERT_TRUE(run_outcome_.has_value() && run_outcome_->outcome.ok());
     size_t in_buffers = 0;

@@ -15,6 +15,7 @@
 #include "server/core/core.h"
 #include "server/process/log.h"
 #include "server/testing/steps.h"
+#include "supervisor/testing/messages.h"
 
 namespace hpvm {
 namespace {
@@ -29,13 +30,10 @@ class AnsweringProcess final : public ExecutorProcess {
     thread_.join();
   }
 
-  RequestId Prepare(const PrepareInput&, std::function<void(StatusOr<PrepareReply>)> done) override {
+  RequestId Prepare(const PrepareInput&, std::function<void(StatusOr<internal::Prepared>)> done) override {
     return Add([done = std::move(done)](const Status& status) {
-      PrepareReply reply;
-      reply.summary.emplace();
-      reply.summary->name = "double";
-      reply.summary->inputs = {{"x", ElementType::kF32, {"n"}}};
-      done(status.ok() ? StatusOr<PrepareReply>(std::move(reply)) : status);
+      internal::Prepared reply = testing::AcceptedGraph("double", {testing::Port("x", ElementType::kF32, {"n"})}, {});
+      done(status.ok() ? StatusOr<internal::Prepared>(std::move(reply)) : status);
     });
   }
   RequestId Run(const RunInput&, std::function<void(StatusOr<RunReply>)> done) override {
@@ -46,8 +44,8 @@ class AnsweringProcess final : public ExecutorProcess {
         return;
       }
       RunReply reply;
-      reply.body.assign(rng_.Below(8) == 0 ? 40'000 : 8, 'r');
-      reply.outputs = {{"y", ElementType::kF32, {reply.body.size() / 4}, reply.body.size(), reply.body}};
+      const std::string bytes(rng_.Below(8) == 0 ? 40'000 : 8, 'r');
+      testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
       done(status.ok() ? StatusOr<RunReply>(std::move(reply)) : status);
     });
   }
@@ -59,10 +57,10 @@ class AnsweringProcess final : public ExecutorProcess {
     }
   }
   void Forget(uint64_t) override {}
-  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<ExecutorUsage>)> done) override {
-    done(ExecutorUsage());
+  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<internal::Usage>)> done) override {
+    done(internal::Usage());
   }
-  void ListCosts(uint64_t, std::function<void(StatusOr<ExecutorCosts>)> done) override { done(ExecutorCosts()); }
+  void ListCosts(uint64_t, std::function<void(StatusOr<internal::Costs>)> done) override { done(internal::Costs()); }
   std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { End(); }
   void Kill(std::string_view) override { End(); }
@@ -123,7 +121,7 @@ class AnsweringSpawner final : public ExecutorSpawner {
     return std::unique_ptr<ExecutorProcess>(
         std::make_unique<AnsweringProcess>(seed_.fetch_add(1), death_in, std::move(on_end)));
   }
-  StatusOr<ProbedDevices> Probe(const std::string&) override { return ProbedDevices(); }
+  StatusOr<internal::Ready> Probe(const std::string&) override { return internal::Ready(); }
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>&, bool) override { return SandboxFacts{4, ""}; }
   uint64_t death_in = 40;
 

@@ -7,7 +7,7 @@ namespace hpvm {
 class Observer;
 class Tracer;
 
-// What sees every call (server/rpc/call_scope.h). Borrowed; live longer than the server.
+// Observers of every call (server/rpc/call_scope.h). Borrowed; they live longer than the server.
 struct CallHooks {
   Observer* observer = nullptr;  // Without one no call is looked at.
   Tracer* tracer = nullptr;      // Makes the spans of calls; may be absent.

@@ -3,7 +3,7 @@
 // things happen know none of them.
 //
 // Events are told on the thread on which they happen, with the core's mutex held or not: an observer is quick, and
-// calls neither the core nor the store. What an event names is borrowed until the observer returns.
+// calls neither the core nor the store. An event borrows what it names until the observer returns.
 #ifndef HPVMD_SERVER_EVENTS_EVENTS_H_
 #define HPVMD_SERVER_EVENTS_EVENTS_H_
 
@@ -81,7 +81,7 @@ struct Reloaded {
 // The server's certificate was loaded, or what its files hold now was refused.
 struct CertificateLoaded {
   const Status& status;
-  int64_t not_after_unix_s = 0;  // Of the one in force.
+  int64_t not_after_unix_s = 0;  // The end of the certificate in force.
 };
 
 // A client's connection was ended, or never came to gRPC.

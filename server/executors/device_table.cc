@@ -12,15 +12,6 @@ namespace {
 // After the first failed probe; doubles with each.
 constexpr Duration kProbeAgain = std::chrono::seconds(1);
 
-v1::Device::Kind KindOf(const std::string& kind) {
-  return kind == "null"     ? v1::Device::KIND_NULL
-         : kind == "interp" ? v1::Device::KIND_INTERPRETER
-         : kind == "cpu"    ? v1::Device::KIND_CPU
-         : kind == "gpu"    ? v1::Device::KIND_GPU
-         : kind == "fpga"   ? v1::Device::KIND_FPGA
-                            : v1::Device::KIND_UNSPECIFIED;
-}
-
 // "cpu:0" is the CPU's only device; CreateDevice knows it by its family.
 std::string BackendOf(const std::string& family, const std::string& id) { return family == "cpu" ? "cpu" : id; }
 
@@ -36,18 +27,19 @@ bool DeviceTable::IsWanted(const std::string& id) const {
 }
 
 bool DeviceTable::IsSurplus(const Entry& entry) const {
-  return backends_ == "auto" && entry.device.is_emulated &&
+  return backends_ == "auto" && entry.device.emulated() &&
          std::any_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
-           return other.family == entry.family && !other.device.is_emulated && other.state == State::kReady;
+           return other.family == entry.family && !other.device.emulated() && other.state == State::kReady;
          });
 }
 
 DeviceTable::Entry* DeviceTable::Find(std::string_view id) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id == id; });
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id() == id; });
   return found == entries_.end() ? nullptr : &*found;
 }
 
-void DeviceTable::SetFound(const std::string& family, const StatusOr<ProbedDevices>& found) {
+void DeviceTable::SetFound(const std::string& family, const StatusOr<internal::Ready>& found) {
   std::vector<Entry> entries, before;
   std::copy_if(entries_.begin(), entries_.end(), std::back_inserter(before),
                [&](const Entry& entry) { return entry.family == family; });
@@ -55,29 +47,31 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<ProbedDevic
   const auto add_broken = [&](const std::string& id, const std::string& detail) {
     Entry& entry = entries.emplace_back();
     entry.family = family;
-    entry.device.id = id;
-    entry.device.kind = family == "cpu" ? "cpu" : "gpu";
+    entry.device.set_id(id);
+    entry.device.set_kind(family == "cpu" ? v1::Device::KIND_CPU : v1::Device::KIND_GPU);
     entry.state = State::kBroken;
     entry.detail = detail;
   };
   if (!found.ok()) {
     add_broken(family + ":0", Message(found.status()));
   } else {
-    for (const ExecutorDevice& device : found->devices) {
+    for (const internal::DeviceReport& report : found->devices()) {
       Entry& entry = entries.emplace_back();
       entry.family = family;
-      entry.device = device;
+      entry.device = report.device();
       // The same driver as before is believed no more than then until it has been tried out again.
       const auto same = std::find_if(before.begin(), before.end(), [&](const Entry& e) {
-        return e.device.id == device.id && e.device.name == device.name;
+        return e.device.id() == report.device().id() && e.device.name() == report.device().name();
       });
-      entry.defects = same == before.end() ? std::vector<DriverDefect>() : same->defects;
+      if (same != before.end()) {
+        *entry.device.mutable_defects() = same->device.defects();
+      }
     }
-    for (const BrokenDevice& broken : found->broken) {
-      add_broken(broken.id, broken.detail);
+    for (const v1::Device& broken : found->broken()) {
+      add_broken(broken.id(), broken.detail());
     }
   }
-  std::erase_if(entries, [&](const Entry& entry) { return !IsWanted(entry.device.id); });
+  std::erase_if(entries, [&](const Entry& entry) { return !IsWanted(entry.device.id()); });
   const auto rank = [](const std::string& name) {
     return std::find(kDeviceFamilies.begin(), kDeviceFamilies.end(), name) - kDeviceFamilies.begin();
   };
@@ -87,17 +81,19 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<ProbedDevic
 }
 
 uint64_t DeviceTable::MemoryOf(std::string_view id) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id == id; });
-  return found == entries_.end() ? 0 : found->device.memory_bytes;
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id() == id; });
+  return found == entries_.end() ? 0 : found->device.memory_bytes();
 }
 
 std::string DeviceTable::SiliconOf(std::string_view id) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id == id; });
-  const bool is_emulated = found != entries_.end() && found->device.is_emulated;
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id() == id; });
+  const bool is_emulated = found != entries_.end() && found->device.emulated();
   if (!HasDriver(id) || is_emulated) {
     return "cpu";
   }
-  return found == entries_.end() || found->device.silicon.empty() ? std::string(id) : found->device.silicon;
+  return found == entries_.end() || found->device.silicon().empty() ? std::string(id) : found->device.silicon();
 }
 
 bool DeviceTable::HasDriver(std::string_view id) const { return FamilyOf(id) == "opencl" || FamilyOf(id) == "vulkan"; }
@@ -118,7 +114,7 @@ std::optional<std::string> DeviceTable::DueProbe(Time now) {
   for (Entry& entry : entries_) {
     if (entry.state == State::kFenced && !entry.is_probing && entry.probe_at <= now) {
       entry.is_probing = true;
-      return entry.device.id;
+      return entry.device.id();
     }
   }
   return std::nullopt;
@@ -158,52 +154,57 @@ std::vector<std::string> DeviceTable::Profile() const {
   std::vector<std::string> profile = {"cpu"};
   for (const Entry& entry : entries_) {
     if (entry.family != "cpu" && entry.state == State::kReady && profile.size() < kProfileMax && !IsSurplus(entry)) {
-      profile.push_back(BackendOf(entry.family, entry.device.id));
+      profile.push_back(BackendOf(entry.family, entry.device.id()));
     }
   }
   return profile;
 }
 
-void DeviceTable::SetDefects(std::string_view id, std::vector<DriverDefect> defects) {
+void DeviceTable::SetDefects(std::string_view id, const std::vector<v1::DriverDefect>& defects) {
   if (Entry* const entry = Find(id); entry != nullptr) {
-    entry->defects = std::move(defects);
+    entry->device.mutable_defects()->Assign(defects.begin(), defects.end());
   }
 }
 
-std::vector<BrokenDevice> DeviceTable::EmittedRefused(const std::vector<std::string>& profile) const {
-  std::vector<BrokenDevice> refused;
+std::vector<internal::RefusedDevice> DeviceTable::EmittedRefused(const std::vector<std::string>& profile) const {
+  std::vector<internal::RefusedDevice> refused;
   for (const Entry& entry : entries_) {
-    const auto ours = std::find_if(entry.defects.begin(), entry.defects.end(),
-                                   [](const DriverDefect& defect) { return defect.is_ours; });
-    if (ours != entry.defects.end() && std::find(profile.begin(), profile.end(), entry.device.id) != profile.end()) {
-      refused.push_back({entry.device.id, "Its driver computes generated code wrongly (" + ours->name +
-                                              "), so it runs none. " + ours->reason});
+    const auto& defects = entry.device.defects();
+    const auto ours = std::find_if(defects.begin(), defects.end(),
+                                   [](const v1::DriverDefect& defect) { return defect.in_generated_code(); });
+    if (ours != defects.end() && std::find(profile.begin(), profile.end(), entry.device.id()) != profile.end()) {
+      internal::RefusedDevice& device = refused.emplace_back();
+      device.set_id(entry.device.id());
+      device.set_reason("Its driver computes generated code wrongly (" + ours->name() + "), so it runs none. " +
+                        ours->reason());
     }
   }
   return refused;
 }
 
-std::vector<std::string> DeviceTable::DefectNotes(const std::vector<ExecutorSummary::NativeNode>& nodes) const {
+std::vector<std::string> DeviceTable::DefectNotes(
+    const google::protobuf::RepeatedPtrField<internal::NativeNode>& nodes) const {
   constexpr size_t kNodesNamedMax = 5;
   std::vector<std::string> notes;
   for (const Entry& entry : entries_) {
+    const std::string& id = entry.device.id();
     std::string faults;
-    for (const DriverDefect& defect : entry.defects) {
-      faults += defect.is_ours ? "" : " " + defect.name + ": " + defect.reason;
+    for (const v1::DriverDefect& defect : entry.device.defects()) {
+      faults += defect.in_generated_code() ? "" : " " + defect.name() + ": " + defect.reason();
     }
     std::string names;
     size_t count = 0;
-    for (const ExecutorSummary::NativeNode& node : nodes) {
-      const bool is_for_it = std::find(node.devices.begin(), node.devices.end(), entry.device.id) != node.devices.end();
+    for (const internal::NativeNode& node : nodes) {
+      const bool is_for_it = std::find(node.devices().begin(), node.devices().end(), id) != node.devices().end();
       if (is_for_it && ++count <= kNodesNamedMax) {
-        names += (names.empty() ? "\"" : ", \"") + node.name + "\"";
+        names += (names.empty() ? "\"" : ", \"") + node.name() + "\"";
       }
     }
     if (faults.empty() || count == 0) {
       continue;
     }
     names += count > kNodesNamedMax ? " and " + std::to_string(count - kNodesNamedMax) + " more" : "";
-    notes.push_back("The driver of " + entry.device.id + " (" + entry.device.name +
+    notes.push_back("The driver of " + id + " (" + entry.device.name() +
                     ") is known to compute some modules that are written for it wrongly, perhaps those of " +
                     (count == 1 ? "node " : "nodes ") + names + "." + faults);
   }
@@ -213,8 +214,8 @@ std::vector<std::string> DeviceTable::DefectNotes(const std::vector<ExecutorSumm
 std::vector<std::pair<std::string, std::string>> DeviceTable::DriverDevices() const {
   std::vector<std::pair<std::string, std::string>> devices;
   for (const Entry& entry : entries_) {
-    if (HasDriver(entry.device.id) && entry.state == State::kReady) {
-      devices.emplace_back(entry.device.id, entry.device.name + "\n" + entry.device.silicon);
+    if (HasDriver(entry.device.id()) && entry.state == State::kReady) {
+      devices.emplace_back(entry.device.id(), entry.device.name() + "\n" + entry.device.silicon());
     }
   }
   return devices;
@@ -228,32 +229,18 @@ bool DeviceTable::IsSettling() const {
 std::vector<v1::Device> DeviceTable::Describe() const {
   std::vector<v1::Device> described;
   for (const Entry& entry : entries_) {
-    const ExecutorDevice& from = entry.device;
-    v1::Device& to = described.emplace_back();
-    to.set_id(from.id);
-    to.set_kind(KindOf(from.kind));
-    to.set_name(from.name);
-    to.set_silicon(from.silicon);
-    to.set_compute_units(from.compute_units);
-    to.set_memory_bytes(from.memory_bytes);
-    to.set_allocation_bytes_max(from.allocation_bytes_max);
-    to.set_emulated(from.is_emulated);
+    v1::Device to = entry.device;
     to.set_state(entry.state == State::kReady    ? v1::Device::STATE_READY
                  : entry.state == State::kFenced ? v1::Device::STATE_PROBING
                                                  : v1::Device::STATE_BROKEN);
     to.set_detail(entry.detail);
-    for (const DriverDefect& defect : entry.defects) {
-      v1::DriverDefect& said = *to.add_defects();
-      said.set_name(defect.name);
-      said.set_reason(defect.reason);
-      said.set_in_generated_code(defect.is_ours);
+    const auto same = std::find_if(described.begin(), described.end(), [&](const v1::Device& earlier) {
+      return !to.silicon().empty() && earlier.id() != to.id() && earlier.silicon() == to.silicon();
+    });
+    if (same != described.end()) {
+      to.set_memory_shared_with(same->id());
     }
-    for (const v1::Device& earlier : described) {
-      if (!from.silicon.empty() && earlier.id() != from.id && earlier.silicon() == from.silicon) {
-        to.set_memory_shared_with(earlier.id());
-        break;
-      }
-    }
+    described.push_back(std::move(to));
   }
   return described;
 }

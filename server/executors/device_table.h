@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "hpvm/v1/service.pb.h"
-#include "supervisor/executor_link.h"
+#include "proto/internal/executor.pb.h"
 
 namespace hpvm {
 
@@ -34,7 +34,7 @@ class DeviceTable {
 
   // What discovery found of one family; a status when its probe failed as a whole. Replaces what was known of the
   // family.
-  void SetFound(const std::string& family, const StatusOr<ProbedDevices>& found);
+  void SetFound(const std::string& family, const StatusOr<internal::Ready>& found);
 
   // Leaves a device with a driver out until a probe has answered; others and unknown ones stay as they are. True when
   // this is news.
@@ -45,12 +45,12 @@ class DeviceTable {
   void OnProbed(const std::string& id, const Status& outcome, Time now);
 
   // What a driver device was seen to compute wrongly, until it is tried out anew. Unknown ids change nothing.
-  void SetDefects(std::string_view id, std::vector<DriverDefect> defects);
+  void SetDefects(std::string_view id, const std::vector<v1::DriverDefect>& defects);
   // Devices of `profile` that are to run none of the code that our emitters make, each with a sentence.
-  std::vector<BrokenDevice> EmittedRefused(const std::vector<std::string>& profile) const;
+  std::vector<internal::RefusedDevice> EmittedRefused(const std::vector<std::string>& profile) const;
   // A sentence for each device with defects in modules that were written for it and leaves that have such. `nodes` are
   // an executor's word.
-  std::vector<std::string> DefectNotes(const std::vector<ExecutorSummary::NativeNode>& nodes) const;
+  std::vector<std::string> DefectNotes(const google::protobuf::RepeatedPtrField<internal::NativeNode>& nodes) const;
   // Devices with a driver that are there: (id, what tells one driver and device from another).
   std::vector<std::pair<std::string, std::string>> DriverDevices() const;
 
@@ -73,10 +73,9 @@ class DeviceTable {
   enum class State : uint8_t { kReady, kFenced, kBroken };
   struct Entry {
     std::string family;
-    ExecutorDevice device;
+    v1::Device device;  // With its defects; state and detail are those below.
     State state = State::kReady;
     std::string detail;
-    std::vector<DriverDefect> defects;
     uint32_t strikes = 0;
     bool is_probing = false;
     Time probe_at{0};

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "server/config/device_families.h"
+#include "supervisor/testing/messages.h"
 
 namespace hpvm {
 namespace {
@@ -12,23 +13,32 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-ExecutorDevice Device(const std::string& id, const std::string& silicon) {
-  ExecutorDevice device;
-  device.id = id;
-  device.kind = id.starts_with("cpu") ? "cpu" : "gpu";
-  device.silicon = silicon;
-  device.memory_bytes = 1000;
-  device.allocation_bytes_max = 250;
+v1::Device Device(const std::string& id, const std::string& silicon) {
+  v1::Device device = testing::FoundDevice(id, silicon, 1000);
+  device.set_allocation_bytes_max(250);
   return device;
+}
+
+v1::DriverDefect Defect(const std::string& name, const std::string& reason, bool in_generated_code) {
+  v1::DriverDefect defect;
+  defect.set_name(name);
+  defect.set_reason(reason);
+  defect.set_in_generated_code(in_generated_code);
+  return defect;
+}
+
+google::protobuf::RepeatedPtrField<internal::NativeNode> Nodes(std::initializer_list<internal::NativeNode> nodes) {
+  return {nodes.begin(), nodes.end()};
 }
 
 class DeviceTableTest : public ::testing::Test {
  protected:
   static DeviceTable Make(const std::string& backends) {
     DeviceTable table(backends);
-    table.SetFound("vulkan", ProbedDevices{{Device("vulkan:0", "gpu-1")}, {{"vulkan:1", "It is on fire."}}});
-    table.SetFound("cpu", ProbedDevices{{Device("cpu:0", "cpu")}, {}});
-    table.SetFound("opencl", ProbedDevices{{Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")}, {}});
+    table.SetFound(
+        "vulkan", testing::Found({Device("vulkan:0", "gpu-1")}, {testing::BrokenDevice("vulkan:1", "It is on fire.")}));
+    table.SetFound("cpu", testing::Found({Device("cpu:0", "cpu")}));
+    table.SetFound("opencl", testing::Found({Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")}));
     return table;
   }
   static Time At(int ms) { return Time(std::chrono::milliseconds(ms)); }
@@ -52,9 +62,9 @@ TEST_F(DeviceTableTest, ProfilesHoldWhatWorks) {
   EXPECT_THAT(Make("cpu,opencl:1,vulkan").Profile(), ElementsAre("cpu", "opencl:1", "vulkan:0"));
   EXPECT_THAT(Make("cpu").Profile(), ElementsAre("cpu"));
   DeviceTable many("auto");
-  ProbedDevices found;
+  internal::Ready found;
   for (int i = 0; i < 20; ++i) {
-    found.devices.push_back(Device("opencl:" + std::to_string(i), ""));
+    *found.add_devices()->mutable_device() = Device("opencl:" + std::to_string(i), "");
   }
   many.SetFound("opencl", found);
   EXPECT_EQ(many.Profile().size(), DeviceTable::kProfileMax);
@@ -64,12 +74,13 @@ TEST_F(DeviceTableTest, ProfilesHoldWhatWorks) {
 // device that is wrong about our own code runs none of it.
 TEST_F(DeviceTableTest, DefectsAreSaid) {
   DeviceTable table = Make("auto");
-  const std::vector<ExecutorSummary::NativeNode> nodes = {{"outer/blur", "blur.cl", {"opencl:0", "opencl:1"}},
-                                                          {"sharpen", "sharpen.spv", {"vulkan:0"}}};
+  const auto nodes = Nodes({testing::Native("outer/blur", "blur.cl", {"opencl:0", "opencl:1"}),
+                            testing::Native("sharpen", "sharpen.spv", {"vulkan:0"})});
   EXPECT_TRUE(table.DefectNotes(nodes).empty());
   EXPECT_THAT(table.DriverDevices(), ::testing::SizeIs(3));
-  table.SetDefects("opencl:1", {{"wrapped-address", "It loses a wrap-around.", false}, {"ours", "It is slow.", true}});
-  table.SetDefects("opencl:9", {{"nowhere", "There is no such device.", false}});
+  table.SetDefects("opencl:1",
+                   {Defect("wrapped-address", "It loses a wrap-around.", false), Defect("ours", "It is slow.", true)});
+  table.SetDefects("opencl:9", {Defect("nowhere", "There is no such device.", false)});
   const std::vector<std::string> notes = table.DefectNotes(nodes);
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("The driver of opencl:1"));
@@ -83,15 +94,15 @@ TEST_F(DeviceTableTest, DefectsAreSaid) {
   EXPECT_FALSE(shown[2].defects(0).in_generated_code());
   EXPECT_TRUE(shown[2].defects(1).in_generated_code());
   EXPECT_TRUE(table.EmittedRefused({"cpu", "opencl:0"}).empty());
-  const std::vector<BrokenDevice> refused = table.EmittedRefused({"cpu", "opencl:0", "opencl:1"});
+  const std::vector<internal::RefusedDevice> refused = table.EmittedRefused({"cpu", "opencl:0", "opencl:1"});
   ASSERT_EQ(refused.size(), 1u);
-  EXPECT_EQ(refused[0].id, "opencl:1");
-  EXPECT_THAT(refused[0].detail, HasSubstr("computes generated code wrongly (ours)"));
+  EXPECT_EQ(refused[0].id(), "opencl:1");
+  EXPECT_THAT(refused[0].reason(), HasSubstr("computes generated code wrongly (ours)"));
   // Until it has been tried out again the same driver is believed no more than before; another one is.
-  ProbedDevices again{{Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")}, {}};
+  internal::Ready again = testing::Found({Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")});
   table.SetFound("opencl", again);
   EXPECT_EQ(table.EmittedRefused({"opencl:1"}).size(), 1u);
-  again.devices[1].name = "A new driver";
+  again.mutable_devices(1)->mutable_device()->set_name("A new driver");
   table.SetFound("opencl", again);
   EXPECT_TRUE(table.EmittedRefused({"opencl:1"}).empty());
 }
@@ -99,10 +110,10 @@ TEST_F(DeviceTableTest, DefectsAreSaid) {
 // Many nodes make no long record.
 TEST_F(DeviceTableTest, NotesOfManyNodesAreShort) {
   DeviceTable table = Make("auto");
-  table.SetDefects("opencl:0", {{"wrapped-address", "It loses a wrap-around.", false}});
-  std::vector<ExecutorSummary::NativeNode> nodes;
+  table.SetDefects("opencl:0", {Defect("wrapped-address", "It loses a wrap-around.", false)});
+  google::protobuf::RepeatedPtrField<internal::NativeNode> nodes;
   for (int i = 0; i < 100; ++i) {
-    nodes.push_back({"node-" + std::to_string(i), "m.cl", {"opencl:0"}});
+    *nodes.Add() = testing::Native("node-" + std::to_string(i), "m.cl", {"opencl:0"});
   }
   const std::vector<std::string> notes = table.DefectNotes(nodes);
   ASSERT_EQ(notes.size(), 1u);
@@ -112,16 +123,16 @@ TEST_F(DeviceTableTest, NotesOfManyNodesAreShort) {
 
 // Emulated devices are there for families that have nothing else, unless the list names them.
 TEST_F(DeviceTableTest, EmulatedDevicesAreFallbacks) {
-  ExecutorDevice emulated = Device("vulkan:1", "cpu");
-  emulated.is_emulated = true;
+  v1::Device emulated = Device("vulkan:1", "cpu");
+  emulated.set_emulated(true);
   for (const char* backends : {"auto", "cpu,vulkan"}) {
     DeviceTable table(backends);
-    table.SetFound("vulkan", ProbedDevices{{emulated, Device("vulkan:0", "gpu-1")}, {}});
+    table.SetFound("vulkan", testing::Found({emulated, Device("vulkan:0", "gpu-1")}));
     const std::vector<std::string> want = backends == std::string("auto")
                                               ? std::vector<std::string>{"cpu", "vulkan:0"}
                                               : std::vector<std::string>{"cpu", "vulkan:1", "vulkan:0"};
     EXPECT_EQ(table.Profile(), want) << backends;
-    table.SetFound("vulkan", ProbedDevices{{emulated}, {}});
+    table.SetFound("vulkan", testing::Found({emulated}));
     EXPECT_THAT(table.Profile(), ElementsAre("cpu", "vulkan:1"));
   }
 }
@@ -183,7 +194,7 @@ TEST_F(DeviceTableTest, ThreeStrikes) {
   EXPECT_EQ(table.Describe()[3].state(), v1::Device::STATE_BROKEN);
   EXPECT_THAT(table.Describe()[3].detail(), HasSubstr("after 3 failed probes: It is silent."));
   EXPECT_THAT(table.Profile(), ElementsAre("cpu", "opencl:0", "opencl:1"));
-  table.SetFound("vulkan", ProbedDevices{{Device("vulkan:0", "gpu-1")}, {}});
+  table.SetFound("vulkan", testing::Found({Device("vulkan:0", "gpu-1")}));
   EXPECT_THAT(table.Profile(), ElementsAre("cpu", "opencl:0", "opencl:1", "vulkan:0"));
 }
 

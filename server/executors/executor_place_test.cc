@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/io/memfd.h"
-#include "server/executors/executor_process.h"
+#include "server/executors/executor_spawner.h"
 #include "server/process/state_folder.h"
 
 namespace hpvm {
@@ -382,8 +382,8 @@ TEST_F(SpawnerTest, MemoryLimitCostsOneExecutor) {
   Create();
   const Executor neighbour = Spawn("neighbour");
   ASSERT_TRUE(neighbour.ready.ok()) << Message(neighbour.ready.status());
-  if (neighbour.ready->sandbox_detail.find("control group") == std::string::npos) {
-    GTEST_SKIP() << "No control groups here: " << neighbour.ready->sandbox_detail;
+  if (neighbour.ready->said.sandbox_detail().find("control group") == std::string::npos) {
+    GTEST_SKIP() << "No control groups here: " << neighbour.ready->said.sandbox_detail();
   }
   config_.executor_memory_bytes_max = 1 << 20;
   spawner_->SetConfig(config_);

@@ -34,7 +34,10 @@ bool HasAny(const SpareProfile& profile, bool is_it(const std::string&)) {
   return std::any_of(profile.backends.begin(), profile.backends.end(), is_it);
 }
 
-SpareProfile ProfileOf(const ExecutorOptions& options) { return {options.backends, options.without_device_nodes}; }
+SpareProfile ProfileOf(const ExecutorOptions& options) {
+  const internal::Hello& hello = options.hello;
+  return {{hello.backends().begin(), hello.backends().end()}, hello.without_device_nodes()};
+}
 
 // What decides how a process settles: with drivers its files are open longer, and OpenCL loads another translator.
 bool SettleAlike(const SpareProfile& a, const SpareProfile& b) {
@@ -45,9 +48,9 @@ bool SettleAlike(const SpareProfile& a, const SpareProfile& b) {
 }  // namespace
 
 std::string ProgramsOf(const ExecutorOptions& options) {
-  const std::string compiler = options.compiler_program.empty()
+  const std::string compiler = options.hello.compiler_program().empty()
                                    ? options.program.substr(0, options.program.rfind('/') + 1) + "hpvm-compiler"
-                                   : options.compiler_program;
+                                   : options.hello.compiler_program();
   return FileIdentity(options.program) + FileIdentity(compiler);
 }
 
@@ -108,15 +111,18 @@ std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
   SpareExecutor taken = std::move(*found);
   spares_.erase(found);
   pause_ = Duration{0};
-  options.uid = taken.options.uid;
-  options.gid = taken.options.gid;
-  options.has_cgroup = taken.options.has_cgroup;
-  options.tasks_max = taken.options.tasks_max;
+  internal::Hello& hello = options.hello;
+  const internal::Hello& known = taken.options.hello;
+  hello.set_uid(known.uid());
+  hello.set_gid(known.gid());
+  hello.set_has_cgroup(known.has_cgroup());
+  hello.set_tasks_max(known.tasks_max());
   // The process is held to what it was told; what the file may be is never more.
-  options.spill_bytes_max = std::min(options.spill_bytes_max, taken.options.spill_bytes_max);
-  options.scratch_folder = taken.options.scratch_folder;
-  options.sandbox_level_max = taken.options.sandbox_level_max;
+  hello.set_spill_bytes_max(std::min(hello.spill_bytes_max(), known.spill_bytes_max()));
+  hello.set_scratch_folder(known.scratch_folder());
+  hello.set_sandbox_level_max_plus_1(known.sandbox_level_max_plus_1());
   options.why_ended = taken.options.why_ended;
+  options.belongings = taken.options.belongings;
   return taken;
 }
 

@@ -20,10 +20,9 @@
 
 namespace hpvm {
 
-// A process and what it has, in the order in which they must go.
 struct SpareExecutor {
-  std::unique_ptr<ExecutorPlace> place;
   std::unique_ptr<ExecutorLink> link;
+  ExecutorPlace* place = nullptr;              // The link keeps it.
   ExecutorOptions options;                     // As it was started with.
   std::shared_ptr<int> pid;                    // For the state folder's record.
   std::string programs;                        // Which files its programs were.

@@ -18,8 +18,8 @@
 #include "base/io/fd.h"
 #include "server/config/config.h"
 #include "server/executors/executor_place.h"
-#include "server/executors/executor_process.h"
 #include "server/executors/executor_spares.h"
+#include "server/executors/executor_spawner.h"
 #include "server/process/local_secret.h"
 #include "server/process/state_folder.h"
 
@@ -29,51 +29,19 @@ namespace {
 constexpr Duration kProbeWithin = std::chrono::seconds(10);
 constexpr Duration kDefectsWithin = std::chrono::seconds(40);  // More than it gives itself.
 
-class LinkProcess final : public ExecutorProcess {
- public:
-  LinkProcess(std::unique_ptr<ExecutorPlace> place, std::unique_ptr<ExecutorLink> link, bool was_spare)
-      : was_spare_(was_spare), place_(std::move(place)), link_(std::move(link)) {}
-  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
-    return link_->Prepare(input, std::move(done));
-  }
-  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
-    return link_->Run(input, std::move(done));
-  }
-  void Release(uint64_t handle) override { link_->Release(handle); }
-  void Cancel(RequestId id) override { link_->Cancel(id); }
-  void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) override {
-    link_->GrantChanged(entry, epoch, std::move(done));
-  }
-  void Forget(uint64_t memory_id) override { link_->Forget(memory_id); }
-  void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) override {
-    link_->Reclaim(entry, bytes_max, std::move(done));
-  }
-  void ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) override {
-    link_->ListCosts(handle, std::move(done));
-  }
-  std::optional<Duration> CpuTime() const override { return link_->CpuTime(); }
-  bool was_spare() const override { return was_spare_; }
-  void Shutdown() override { link_->Shutdown(); }
-  void Kill(std::string_view why) override { link_->Kill(why); }
-
- private:
-  const bool was_spare_;
-  std::unique_ptr<ExecutorPlace> place_;
-  std::unique_ptr<ExecutorLink> link_;  // Goes first: nothing lives in the place then.
-};
-
 void SetLimits(const Config& config, ExecutorOptions& options) {
   options.ready_within = std::chrono::milliseconds(config.executor_spawn_ms_max);
-  options.document_bytes_max = config.limits_document_bytes_max;
-  options.nodes_max = static_cast<uint32_t>(config.graph_nodes_max);
-  options.edges_max = static_cast<uint32_t>(config.graph_edges_max);
-  options.jobs_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
-  options.sandbox_level_max = static_cast<uint32_t>(config.executor_sandbox_max);
-  options.sandbox_level_min = static_cast<uint32_t>(config.executor_sandbox_min);
-  options.tasks_max = static_cast<uint32_t>(config.executor_tasks_max);
-  options.spill_bytes_max = config.executor_spill_bytes_max;
-  options.host_bytes_max = config.executor_host_bytes_max;
-  options.device_bytes_max = config.executor_device_bytes_max;
+  internal::Hello& hello = options.hello;
+  hello.set_document_bytes_max(config.limits_document_bytes_max);
+  hello.set_nodes_max(static_cast<uint32_t>(config.graph_nodes_max));
+  hello.set_edges_max(static_cast<uint32_t>(config.graph_edges_max));
+  hello.set_jobs_max(static_cast<uint32_t>(config.jobs_running_per_tenant_max));
+  hello.set_sandbox_level_max_plus_1(static_cast<uint32_t>(config.executor_sandbox_max) + 1);
+  hello.set_sandbox_level_min(static_cast<uint32_t>(config.executor_sandbox_min));
+  hello.set_tasks_max(static_cast<uint32_t>(config.executor_tasks_max));
+  hello.set_spill_bytes_max(config.executor_spill_bytes_max);
+  hello.set_host_bytes_max(config.executor_host_bytes_max);
+  hello.set_device_bytes_max(config.executor_device_bytes_max);
 }
 
 struct SpillFile {
@@ -116,45 +84,44 @@ class LinkSpawner final : public ExecutorSpawner {
                                                    std::function<void(const ExecutorReady&)> on_ready,
                                                    std::function<void(const Status&)> on_end) override {
     ExecutorOptions options = OptionsFor(request);
-    const SpillFile spill = OpenSpillFile(folder_.path(), options.spill_bytes_max);
+    const SpillFile spill = OpenSpillFile(folder_.path(), options.hello.spill_bytes_max());
     options.spill_fd = spill.fd.get();
-    options.spill_bytes_max = spill.bytes_max;
+    options.hello.set_spill_bytes_max(spill.bytes_max);
     while (std::optional<SpareExecutor> spare = spares_.Take(options)) {
-      HPVMD_ASSIGN_OR_RETURN(options.cache_folder, places_->CacheFolder(request.tenant, *spare->place));
+      HPVMD_ASSIGN_OR_RETURN(*options.hello.mutable_cache_folder(),
+                             places_->CacheFolder(request.tenant, *spare->place));
       if (spare->link->Greet(options, on_ready, Forgetting(spare->pid, on_end)).ok()) {
-        return Own(std::move(spare->place), std::move(spare->link), true);
+        return std::move(spare->link);
       }
     }
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlace> place, Settle(options));
-    HPVMD_ASSIGN_OR_RETURN(options.cache_folder, places_->CacheFolder(request.tenant, *place));
+    HPVMD_ASSIGN_OR_RETURN(ExecutorPlace* const place, Settle(options));
+    HPVMD_ASSIGN_OR_RETURN(*options.hello.mutable_cache_folder(), places_->CacheFolder(request.tenant, *place));
     const auto pid = std::make_shared<int>(-1);
     options.on_spawned = Recording(pid, *place);
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorLink> link, ExecutorLink::Start(*hub_, options, std::move(on_ready),
-                                                                                   Forgetting(pid, std::move(on_end))));
-    return Own(std::move(place), std::move(link), false);
+    return ExecutorLink::Start(*hub_, options, std::move(on_ready), Forgetting(pid, std::move(on_end)));
   }
 
   void Expect(const std::vector<std::string>& backends, bool without_device_nodes) override {
     spares_.Expect({backends, without_device_nodes});
   }
 
-  StatusOr<ProbedDevices> Probe(const std::string& backend) override {
-    return WithProbe<StatusOr<ProbedDevices>>([&](const auto& on_spawned) {
+  StatusOr<internal::Ready> Probe(const std::string& backend) override {
+    return WithProbe([&](const auto& on_spawned) {
       return hpvm::ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
     });
   }
-  StatusOr<std::vector<DriverDefect>> ProbeDefects(const std::string& device) override {
-    return WithProbe<StatusOr<std::vector<DriverDefect>>>([&](const auto& on_spawned) {
-      return hpvm::ProbeDefects(Options().program, device, kDefectsWithin, on_spawned);
-    });
+  StatusOr<std::vector<v1::DriverDefect>> ProbeDefects(const std::string& device) override {
+    HPVMD_ASSIGN_OR_RETURN(const internal::Ready answer, WithProbe([&](const auto& on_spawned) {
+                             return hpvm::ProbeDefects(Options().program, device, kDefectsWithin, on_spawned);
+                           }));
+    return std::vector<v1::DriverDefect>(answer.defects().begin(), answer.defects().end());
   }
 
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) override {
     ExecutorOptions options = Options();
-    options.backends = backends;
-    options.without_device_nodes = without_device_nodes;
-    options.sandbox_level_min = 0;
-    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorPlace> place, Settle(options));
+    SetProfile(backends, without_device_nodes, options.hello);
+    options.hello.set_sandbox_level_min(0);
+    HPVMD_ASSIGN_OR_RETURN(ExecutorPlace* const place, Settle(options));
     const auto pid = std::make_shared<int>(-1);
     options.on_spawned = Recording(pid, *place);
     std::optional<StatusOr<SandboxFacts>> answer;  // Guarded by mutex_.
@@ -170,7 +137,7 @@ class LinkSpawner final : public ExecutorSpawner {
                            ExecutorLink::Start(
                                *hub_, options,
                                [&](const ExecutorReady& ready) {
-                                 take(SandboxFacts{ready.sandbox_level, ready.sandbox_detail});
+                                 take(SandboxFacts{ready.said.sandbox_level(), ready.said.sandbox_detail()});
                                },
                                Forgetting(pid, [&](const Status& why) {
                                  take(why.ok() ? Unavailable("The executor ended before it was ready.") : why);
@@ -181,8 +148,8 @@ class LinkSpawner final : public ExecutorSpawner {
   }
 
   // Runs `ask` with what it is to call for the process that it starts: recorded, and ended when the daemon stops.
-  template <typename Answer, typename Ask>
-  Answer WithProbe(const Ask& ask) {
+  template <typename Ask>
+  StatusOr<internal::Ready> WithProbe(const Ask& ask) {
     int pid = -1;
     const std::function<Status(int)> on_spawned = [&](int spawned) -> Status {
       pid = spawned;
@@ -195,7 +162,7 @@ class LinkSpawner final : public ExecutorSpawner {
       probe_.reset(static_cast<int>(syscall(SYS_pidfd_open, spawned, 0)));
       return absl::OkStatus();
     };
-    Answer answer = ask(on_spawned);
+    StatusOr<internal::Ready> answer = ask(on_spawned);
     if (pid >= 0) {
       folder_.Forget(pid);
     }
@@ -224,43 +191,45 @@ class LinkSpawner final : public ExecutorSpawner {
   }
 
  private:
-  static StatusOr<std::unique_ptr<ExecutorProcess>> Own(std::unique_ptr<ExecutorPlace> place,
-                                                        std::unique_ptr<ExecutorLink> link, bool was_spare) {
-    return std::unique_ptr<ExecutorProcess>(
-        std::make_unique<LinkProcess>(std::move(place), std::move(link), was_spare));
+  static void SetProfile(const std::vector<std::string>& backends, bool without_device_nodes, internal::Hello& hello) {
+    hello.mutable_backends()->Assign(backends.begin(), backends.end());
+    hello.set_without_device_nodes(without_device_nodes);
   }
 
   ExecutorOptions OptionsFor(const SpawnRequest& request) {
     ExecutorOptions options = Options();
     options.grant_page = request.grant_page;
-    options.backends = request.backends;
     options.on_usage = request.on_usage;
     options.waits_for_starved = !request.has_driver;
-    options.sandbox_level_min = std::max(options.sandbox_level_min, request.sandbox_level_min);
-    options.without_device_nodes = request.without_device_nodes;
-    options.emitted_refused = request.emitted_refused;
+    internal::Hello& hello = options.hello;
+    SetProfile(request.backends, request.without_device_nodes, hello);
+    hello.set_sandbox_level_min(std::max(hello.sandbox_level_min(), request.sandbox_level_min));
+    hello.mutable_emitted_refused()->Assign(request.emitted_refused.begin(), request.emitted_refused.end());
     if (request.stop_grace > Duration{0}) {
       options.stop_grace = request.stop_grace;
     }
     // One folder and one key a tenant: nobody loads what another tenant's compiler wrote.
-    options.artifact_key =
-        HmacOf(secret_, {reinterpret_cast<const uint8_t*>(request.tenant.data()), request.tenant.size()}).bytes;
+    const Sha256 key =
+        HmacOf(secret_, {reinterpret_cast<const uint8_t*>(request.tenant.data()), request.tenant.size()});
+    hello.set_artifact_key(key.bytes.data(), key.bytes.size());
     return options;
   }
 
-  // A place for a new process, written into its options.
-  StatusOr<std::unique_ptr<ExecutorPlace>> Settle(ExecutorOptions& options) {
+  // A place for a new process, written into its options, which keep it.
+  StatusOr<ExecutorPlace*> Settle(ExecutorOptions& options) {
     CgroupLimits limits;
     {
       std::lock_guard lock(mutex_);
       limits = limits_;
     }
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlace> place, places_->Take(limits));
-    options.uid = options.gid = place->uid();
-    options.scratch_folder = place->scratch();
-    options.has_cgroup = place->cgroup() != nullptr;
-    options.why_ended = [raw = place.get()] { return raw->WhyEnded(); };  // The place outlives the process.
-    return place;
+    HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<ExecutorPlace> place, places_->Take(limits));
+    options.hello.set_uid(place->uid());
+    options.hello.set_gid(place->uid());
+    options.hello.set_scratch_folder(place->scratch());
+    options.hello.set_has_cgroup(place->cgroup() != nullptr);
+    options.why_ended = [raw = place.get()] { return raw->WhyEnded(); };
+    options.belongings = place;
+    return place.get();
   }
 
   // Recording and forgetting are on the hub's thread, which also reaps: no other process has the number before it is
@@ -282,8 +251,7 @@ class LinkSpawner final : public ExecutorSpawner {
   StatusOr<SpareExecutor> StartSpare(const SpareProfile& profile, std::function<void(const Status&)> on_end) {
     SpareExecutor spare;
     spare.options = Options();
-    spare.options.backends = profile.backends;
-    spare.options.without_device_nodes = profile.without_device_nodes;
+    SetProfile(profile.backends, profile.without_device_nodes, spare.options.hello);
     HPVMD_ASSIGN_OR_RETURN(spare.place, Settle(spare.options));
     spare.pid = std::make_shared<int>(-1);
     spare.programs = ProgramsOf(spare.options);
@@ -326,7 +294,7 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
   if (access(options.program.c_str(), X_OK) != 0) {
     return FromErrno(errno, "Looking for the executor program \"" + options.program + "\"");
   }
-  options.cpu_threads = static_cast<uint32_t>(config.executor_cpu_threads);
+  options.hello.set_cpu_threads(static_cast<uint32_t>(config.executor_cpu_threads));
   SetLimits(config, options);
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places,
                          ExecutorPlaces::Create(config, folder.path(), options.program));

@@ -16,6 +16,7 @@
 
 #include "server/core/state/run_op.h"
 #include "server/observe/testing/http_client.h"
+#include "supervisor/testing/messages.h"
 
 namespace hpvm {
 namespace {
@@ -78,7 +79,7 @@ Metrics ReadText(const std::string& text) {
 // Makes every family have a sample.
 void LetEverythingHappen(Observer& observer) {
   RunOutcome outcome;
-  outcome.reply.nodes = {{"n", "cpu:0", 0, 1, false}};
+  *outcome.reply.done.add_nodes() = testing::Placement("n", "cpu:0", 0, 1);
   observer.On(events::RunEnded{"local", "", "g", "", outcome});
   outcome.outcome = Aborted("x");
   observer.On(events::RunEnded{"local", "", "g", "", outcome});
@@ -259,8 +260,8 @@ TEST_F(ObservationTest, TracesWhereConfigured) {
   Start(config);
   ASSERT_NE(observation_->hooks().tracer, nullptr);
   RunOutcome outcome;
-  outcome.reply.run = milliseconds(1);
-  outcome.total = milliseconds(2);
+  outcome.reply.done.mutable_timing()->set_run_ns(1'000'000);
+  outcome.SetTotals(Duration{0}, milliseconds(2));
   observation_->observer().On(
       events::RunEnded{"local", "", "g", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", outcome});
   EXPECT_NE(Get("/metrics").find("hpvm_graph_submitted_total{kind=\"run\"} 1\n"), std::string::npos);

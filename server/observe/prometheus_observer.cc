@@ -146,13 +146,13 @@ void PrometheusObserver::Take(const events::RunEnded& event) {
     } else {
       tallies.failed[kRun][CodeOf(event.outcome.outcome.status)].Add();
     }
-    queue_[kRun].Observe(event.outcome.queue);
+    queue_[kRun].Observe(event.outcome.timing().queue_ns());
   } else {
     attempts_.Add();
   }
-  const RunReply& reply = event.outcome.reply;
-  const Duration phases[] = {event.outcome.queue, reply.bind,     reply.copy_in,
-                             reply.run,           reply.copy_out, event.outcome.total};
+  const v1::RunTiming& timing = event.outcome.timing();
+  const uint64_t phases[] = {timing.queue_ns(), timing.bind_ns(),     timing.copy_in_ns(),
+                             timing.run_ns(),   timing.copy_out_ns(), timing.total_ns()};
   static_assert(std::size(phases) == kPhases);
   for (size_t i = 0; i < kPhases; ++i) {
     phases_[i].Observe(phases[i]);
@@ -167,10 +167,10 @@ void PrometheusObserver::Take(const events::RunEnded& event) {
 }
 
 void PrometheusObserver::CountNodes(const RunOutcome& outcome) {
-  nodes_.Add(outcome.reply.nodes_run);
-  for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
-    devices_.Find(IsDeviceId(node.device) ? std::string_view(node.device) : "other")
-        .value.Observe(Between(node.start_ns, node.end_ns));
+  nodes_.Add(outcome.reply.done.nodes_run());
+  for (const v1::NodePlacement& node : outcome.reply.done.nodes()) {
+    devices_.Find(IsDeviceId(node.device()) ? std::string_view(node.device()) : "other")
+        .value.Observe(Between(static_cast<int64_t>(node.start_ns()), static_cast<int64_t>(node.end_ns())));
   }
 }
 

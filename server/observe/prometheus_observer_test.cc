@@ -9,6 +9,7 @@
 
 #include "server/core/state/run_op.h"
 #include "server/observe/families.h"
+#include "supervisor/testing/messages.h"
 
 namespace hpvm {
 namespace {
@@ -95,10 +96,9 @@ TEST(PrometheusObserverTest, CountsEnds) {
 RunOutcome Outcome(Status status) {
   RunOutcome outcome;
   outcome.outcome = std::move(status);
-  outcome.queue = std::chrono::milliseconds(2);
-  outcome.total = std::chrono::milliseconds(20);
-  outcome.reply.run = std::chrono::milliseconds(10);
-  outcome.reply.nodes_run = 7;
+  outcome.SetTotals(std::chrono::milliseconds(2), std::chrono::milliseconds(20));
+  outcome.reply.done.mutable_timing()->set_run_ns(10'000'000);
+  outcome.reply.done.set_nodes_run(7);
   outcome.outputs.emplace_back().bytes = 1'000;
   return outcome;
 }
@@ -140,10 +140,12 @@ TEST(PrometheusObserverTest, LabelsAreBounded) {
     metrics.On(
         events::RunEnded{"tenant-" + std::to_string(i), "", "graph-" + std::to_string(i), "", Outcome(Aborted("x"))});
     RunOutcome outcome = Outcome(absl::OkStatus());
-    outcome.reply.nodes = {{"secret/path", "gpu:" + std::to_string(i), 0, 5, false},
-                           {"secret/path", "x\ny \"" + std::to_string(i), 5, 0, false},
-                           {"secret/path", "", INT64_MIN, INT64_MAX, false},
-                           {"secret/path", "cpu:0", 0, 1'000'000, false}};
+    for (const v1::NodePlacement& node : {testing::Placement("secret/path", "gpu:" + std::to_string(i), 0, 5),
+                                          testing::Placement("secret/path", "x\ny \"" + std::to_string(i), 5, 0),
+                                          testing::Placement("secret/path", "", UINT64_MAX / 2 + 1, UINT64_MAX / 2),
+                                          testing::Placement("secret/path", "cpu:0", 0, 1'000'000)}) {
+      *outcome.reply.done.add_nodes() = node;
+    }
     metrics.On(events::RunEnded{"tenant-0", "job-1", "graph", "", outcome});
     metrics.On(events::JobChanged{"tenant-0", Job(v1::JOB_STATE_SUCCEEDED, 1)});
   }

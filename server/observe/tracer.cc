@@ -152,7 +152,7 @@ void Tracer::Take(const events::RunEnded& event) {
     return;
   }
   const int64_t end = clock_.WallNs();
-  const int64_t start = std::max(earliest, end - Clamp(outcome.total.count(), end));
+  const int64_t start = std::max(earliest, end - Clamp(static_cast<int64_t>(outcome.timing().total_ns()), end));
   std::vector<Span> spans;
   AddPhases(*in, outcome, start, end, /*with_queue=*/job_id.empty(), spans);
   for (Span& span : spans) {
@@ -169,26 +169,28 @@ void Tracer::AddPhases(const TraceContext& in, const RunOutcome& outcome, int64_
                        std::vector<Span>& spans) {
   int64_t at = start;
   if (with_queue) {
-    at += Clamp(outcome.queue.count(), end - start);
+    at += Clamp(static_cast<int64_t>(outcome.timing().queue_ns()), end - start);
     spans.push_back(MakeSpan(in, "queue", start, at));
   }
-  const RunReply& reply = outcome.reply;
-  const std::pair<const char*, Duration> phases[] = {
-      {"bind", reply.bind}, {"copy_in", reply.copy_in}, {"run", reply.run}, {"copy_out", reply.copy_out}};
+  const v1::RunTiming& timing = outcome.timing();
+  const std::pair<const char*, uint64_t> phases[] = {{"bind", timing.bind_ns()},
+                                                     {"copy_in", timing.copy_in_ns()},
+                                                     {"run", timing.run_ns()},
+                                                     {"copy_out", timing.copy_out_ns()}};
   int64_t sum = 0;
   for (const auto& [name, took] : phases) {
-    sum += Clamp(took.count(), end - at - sum);
+    sum += Clamp(static_cast<int64_t>(took), end - at - sum);
   }
   if (sum == 0 && outcome.outcome.ok()) {
     return;
   }
   at = end - sum;
   for (const auto& [name, took] : phases) {
-    const int64_t ns = Clamp(took.count(), end - at);
+    const int64_t ns = Clamp(static_cast<int64_t>(took), end - at);
     Span span = MakeSpan(in, name, at, at + ns);
     if (std::string_view(name) == "run") {
       span.attributes.emplace_back("hpvm.nodes_run",
-                                   static_cast<int64_t>(std::min<uint64_t>(reply.nodes_run, INT64_MAX)));
+                                   static_cast<int64_t>(std::min<uint64_t>(outcome.reply.done.nodes_run(), INT64_MAX)));
       if (!outcome.outcome.ok()) {
         SetError(span, outcome.outcome.status);
         if (outcome.outcome.detail.has_value() && !outcome.outcome.detail->node().empty()) {
@@ -206,14 +208,14 @@ void Tracer::AddPhases(const TraceContext& in, const RunOutcome& outcome, int64_
 
 void Tracer::AddNodes(const TraceContext& in, const RunOutcome& outcome, int64_t start, int64_t end,
                       std::vector<Span>& spans) {
-  const std::vector<ExecutorNodeRecord>& nodes = outcome.reply.nodes;
-  for (size_t i = 0; i < std::min(nodes.size(), kNodesMax); ++i) {
-    const ExecutorNodeRecord& node = nodes[i];
-    Span span =
-        MakeSpan(in, "node", start + Clamp(node.start_ns, end - start), start + Clamp(node.end_ns, end - start));
-    span.attributes.emplace_back("hpvm.node", Cut(node.path));
-    span.attributes.emplace_back("hpvm.device", Cut(node.device));
-    if (node.fast_math) {
+  const auto& nodes = outcome.reply.done.nodes();
+  const auto at = [&](uint64_t ns) { return start + Clamp(static_cast<int64_t>(ns), end - start); };
+  for (int i = 0; i < std::min(nodes.size(), static_cast<int>(kNodesMax)); ++i) {
+    const v1::NodePlacement& node = nodes[i];
+    Span span = MakeSpan(in, "node", at(node.start_ns()), at(node.end_ns()));
+    span.attributes.emplace_back("hpvm.node", Cut(node.node()));
+    span.attributes.emplace_back("hpvm.device", Cut(node.device()));
+    if (node.math() == "fast") {
       span.attributes.emplace_back("hpvm.math", "fast");
     }
     spans.push_back(std::move(span));

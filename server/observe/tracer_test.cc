@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "server/core/state/run_op.h"
+#include "supervisor/testing/messages.h"
 
 namespace hpvm {
 namespace {
@@ -53,13 +54,13 @@ class TracerTest : public ::testing::Test {
   }
   RunOutcome Outcome() {
     RunOutcome outcome;
-    outcome.queue = milliseconds(2);
-    outcome.total = milliseconds(20);
-    outcome.reply.bind = milliseconds(1);
-    outcome.reply.copy_in = milliseconds(3);
-    outcome.reply.run = milliseconds(8);
-    outcome.reply.copy_out = milliseconds(2);
-    outcome.reply.nodes = {{"blur", "cpu:0", 1'000'000, 5'000'000, false}};
+    outcome.SetTotals(milliseconds(2), milliseconds(20));
+    v1::RunTiming& timing = *outcome.reply.done.mutable_timing();
+    timing.set_bind_ns(1'000'000);
+    timing.set_copy_in_ns(3'000'000);
+    timing.set_run_ns(8'000'000);
+    timing.set_copy_out_ns(2'000'000);
+    *outcome.reply.done.add_nodes() = testing::Placement("blur", "cpu:0", 1'000'000, 5'000'000);
     return outcome;
   }
   ManualClock clock_;
@@ -245,11 +246,17 @@ TEST_F(TracerTest, JobWithoutContext) {
 TEST_F(TracerTest, HostileRecords) {
   Tracer tracer = Make();
   RunOutcome outcome = Outcome();
-  outcome.reply.run = Duration(INT64_MAX);
-  outcome.reply.copy_in = Duration(INT64_MIN);
-  outcome.reply.nodes.assign(5'000, {std::string(10'000, 'n'), std::string(10'000, 'd'), INT64_MIN, INT64_MAX, true});
+  v1::RunTiming& timing = *outcome.reply.done.mutable_timing();
+  timing.set_run_ns(INT64_MAX);
+  timing.set_copy_in_ns(UINT64_MAX);
+  outcome.reply.done.clear_nodes();
+  for (int i = 0; i < 5'000; ++i) {
+    v1::NodePlacement& node = *outcome.reply.done.add_nodes();
+    node = testing::Placement(std::string(10'000, 'n'), std::string(10'000, 'd'), UINT64_MAX, INT64_MAX);
+    node.set_math("fast");
+  }
   tracer.On(events::RunEnded{"local", "", "graph", kCaller, outcome});
-  outcome.queue = outcome.reply.run;  // Now nothing is left for the phases.
+  timing.set_queue_ns(timing.run_ns());  // Now nothing is left for the phases.
   tracer.On(events::RunEnded{"local", "", "graph", kCaller, outcome});
   size_t nodes = 0;
   const int64_t end = clock_.WallNs();

@@ -26,7 +26,7 @@ struct CallNotes {
 struct CallMessages {
   std::string_view path;
   const char* span = nullptr;  // The name of its span; null: it has none.
-  // gRPC hands messages over without their type; the method says which it is. Of a stream's, the first.
+  // gRPC hands messages over without their type; the method says which it is. For a stream, its first message.
   v1::RequestOptions* (*options)(void* request) = nullptr;
   void (*request)(const void* request, CallNotes* notes) = nullptr;
   void (*response)(const void* response, CallNotes* notes) = nullptr;

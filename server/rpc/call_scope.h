@@ -32,9 +32,9 @@ class CallScopes {
   // Borrows all of them; they outlive the server.
   CallScopes(const CallHooks& hooks, const Clock& clock, AuditLog& audit)
       : hooks_(hooks), clock_(clock), audit_(audit) {}
-  // Who makes the call of that context. Without effect for one that is not written down.
+  // Names the caller of that context. Without effect for one that is not written down.
   void SetCaller(const grpc::ServerContextBase* context, const Caller& caller);
-  // What gRPC makes scopes with. Borrows this.
+  // The factory with which gRPC makes scopes. Borrows this.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CreateFactory();
 
  private:

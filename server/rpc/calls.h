@@ -68,7 +68,6 @@ grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core
 
 // Fills what Run and Stream answer from a finished run.
 void FillOutputs(const RunOutcome& outcome, google::protobuf::RepeatedPtrField<v1::OutputValue>* outputs);
-void FillTiming(const RunOutcome& outcome, v1::RunTiming* timing);
 
 }  // namespace hpvm
 

@@ -53,22 +53,18 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
     }
     if (outcome.outcome.ok()) {
       FillOutputs(outcome, response_->mutable_outputs());
-      FillTiming(outcome, response_->mutable_timing());
-      response_->set_nodes_run(outcome.reply.nodes_run);
-      for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
-        *response_->add_placements() = ToMessage(node);
-      }
-      response_->set_repetitions(outcome.reply.repetitions);
-      response_->set_converged(outcome.reply.is_converged);
-      v1::RunTraffic& traffic = *response_->mutable_traffic();
-      traffic.set_moved_bytes(outcome.reply.moved_bytes);
-      traffic.set_spilled_bytes(outcome.reply.spilled_bytes);
-      traffic.set_lost_devices(static_cast<uint32_t>(outcome.reply.left_devices.size()));
+      *response_->mutable_timing() = outcome.timing();
+      internal::RunDone& done = outcome.reply.done;
+      response_->set_nodes_run(done.nodes_run());
+      *response_->mutable_placements() = std::move(*done.mutable_nodes());
+      response_->set_repetitions(done.repetitions());
+      response_->set_converged(done.converged());
+      *response_->mutable_traffic() = done.traffic();
     }
     // A call that fails carries no message, so the failure travels beside the log.
-    const bool has_log = wants_log_ && !IsEmpty(outcome.reply.log);
+    const bool has_log = wants_log_ && !IsEmpty(outcome.reply.done.log());
     if (has_log) {
-      *response_->mutable_log() = ToMessage(outcome.reply.log);
+      *response_->mutable_log() = std::move(*outcome.reply.done.mutable_log());
       if (!outcome.outcome.ok()) {
         *response_->mutable_error() = ToMessage(outcome.outcome);
       }
@@ -104,15 +100,6 @@ void FillOutputs(const RunOutcome& outcome, google::protobuf::RepeatedPtrField<v
       view.mutable_shape()->Add(from.shape.begin(), from.shape.end());
     }
   }
-}
-
-void FillTiming(const RunOutcome& outcome, v1::RunTiming* timing) {
-  timing->set_queue_ns(static_cast<uint64_t>(outcome.queue.count()));
-  timing->set_bind_ns(static_cast<uint64_t>(outcome.reply.bind.count()));
-  timing->set_copy_in_ns(static_cast<uint64_t>(outcome.reply.copy_in.count()));
-  timing->set_run_ns(static_cast<uint64_t>(outcome.reply.run.count()));
-  timing->set_copy_out_ns(static_cast<uint64_t>(outcome.reply.copy_out.count()));
-  timing->set_total_ns(static_cast<uint64_t>(outcome.total.count()));
 }
 
 grpc::ServerUnaryReactor* StartRunCall(Core& core, Admission& admission, StatusOr<TenantRef> tenant,

@@ -164,9 +164,9 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
         v1::StreamResponse::Result& result = *answer.response.mutable_result();
         result.set_index(done_items_++);
         FillOutputs(outcome, result.mutable_outputs());
-        FillTiming(outcome, result.mutable_timing());
-        if (!IsEmpty(outcome.reply.log)) {
-          *result.mutable_log() = ToMessage(outcome.reply.log);
+        *result.mutable_timing() = outcome.timing();
+        if (!IsEmpty(outcome.reply.done.log())) {
+          *result.mutable_log() = std::move(*outcome.reply.done.mutable_log());
         }
         const uint64_t bytes = result.ByteSizeLong();
         result_bytes_max_ = std::max(result_bytes_max_, bytes);

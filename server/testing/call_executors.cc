@@ -17,23 +17,21 @@ size_t TenantOf(const FakeExecutor& executor) {
                              kTenantNames.begin());
 }
 
-PrepareReply Accepted(uint8_t number) {
-  PrepareReply reply;
-  ExecutorSummary& summary = reply.summary.emplace();
-  summary.name = "double";
-  summary.inputs = {{"x", ElementType::kF32, {"n"}}};
+internal::Prepared Accepted(uint8_t number) {
+  internal::Prepared reply =
+      AcceptedGraph("double", {Port("x", ElementType::kF32, {"n"})}, {Port("y", ElementType::kF32, {"n"})});
+  v1::GraphSummary& summary = *reply.mutable_summary();
   if (number % 2 == 1) {
-    summary.inputs.push_back({"i", ElementType::kU32, {}});
+    *summary.add_inputs() = Port("i", ElementType::kU32, {});
   }
-  summary.outputs = {{"y", ElementType::kF32, {"n"}}};
-  summary.symbols = {"n"};
-  summary.leaf_nodes = 1;
-  summary.devices = {"cpu"};
+  summary.add_symbols("n");
+  summary.set_leaf_nodes(1);
+  summary.add_devices("cpu");
   if (number / 2 % 2 == 1) {
-    summary.devices.push_back("opencl:0");
-    summary.native_nodes = {{"double", "k", {"opencl:0"}}};
+    summary.add_devices("opencl:0");
+    *reply.add_native_nodes() = Native("double", "k", {"opencl:0"});
   }
-  reply.compile_cpu_ns = uint64_t{number} * 50'000'000;
+  reply.set_compile_cpu_ns(uint64_t{number} * 50'000'000);
   return reply;
 }
 
@@ -41,34 +39,20 @@ bool IsCancelled(const FakeExecutor& executor, RequestId id) {
   return std::find(executor.cancels.begin(), executor.cancels.end(), id) != executor.cancels.end();
 }
 
-PrepareReply PrepareReplyOf(const std::array<uint8_t, 3>& numbers, bool is_cancelled) {
-  PrepareReply reply;
+internal::Prepared PreparedOf(const std::array<uint8_t, 3>& numbers, bool is_cancelled) {
+  internal::Prepared reply;
   switch (numbers[0] % 16) {
     case 11:
-      reply.diagnostics.push_back({Severity::kError, "nodes[0]", {}, "The node has no kernel."});
+      AddDiagnostic(reply, "nodes[0]", "The node has no kernel.");
       return reply;
     case 12:
-      reply.status = ResourceExhausted("The graph needs more memory (9 GiB) than there is.");
-      return reply;
+      return FailedPrepare(ResourceExhausted("The graph needs more memory (9 GiB) than there is."));
     case 13:
-      reply.status = DeadlineExceeded("Preparing took longer than it may.");
-      return reply;
+      return FailedPrepare(DeadlineExceeded("Preparing took longer than it may."));
     default:
-      if (is_cancelled && numbers[0] % 2 == 0) {
-        reply.status = Cancelled("Preparing was cancelled.");
-        return reply;
-      }
-      return Accepted(numbers[1]);
+      return is_cancelled && numbers[0] % 2 == 0 ? FailedPrepare(Cancelled("Preparing was cancelled."))
+                                                 : Accepted(numbers[1]);
   }
-}
-
-OutputTensor OutputOf(uint64_t bytes) {
-  OutputTensor output;
-  output.name = "y";
-  output.type = ElementType::kF32;
-  output.shape = {bytes / 4};
-  output.bytes = bytes;
-  return output;
 }
 
 const OutputTarget* TargetOf(const FakeExecutor::RunCall& run) {
@@ -83,58 +67,52 @@ const OutputTarget* TargetOf(const FakeExecutor::RunCall& run) {
 // In the memory that came with the run, or inline.
 RunReply Success(const FakeExecutor::RunCall& run, uint8_t letter) {
   RunReply reply;
-  reply.nodes = {{"double", "cpu:0", 0, 10}};
-  reply.nodes_run = 1;
-  reply.run = std::chrono::microseconds(10);
   const OutputTarget* target = TargetOf(run);
   const bool in_memory = target != nullptr && target->kind == OutputTarget::Kind::kMemory;
   if (in_memory && target->memory.bytes < kOutputBytes) {
-    reply.status = ResourceExhausted("Outputs need memory.");
-    reply.needs_memory = true;
-    reply.outputs = {OutputOf(kOutputBytes)};
+    reply = FailedRun(ResourceExhausted("Outputs need memory."));
+    reply.done.set_needs_memory(true);
+    AddOutput(reply, "y", ElementType::kF32, {kOutputBytes / 4}, kOutputBytes);
     return reply;
   }
-  reply.outputs = {OutputOf(kOutputBytes)};
-  const std::vector<uint8_t> bytes(kOutputBytes, letter);
+  *reply.done.add_nodes() = Placement("double", "cpu:0", 0, 10);
+  reply.done.set_nodes_run(1);
+  reply.done.mutable_timing()->set_run_ns(10'000);
+  const std::string bytes(kOutputBytes, static_cast<char>(letter));
+  if (target == nullptr || target->kind == OutputTarget::Kind::kInline) {
+    AddInline(reply, "y", ElementType::kF32, {kOutputBytes / 4}, bytes);
+    return reply;
+  }
+  AddOutput(reply, "y", ElementType::kF32, {kOutputBytes / 4}, kOutputBytes);
   if (in_memory) {
-    WriteAt(target->memory.fd, target->memory.offset, bytes).IgnoreError();
-  } else if (target == nullptr || target->kind == OutputTarget::Kind::kInline) {
-    reply.body = bytes;
-    reply.outputs[0].data = reply.body;
+    WriteAt(target->memory.fd, target->memory.offset, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()})
+        .IgnoreError();
   }
   return reply;
 }
 
 RunReply NeedsMemory() {
-  RunReply reply;
-  reply.status = ResourceExhausted("Outputs need memory.");
-  reply.needs_memory = true;
-  reply.outputs = {OutputOf(kLargeOutputBytes)};
-  return reply;
-}
-
-RunReply Failed(Status status) {
-  RunReply reply;
-  reply.status = std::move(status);
+  RunReply reply = FailedRun(ResourceExhausted("Outputs need memory."));
+  reply.done.set_needs_memory(true);
+  AddOutput(reply, "y", ElementType::kF32, {kLargeOutputBytes / 4}, kLargeOutputBytes);
   return reply;
 }
 
 // Of one that logs and tells as much as it may.
 RunReply Flood(RunReply reply) {
-  reply.nodes.assign(500, {"double", "cpu:0", 0, 10});
-  ExecutorLog::Line line;
-  line.node = "double";
-  line.text = std::string(100, 'l');
-  reply.log.lines.assign(200, line);
-  reply.log.lines_dropped = 1'000;
+  for (int i = 0; i < 500; ++i) {
+    *reply.done.add_nodes() = Placement("double", "cpu:0", 0, 10);
+  }
+  for (int i = 0; i < 200; ++i) {
+    AddLine(*reply.done.mutable_log(), "double", std::string(100, 'l'));
+  }
+  reply.done.mutable_log()->set_lines_dropped(1'000);
   return reply;
 }
 
-ExecutorUsage UsageOf(const std::array<uint8_t, 3>& numbers) {
-  ExecutorUsage usage;
-  usage.device_bytes = {uint64_t{numbers[1]} << (numbers[2] % 42), uint64_t{numbers[2]} << (numbers[1] % 42)};
-  usage.idle_device_bytes = {usage.device_bytes[0] / 2, usage.device_bytes[1] / 2};
-  return usage;
+internal::Usage UsageOf(const std::array<uint8_t, 3>& numbers) {
+  const uint64_t first = uint64_t{numbers[1]} << (numbers[2] % 42), second = uint64_t{numbers[2]} << (numbers[1] % 42);
+  return DeviceUsage({first, second}, {first / 2, second / 2});
 }
 
 Status EndOf(uint8_t number) {
@@ -204,7 +182,7 @@ bool CallExecutors::AnswerPrepare(const Numbers& numbers) {
   }
   const auto& [executor, at] = open[numbers[2] % open.size()];
   const auto done = std::exchange(executor->prepares[at].done, nullptr);
-  done(PrepareReplyOf(numbers, IsCancelled(*executor, executor->prepares[at].id)));
+  done(PreparedOf(numbers, IsCancelled(*executor, executor->prepares[at].id)));
   return true;
 }
 
@@ -213,33 +191,34 @@ RunReply CallExecutors::ReplyTo(const FakeExecutor& executor, const FakeExecutor
   const uint8_t letter = LetterOf(TenantOf(executor));
   RunReply reply = Success(run, letter);
   if (IsCancelled(executor, run.id) && numbers[0] % 2 == 0) {
-    return Failed(Cancelled("The run was cancelled."));
+    return FailedRun(Cancelled("The run was cancelled."));
   }
   switch (numbers[0] % 20) {
     case 10:
-      return Failed(Aborted("Kernel \"double\" trapped in instance (1, 0, 0): it divided by zero."));
+      return FailedRun(Aborted("Kernel \"double\" trapped in instance (1, 0, 0): it divided by zero."));
     case 12:
-      return Failed(DeadlineExceeded("The run did not end within its deadline."));
+      return FailedRun(DeadlineExceeded("The run did not end within its deadline."));
     case 13:
-      reply = Failed(ResourceExhausted("Device cpu:0 has no memory left."));
-      reply.short_entry = numbers[1] % 3;
-      reply.short_bytes = numbers[1] * 4096u;
+      reply = FailedRun(ResourceExhausted("Device cpu:0 has no memory left."));
+      reply.done.set_short_entry_plus_1(numbers[1] % 3 + 1);
+      reply.done.set_short_bytes(numbers[1] * 4096u);
       return reply;
     case 14:
-      return Failed(InvalidArgument("Input \"x\" has 1 element; the graph needs 2."));
+      return FailedRun(InvalidArgument("Input \"x\" has 1 element; the graph needs 2."));
     case 15:
       return NeedsMemory();
     case 16:
-      reply = Failed(Unavailable("Device opencl:0 was lost."));
-      reply.lost_devices = {"opencl:0"};
+      reply = FailedRun(Unavailable("Device opencl:0 was lost."));
+      reply.done.add_lost_devices("opencl:0");
       return reply;
     case 17:
-      reply.left_devices = {"opencl:0"};
+      reply.done.add_left_devices("opencl:0");
       return reply;
     case 18:
       return Flood(std::move(reply));
     case 19:
-      reply.device_time = {std::chrono::hours(1), std::chrono::hours(1)};
+      reply.done.add_device_ns(3'600'000'000'000);
+      reply.done.add_device_ns(3'600'000'000'000);
       return reply;
     default:
       return reply;
@@ -269,14 +248,14 @@ bool CallExecutors::AnswerCosts(const Numbers& numbers) {
   }
   const auto& [executor, at] = open[numbers[2] % open.size()];
   const auto done = std::exchange(executor->costs[at].done, nullptr);
-  ExecutorCosts costs;
-  costs.kernels.resize(numbers[0] % 4);
-  for (ExecutorKernelCost& kernel : costs.kernels) {
-    kernel.kernel = "k/double";
-    kernel.device = "cpu:0";
-    kernel.handle = numbers[1] % 4;
+  internal::Costs costs;
+  for (int i = 0; i < numbers[0] % 4; ++i) {
+    internal::GraphCosts& graph = *costs.add_graphs();
+    graph.set_handle(numbers[1] % 4);
+    graph.add_kernels()->set_kernel("k/double");
+    graph.mutable_kernels(0)->set_device("cpu:0");
   }
-  costs.transfers.resize(1);
+  costs.add_transfers();
   done(std::move(costs));
   return true;
 }
@@ -320,10 +299,10 @@ bool CallExecutors::Ready(const Numbers& numbers) {
     return false;
   }
   ExecutorReady ready;
-  ready.sandbox_level = 4;
+  ready.said.set_sandbox_level(4);
   ready.pid = 1'000 + numbers[1];
   if (numbers[2] % 4 == 0) {
-    ready.broken.push_back({"opencl:0", "The driver is silent."});
+    *ready.said.add_broken() = BrokenDevice("opencl:0", "The driver is silent.");
   }
   alive[numbers[0] % alive.size()]->on_ready(ready);
   return true;

@@ -94,16 +94,6 @@ constexpr std::array<Duration, 12> kAdvances = {milliseconds(1), milliseconds(10
                                                 seconds(1),      seconds(1),       seconds(5),        seconds(30),
                                                 minutes(2),      minutes(11),      hours(1),          hours(7)};
 
-ProbedDevices Found(const std::string& family, uint64_t memory_bytes) {
-  ProbedDevices found;
-  ExecutorDevice& device = found.devices.emplace_back();
-  device.id = family + ":0";
-  device.kind = family == "cpu" ? "cpu" : "gpu";
-  device.name = device.silicon = device.id;
-  device.memory_bytes = memory_bytes;
-  return found;
-}
-
 std::string Describe(const std::string& broken, const Script& script, size_t steps) {
   std::string text = broken + "\n";
   for (size_t i = 0; i < steps; ++i) {
@@ -153,8 +143,8 @@ CallWorld::~CallWorld() {
 void CallWorld::StartAgain() {
   const Status started = StartCore();
   promises_.Expect(started.ok(), "The daemon does not start: " + started.ToString());
-  core_->devices().SetFound("cpu", Found("cpu", 0));
-  core_->devices().SetFound("opencl", Found("opencl", 1 << 20));
+  core_->devices().SetFound("cpu", Found({FoundDevice("cpu:0", "cpu:0")}));
+  core_->devices().SetFound("opencl", Found({FoundDevice("opencl:0", "opencl:0", 1 << 20)}));
   core_->devices().DevicesKnown();
   for (CallClient& client : clients_) {
     client.Connect(*core_);

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "base/io/memfd.h"
-#include "server/executors/executor_process.h"
+#include "server/executors/executor_spawner.h"
+#include "supervisor/testing/messages.h"
 
 namespace hpvm::testing {
 
@@ -20,7 +21,7 @@ struct FakeExecutor {
   struct PrepareCall {
     uint64_t handle = 0;
     std::vector<std::string> modules;
-    std::function<void(StatusOr<PrepareReply>)> done;  // Empty: answered.
+    std::function<void(StatusOr<internal::Prepared>)> done;  // Empty: answered.
     bool check = false;
     RequestId id = 0;
   };
@@ -35,7 +36,7 @@ struct FakeExecutor {
     bool is_last_chance = false;
   };
 
-  void AnswerPrepare(PrepareReply reply) {
+  void AnswerPrepare(internal::Prepared reply) {
     auto done = std::exchange(prepares.back().done, nullptr);
     done(std::move(reply));
   }
@@ -86,15 +87,15 @@ struct FakeExecutor {
   struct ReclaimCall {
     uint32_t entry = 0;
     uint64_t bytes_max = 0;
-    std::function<void(StatusOr<ExecutorUsage>)> done;
+    std::function<void(StatusOr<internal::Usage>)> done;
   };
   std::deque<ReclaimCall> reclaims;
   struct CostsCall {
     uint64_t handle;
-    std::function<void(StatusOr<ExecutorCosts>)> done;
+    std::function<void(StatusOr<internal::Costs>)> done;
   };
   std::deque<CostsCall> costs;
-  std::function<void(const ExecutorUsage&)> on_usage;
+  std::function<void(const internal::Usage&)> on_usage;
   std::optional<Duration> cpu_time;
   std::string killed;
   bool ended = false, shut_down = false, destroyed = false, was_spare = false;
@@ -109,7 +110,7 @@ class FakeProcess final : public ExecutorProcess {
     state_->destroyed = true;
     state_->Die(Unavailable("The executor process was killed."));
   }
-  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) override {
     FakeExecutor::PrepareCall call{input.handle, {}, std::move(done), input.check, state_->next_id++};
     for (const ModuleInput& module : input.modules) {
       call.modules.push_back(module.name);
@@ -118,8 +119,14 @@ class FakeProcess final : public ExecutorProcess {
     return state_->prepares.back().id;
   }
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
-    FakeExecutor::RunCall call{state_->next_id++, input.handle,    {},        input.outputs,
-                               input.within,      std::move(done), input.log, input.is_last_chance};
+    FakeExecutor::RunCall call{state_->next_id++,
+                               input.handle,
+                               {},
+                               input.outputs,
+                               input.within,
+                               std::move(done),
+                               input.options.log(),
+                               input.options.is_last_chance()};
     for (const InputTensor& tensor : input.inputs) {
       std::string bytes(tensor.bytes.begin(), tensor.bytes.end());
       if (tensor.memory.has_value()) {
@@ -140,10 +147,10 @@ class FakeProcess final : public ExecutorProcess {
     }
   }
   void Forget(uint64_t memory_id) override { state_->forgotten.push_back(memory_id); }
-  void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) override {
+  void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<internal::Usage>)> done) override {
     state_->reclaims.push_back({entry, bytes_max, std::move(done)});
   }
-  void ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) override {
+  void ListCosts(uint64_t handle, std::function<void(StatusOr<internal::Costs>)> done) override {
     state_->costs.push_back({handle, std::move(done)});
   }
   std::optional<Duration> CpuTime() const override { return state_->cpu_time; }
@@ -183,7 +190,7 @@ class FakeSpawner final : public ExecutorSpawner {
     }
     return std::unique_ptr<ExecutorProcess>(std::make_unique<FakeProcess>(state));
   }
-  StatusOr<ProbedDevices> Probe(const std::string&) override { return ProbedDevices(); }
+  StatusOr<internal::Ready> Probe(const std::string&) override { return internal::Ready(); }
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>&, bool) override { return SandboxFacts{4, ""}; }
 
   std::vector<std::shared_ptr<FakeExecutor>>& executors() {

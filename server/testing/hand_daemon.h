@@ -77,32 +77,24 @@ class HandDaemon {
   }
 
   // One f32 input "x", one u32 scalar "i", one output "y"; a symbol "n".
-  static PrepareReply Accepted(bool with_index = false) {
-    PrepareReply reply;
-    reply.summary.emplace();
-    reply.summary->name = "double";
-    reply.summary->inputs = {{"x", ElementType::kF32, {"n"}}};
+  static internal::Prepared Accepted(bool with_index = false) {
+    internal::Prepared reply =
+        AcceptedGraph("double", {Port("x", ElementType::kF32, {"n"})}, {Port("y", ElementType::kF32, {"n"})});
     if (with_index) {
-      reply.summary->inputs.push_back({"i", ElementType::kU32, {}});
+      *reply.mutable_summary()->add_inputs() = Port("i", ElementType::kU32, {});
     }
-    reply.summary->outputs = {{"y", ElementType::kF32, {"n"}}};
-    reply.summary->symbols = {"n"};
-    reply.summary->leaf_nodes = 1;
+    reply.mutable_summary()->add_symbols("n");
+    reply.mutable_summary()->set_leaf_nodes(1);
     return reply;
   }
   static RunReply Result(const std::string& bytes) {
     RunReply reply;
-    reply.body.assign(bytes.begin(), bytes.end());
-    reply.outputs = {{"y", ElementType::kF32, {bytes.size() / 4}, bytes.size(), reply.body}};
-    reply.nodes = {{"double", "cpu:0", 0, 10}};
-    reply.nodes_run = 1;
+    AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
+    *reply.done.add_nodes() = Placement("double", "cpu:0", 0, 10);
+    reply.done.set_nodes_run(1);
     return reply;
   }
-  static RunReply Failure(Status status) {
-    RunReply reply;
-    reply.status = std::move(status);
-    return reply;
-  }
+  static RunReply Failure(const Status& status) { return FailedRun(status); }
 
   Config config_;
   std::unique_ptr<StoredState> state_ = std::make_unique<StoredState>();

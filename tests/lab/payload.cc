@@ -11,8 +11,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/io/frame_channel.h"
 #include "engine/engine.h"
-#include "proto/internal/frame_channel.h"
 
 // The number of the run that it executes is all that this needs of the runner's inside.
 #define private public

@@ -142,13 +142,13 @@ std::string TimeLies(Task& task) {
   for (int i = 0; i < 8; ++i) {
     task.done->add_device_ns(task.Number("low") != 0 ? 0 : UINT64_MAX);
   }
-  task.done->set_run_ns(UINT64_MAX);
-  task.done->set_queue_ns(UINT64_MAX);
+  task.done->mutable_timing()->set_run_ns(UINT64_MAX);
+  task.done->mutable_timing()->set_queue_ns(UINT64_MAX);
   return Lie(task, Aborted("lab[refused: lied]"));
 }
 std::string DevicesLost(Task& task) {
-  for (uint32_t i = 0; i < 8; ++i) {
-    task.done->add_lost_devices(i);
+  for (const char* id : {"cpu:0", "opencl:0", "vulkan:0"}) {
+    task.done->add_lost_devices(id);
   }
   return Lie(task, Unavailable("All devices are lost, the attacker says."));
 }
@@ -185,7 +185,7 @@ std::string OutputPastBody(Task& task) {
 std::string OutputMissing(Task& task) { return Lie(task); }
 std::string ManyRecords(Task& task) {
   for (int i = 0; i < 5000; ++i) {
-    task.done->add_nodes()->set_path("node");
+    task.done->add_nodes()->set_node("node");
   }
   return Lie(task, Aborted("lab[refused: lied]"));
 }

@@ -102,7 +102,7 @@ void History::CheckIds(Submission& submission, const v1::SubmitResponse& respons
   }
 }
 
-// Of an array that is answered again: elements that are older than what is kept are told no longer.
+// An array that is answered again no longer names elements that are older than what is kept.
 void History::CheckSomeAreTold(const Submission& submission, const std::string& array_id,
                                const std::vector<std::string>& ids) {
   std::set<std::string> missing(submission.ids.begin(), submission.ids.end());

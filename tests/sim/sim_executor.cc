@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/io/memfd.h"
+#include "supervisor/testing/messages.h"
 #include "tests/sim/graph_spec.h"
 
 namespace hpvm::sim {
@@ -28,7 +29,7 @@ struct HeldMemory {
 };
 
 struct Request {
-  std::function<void(StatusOr<PrepareReply>)> prepared;
+  std::function<void(StatusOr<internal::Prepared>)> prepared;
   std::function<void(StatusOr<RunReply>)> ran;
   std::function<void(Status)> granted;
   // Of runs.
@@ -58,7 +59,7 @@ class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
         name_("exec " + tenant_ + "/" + std::to_string(number)) {}
 
   void Start(std::function<void(const ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end);
-  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done);
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done);
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done);
   void Release(uint64_t handle) { graphs_.erase(handle); }
   void Cancel(RequestId id);
@@ -119,12 +120,12 @@ void SimExecutor::Start(std::function<void(const ExecutorReady&)> on_ready, std:
       return;
     }
     ExecutorReady ready;
-    ready.sandbox_level = 2;
+    ready.said.set_sandbox_level(2);
     on_ready(ready);
   });
 }
 
-RequestId SimExecutor::Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) {
+RequestId SimExecutor::Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) {
   const RequestId id = next_id_++;
   pending_[id].prepared = std::move(done);
   if (ended_) {
@@ -160,31 +161,29 @@ void SimExecutor::FinishPrepare(RequestId id, uint64_t handle, const GraphSpec& 
   if (request.empty()) {
     return;
   }
-  PrepareReply reply;
+  internal::Prepared reply;
   if (graph.is_invalid) {
-    Diagnostic& fault = reply.diagnostics.emplace_back();
-    fault.place = "/nodes";
-    fault.message = "The simulation does not like this graph.";
+    testing::AddDiagnostic(reply, "/nodes", "The simulation does not like this graph.");
     request.mapped().prepared(std::move(reply));
     return;
   }
   graphs_[handle] = graph;
-  ExecutorSummary& summary = reply.summary.emplace();
-  summary.name = "graph" + std::to_string(graph.number);
-  summary.inputs.push_back({"x", ElementType::kU8, {"n"}});
+  v1::GraphSummary& summary = *reply.mutable_summary();
+  summary.set_name("graph" + std::to_string(graph.number));
+  *summary.add_inputs() = testing::Port("x", ElementType::kU8, {"n"});
   if (graph.has_buffer) {
-    summary.inputs.push_back({"b", ElementType::kU8, {"m"}});
+    *summary.add_inputs() = testing::Port("b", ElementType::kU8, {"m"});
   }
   if (graph.has_index) {
-    summary.inputs.push_back({"i", ElementType::kU64, {}});
+    *summary.add_inputs() = testing::Port("i", ElementType::kU64, {});
   }
   for (uint32_t i = 0; i < graph.outputs; ++i) {
-    summary.outputs.push_back({OutputName(i), ElementType::kU8, {std::to_string(graph.output_bytes)}});
+    *summary.add_outputs() = testing::Port(OutputName(i), ElementType::kU8, {std::to_string(graph.output_bytes)});
   }
-  summary.leaf_nodes = 1;
+  summary.set_leaf_nodes(1);
   for (const std::string& device : profile_) {
     if (graph.uses_gpu || device.starts_with("cpu")) {
-      summary.devices.push_back(device);
+      summary.add_devices(device);
     }
   }
   request.mapped().prepared(std::move(reply));
@@ -205,7 +204,7 @@ void SimExecutor::TakeMemory(const RunInput& input, Request& request) {
       to.memory = {Duplicate(target.memory.fd), target.memory.offset, target.memory.bytes};
     }
   }
-  request.inline_bytes_max = input.inline_bytes_max;
+  request.inline_bytes_max = input.options.inline_bytes_max();
 }
 
 RequestId SimExecutor::Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) {
@@ -269,9 +268,8 @@ void SimExecutor::DrawFate(RequestId id, const RunInput& input, Request& request
     After(input.within, [id](SimExecutor& self) {
       const auto found = self.pending_.find(id);
       if (found != self.pending_.end() && !found->second.is_hung) {
-        RunReply reply;
-        reply.status = DeadlineExceeded("The run did not end within its deadline.");
-        self.Answer(id, std::move(reply), Fate::kStopped);
+        self.Answer(id, testing::FailedRun(DeadlineExceeded("The run did not end within its deadline.")),
+                    Fate::kStopped);
       }
     });
     WatchFor(id, input.within + stop_grace_);
@@ -287,9 +285,8 @@ void SimExecutor::DrawFate(RequestId id, const RunInput& input, Request& request
     if (const auto found = self.pending_.find(id); found != self.pending_.end()) {
       self.Scribble(found->second);
       self.spawner_.attempts().OnStartFault(self.tenant_);
-      RunReply reply;
-      reply.status = Unavailable("The device opencl:0 was lost.");
-      reply.lost_devices = {"opencl:0"};
+      RunReply reply = testing::FailedRun(Unavailable("The device opencl:0 was lost."));
+      reply.done.add_lost_devices("opencl:0");
       self.Answer(id, std::move(reply), Fate::kLost);
     }
   });
@@ -326,42 +323,41 @@ void SimExecutor::FinishRun(RequestId id) {
     inputs[name] = ReadAll(memory.fd.get(), memory.offset, memory.bytes);
   }
   RunReply reply;
-  reply.nodes_run = 1;
+  reply.done.set_nodes_run(1);
   if (request.graph.traps) {
     Scribble(request);
-    reply.status = MakeStatus(absl::StatusCode::kAborted, "The kernel trapped in node \"n\": unreachable.");
+    SetStatus(Aborted("The kernel trapped in node \"n\": unreachable."), reply.done.mutable_status());
     Answer(id, std::move(reply), Fate::kTrapped);
     return;
   }
   Fate fate = Fate::kDone;
-  std::vector<std::pair<size_t, size_t>> inline_at;  // Output, offset in the body.
   for (uint32_t i = 0; i < request.graph.outputs; ++i) {
     const std::string name = OutputName(i), bytes = OutputOf(request.graph, inputs, i);
     const auto target = request.targets.find(name);
     const auto kind = target == request.targets.end() ? OutputTarget::Kind::kInline : target->second.kind;
-    reply.outputs.push_back({name, ElementType::kU8, {bytes.size()}, bytes.size(), {}});
-    if (kind == OutputTarget::Kind::kMemory && target->second.memory.bytes < bytes.size()) {
-      reply.status = InvalidArgument("Output \"" + name + "\" does not fit into its memory.");
+    if (kind == OutputTarget::Kind::kInline && bytes.size() <= request.inline_bytes_max) {
+      testing::AddInline(reply, name, ElementType::kU8, {bytes.size()}, bytes);
+      continue;
+    }
+    testing::AddOutput(reply, name, ElementType::kU8, {bytes.size()}, bytes.size());
+    if (kind == OutputTarget::Kind::kInline) {
+      reply.done.set_needs_memory(true);
+    } else if (kind == OutputTarget::Kind::kMemory && target->second.memory.bytes < bytes.size()) {
+      SetStatus(InvalidArgument("Output \"" + name + "\" does not fit into its memory."), reply.done.mutable_status());
       fate = Fate::kOther;
     } else if (kind == OutputTarget::Kind::kMemory) {
       WriteAt(target->second.memory.fd.get(), target->second.memory.offset,
               {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()})
           .IgnoreError();
-    } else if (kind == OutputTarget::Kind::kInline && bytes.size() > request.inline_bytes_max) {
-      reply.needs_memory = true;
-    } else if (kind == OutputTarget::Kind::kInline) {
-      inline_at.emplace_back(i, reply.body.size());
-      reply.body.insert(reply.body.end(), bytes.begin(), bytes.end());
     }
   }
-  if (reply.needs_memory) {
-    reply.status = ResourceExhausted("Some outputs are too large to be inline.");
+  if (reply.done.needs_memory()) {
+    SetStatus(ResourceExhausted("Some outputs are too large to be inline."), reply.done.mutable_status());
+    for (internal::OutputTensor& output : *reply.done.mutable_outputs()) {
+      output.clear_body();
+    }
     reply.body.clear();
     fate = Fate::kNoMemory;
-  } else {
-    for (const auto& [output, offset] : inline_at) {
-      reply.outputs[output].data = std::span(reply.body).subspan(offset, reply.outputs[output].bytes);
-    }
   }
   Answer(id, std::move(reply), fate);
 }
@@ -372,7 +368,7 @@ void SimExecutor::Answer(RequestId id, RunReply reply, Fate fate) {
     return;
   }
   Say("answers run " + std::to_string(id) + ": " +
-      (reply.status.ok() ? "OK" : std::string(reply.status.message()).substr(0, 60)));
+      (reply.status().ok() ? "OK" : Message(reply.status()).substr(0, 60)));
   spawner_.attempts().OnEnd(request.mapped().run, fate);
   request.mapped().ran(std::move(reply));
 }
@@ -384,9 +380,7 @@ void SimExecutor::Cancel(RequestId id) {
   }
   if (!found->second.ignores_cancel) {
     After(Microseconds(Between(spawner_.rng(), 1, 1'500)), [id](SimExecutor& self) {
-      RunReply reply;
-      reply.status = Cancelled("The run was cancelled.");
-      self.Answer(id, std::move(reply), Fate::kStopped);
+      self.Answer(id, testing::FailedRun(Cancelled("The run was cancelled.")), Fate::kStopped);
     });
   }
   WatchFor(id, stop_grace_);
@@ -447,7 +441,7 @@ class SimProcess final : public ExecutorProcess {
  public:
   explicit SimProcess(std::shared_ptr<SimExecutor> executor) : executor_(std::move(executor)) {}
   ~SimProcess() override { executor_->End(Unavailable("The executor process was killed."), Fate::kLost); }
-  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) override {
     return executor_->Prepare(input, std::move(done));
   }
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
@@ -459,10 +453,10 @@ class SimProcess final : public ExecutorProcess {
     executor_->GrantChanged(std::move(done));
   }
   void Forget(uint64_t memory_id) override {}
-  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<ExecutorUsage>)> done) override {
-    done(ExecutorUsage());
+  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<internal::Usage>)> done) override {
+    done(internal::Usage());
   }
-  void ListCosts(uint64_t, std::function<void(StatusOr<ExecutorCosts>)> done) override { done(ExecutorCosts()); }
+  void ListCosts(uint64_t, std::function<void(StatusOr<internal::Costs>)> done) override { done(internal::Costs()); }
   std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { executor_->EndSoon(absl::OkStatus()); }
   void Kill(std::string_view why) override { executor_->EndSoon(Unavailable(why)); }
@@ -498,7 +492,7 @@ StatusOr<std::unique_ptr<ExecutorProcess>> SimSpawner::Spawn(const SpawnRequest&
   return std::unique_ptr<ExecutorProcess>(std::make_unique<SimProcess>(std::move(executor)));
 }
 
-StatusOr<ProbedDevices> SimSpawner::Probe(const std::string& backend) { return Internal("The core probes nothing."); }
+StatusOr<internal::Ready> SimSpawner::Probe(const std::string& backend) { return Internal("The core probes nothing."); }
 
 StatusOr<SandboxFacts> SimSpawner::ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) {
   return Internal("The core probes nothing.");
@@ -511,14 +505,12 @@ size_t SimSpawner::alive() const {
   }));
 }
 
-ProbedDevices DevicesOf(const Plan& plan, const std::string& family) {
-  ProbedDevices found;
+internal::Ready DevicesOf(const Plan& plan, const std::string& family) {
+  internal::Ready found;
   if (family == "cpu" || (family == "opencl" && plan.has_gpu)) {
-    ExecutorDevice& device = found.devices.emplace_back();
-    device.id = family + ":0";
-    device.kind = family == "cpu" ? "cpu" : "gpu";
-    device.name = device.silicon = device.id;
-    device.compute_units = 1;
+    v1::Device& device = *found.add_devices()->mutable_device();
+    device = testing::FoundDevice(family + ":0", family + ":0");
+    device.set_compute_units(1);
   }
   return found;
 }

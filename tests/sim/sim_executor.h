@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "server/executors/executor_process.h"
+#include "server/executors/executor_spawner.h"
 #include "tests/sim/attempts.h"
 #include "tests/sim/context.h"
 
@@ -27,7 +27,7 @@ class SimSpawner final : public ExecutorSpawner {
                                                    std::function<void(const ExecutorReady&)> on_ready,
                                                    std::function<void(const Status&)> on_end) override;
   // Never asked by the core.
-  StatusOr<ProbedDevices> Probe(const std::string& backend) override;
+  StatusOr<internal::Ready> Probe(const std::string& backend) override;
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) override;
 
   // From now on whoever is killed ends at once: the daemon is being taken down, and no later event will come.
@@ -55,7 +55,7 @@ class SimSpawner final : public ExecutorSpawner {
 };
 
 // What discovery finds in this world.
-ProbedDevices DevicesOf(const Plan& plan, const std::string& family);
+internal::Ready DevicesOf(const Plan& plan, const std::string& family);
 
 }  // namespace hpvm::sim
 

@@ -45,6 +45,9 @@ README_LINES_MAX = 30
 README_FOR_USERS = {"client/kernel"}  # A guide, installed beside the header.
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
+# What another process sent is opened by proto/internal/protocol.h only, which hands out what it has checked.
+PARSE = re.compile(r"\b(?:Merge|Parse|ParsePartial)From\w+\(")
+UNCHECKED_PEERS = ("supervisor", "executor")
 DOC_PATH = re.compile(r"`((?:base|sandbox|builder|proto|supervisor|graph|compiler|scheduler|backends|engine|executor|server|client|schemas|deploy|tests|"
                       r"bench|examples|docs)/[A-Za-z0-9_./-]+)`")
 
@@ -74,6 +77,8 @@ def check_source(path, lines, fault):
             fault(number, "The line ends in white space.")
         if TODO.search(line):
             fault(number, "A reminder without an issue number.")
+        if folder in UNCHECKED_PEERS and not is_test and PARSE.search(line):
+            fault(number, "A message is parsed without the checks of proto/internal/protocol.h.")
         match = INCLUDE.match(line)
         if not match:
             continue

@@ -13,7 +13,7 @@
 
 namespace hpvm::cpu {
 
-// Where the bytes of an access lie, and which lanes' lie elsewhere. They are at the data + (operand - bias) + imm, the
+// An access's bytes, and the lanes whose bytes lie elsewhere. They are at the data + (operand - bias) + imm, the
 // difference taken in the address type; they are inside if it is less than ValidOf(0).
 class GangPlace {
  public:

@@ -187,7 +187,7 @@ class GangTraps {
   llvm::BasicBlock* ended_block_ = nullptr;  // Returns where, when it is written.
 };
 
-// What accesses share: loads of the first block, and arrays in the frame.
+// Parts that accesses share: loads of the first block, and arrays in the frame.
 class GangFrame {
  public:
   static constexpr uint32_t kAddresses = 0, kValues = 1, kFirstAtomic = 2;

@@ -25,7 +25,7 @@ class Meetings {
   void BeginLoopStep(OpId loop);
   // Goes around a loop that is a step; false: it is none.
   bool ContinueByStep(OpId loop);
-  // What a trap does behind its record.
+  // The code of a trap after its record.
   std::string ExitOf(OpId id);
   void Return();
   void WriteVariables();

@@ -16,7 +16,7 @@
 
 namespace hpvm::opencl {
 
-// Where an instance's memory lies, for what is found by address (emit_ranges.cc), and the parts of its own memory.
+// The places of an instance's memory, for accesses by address (emit_ranges.cc), and the parts of its own memory.
 class Ranges {
  public:
   Ranges(Variant& variant, Text& text, Facts& facts) : v_(variant), text_(text), facts_(facts) {}

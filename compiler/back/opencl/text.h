@@ -72,13 +72,13 @@ class Text {
   void Raw(const std::string& text) { out_ += text; }
   void Indent() { ++indent_; }
   void Outdent() { --indent_; }
-  std::string Take();  // What was written since the last time.
+  std::string Take();  // The text written since the last call.
   // Defines a result.
   void Define(ValueId value, const std::string& expression);
   void Declare(ValueId value);
   // A variable of the writer's own, "const " or "" in front of it.
   void Local(std::string_view qualifier, std::string_view type, const std::string& name, const std::string& expression);
-  void WriteLocals();  // Those that live from the kernel's beginning.
+  void WriteLocals();  // Variables that live from the kernel's beginning.
   const std::string& Name(ValueId value) const { return names_[value.index]; }
   void SetName(ValueId value, std::string name) { names_[value.index] = std::move(name); }
   const std::string& Operand(const Op& op, uint32_t i) const { return Name(v_.f.operands_of(op)[i]); }
@@ -102,7 +102,7 @@ class Text {
   std::map<std::string, std::vector<std::string>> locals_;  // By type.
 };
 
-// What a launch passes (gpu_code.h); each notes that it is used.
+// The values that a launch passes (gpu_code.h); each call notes that the value is used.
 class Facts {
  public:
   Facts(Variant& variant, Text& text) : v_(variant), text_(text) {}

@@ -45,7 +45,7 @@ class ControlPlan {
   std::vector<uint32_t> place_in_region_;
 };
 
-// What instances ask of the launch.
+// Questions of instances about the launch.
 class Queries {
  public:
   Queries(Variant& variant, Functions& functions, Values& values)

@@ -30,7 +30,7 @@ struct VariantOptions {
 
 using MakeValue = std::function<SpvId()>;
 
-// What is known of the variant before it is written, what its code takes from the module, and why it was refused.
+// The facts known before the variant is written, the parts of the module that its code takes, and why it was refused.
 class Variant {
  public:
   // All but the options are borrowed.
@@ -112,7 +112,7 @@ class Functions {
   std::map<std::string, SpvId> hoisted_;
 };
 
-// What the IR's values are here, and the variables for those that merge.
+// The ids of the IR's values, and the variables for values that merge.
 class Values {
  public:
   explicit Values(Variant& variant);

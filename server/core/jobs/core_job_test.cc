@@ -365,8 +365,8 @@ TEST_F(JobTest, KeysOutliveRows) {
 // A request that fails does not use its key up, nor room.
 TEST_F(JobTest, FailedSubmitsLeaveNothing) {
   const auto rejected = Submit(Request("key"));
-  PrepareReply reply;
-  reply.diagnostics = {{Severity::kError, "/nodes", std::nullopt, "There are no nodes (0)."}};
+  internal::Prepared reply;
+  testing::AddDiagnostic(reply, "/nodes", "There are no nodes (0).");
   spawner_.last().AnswerPrepare(reply);
   EXPECT_EQ(rejected->code(), StatusCode::kInvalidArgument);
   struct Case {
@@ -526,7 +526,7 @@ TEST_F(JobTest, PublishesWithTheEnd) {
     const MemorySlice slice = open.at(0).first->runs[open.at(0).second].outputs.at(0).memory;
     ASSERT_TRUE(WriteAt(slice.fd, 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
     RunReply reply;
-    reply.outputs = {{"y", ElementType::kF32, {2}, 8, {}}};
+    testing::AddOutput(reply, "y", ElementType::kF32, {2}, 8);
     open[0].first->AnswerRun(std::move(reply), open[0].second);
     Pump();
   };

@@ -253,7 +253,7 @@ TEST_F(SlicesTest, TurnsGoBackOneByOne) {
     Advance(std::chrono::seconds(1));
   }
   EXPECT_THAT(States(ids), ElementsAre(::testing::Pair("ACCEPTED", 100)));
-  for (const std::string& id : ids) {  // Those whose attempts were lost, and those that had none.
+  for (const std::string& id : ids) {  // Jobs whose attempts were lost, and jobs that had none.
     EXPECT_THAT(Job(id).waits_for(), ::testing::HasSubstr("may start again")) << Job(id).lost_attempts_size();
   }
   Advance(std::chrono::minutes(1));

@@ -21,15 +21,6 @@ constexpr Duration kPutAgain = std::chrono::seconds(1);
 // Jobs that go on at one moment because another has ended; the others follow.
 constexpr size_t kToldAtOnce = 32;
 
-void FillTiming(const RunOutcome& outcome, v1::RunTiming* timing) {
-  timing->set_queue_ns(static_cast<uint64_t>(outcome.queue.count()));
-  timing->set_bind_ns(static_cast<uint64_t>(outcome.reply.bind.count()));
-  timing->set_copy_in_ns(static_cast<uint64_t>(outcome.reply.copy_in.count()));
-  timing->set_run_ns(static_cast<uint64_t>(outcome.reply.run.count()));
-  timing->set_copy_out_ns(static_cast<uint64_t>(outcome.reply.copy_out.count()));
-  timing->set_total_ns(static_cast<uint64_t>(outcome.total.count()));
-}
-
 // Of outputs that the job keeps: their bytes, or where to read them from. Without the mutex.
 Status CollectResults(const std::shared_ptr<RunOutcome>& outcome, JobAttempt& into) {
   for (const RunOutput& output : outcome->outputs) {
@@ -107,7 +98,8 @@ void JobLifecycle::OnAttemptDone(const LiveJobRef& job, RunOutcome outcome) {
   job->attempt->blobs = std::move(collected.blobs);
   job->attempt->blob_results = std::move(collected.blob_results);
   feed_.AddRunEvents(scope, *job, *shared);
-  job->lost_cause = shared->reply.lost_devices.empty() ? events::LostCause::kExecutor : events::LostCause::kDevice;
+  job->lost_cause =
+      shared->reply.done.lost_devices().empty() ? events::LostCause::kExecutor : events::LostCause::kDevice;
   job->attempt->outcome = std::move(shared);
   job->attempt->op.reset();  // And with it the memory of the inputs and the request.
   job->attempt->request.reset();
@@ -122,7 +114,7 @@ void JobLifecycle::FinishAttempt(CoreScope& scope, const LiveJobRef& job, RunOut
   if (job->attempt == nullptr || job->phase != LiveJob::Phase::kReading) {
     return;
   }
-  outcome.queue = outcome.total = options_.clock->Now() - job->received;
+  outcome.SetTotals(options_.clock->Now() - job->received, options_.clock->Now() - job->received);
   job->attempt->outcome = std::make_shared<RunOutcome>(std::move(outcome));
   job->phase = LiveJob::Phase::kStoring;
   if (!job->writing) {
@@ -222,11 +214,11 @@ void JobLifecycle::DropOutputs(Tenant& tenant, JobAttempt& attempt) {
 
 // Without room for it only the counts stay.
 void JobLifecycle::KeepLog(Tenant& tenant, JobAttempt& attempt) {
-  if (attempt.outcome == nullptr || IsEmpty(attempt.outcome->reply.log)) {
+  if (attempt.outcome == nullptr || IsEmpty(attempt.outcome->reply.done.log())) {
     return;
   }
   v1::RunLog& log = *attempt.results.mutable_log();
-  log = ToMessage(attempt.outcome->reply.log);
+  log = std::move(*attempt.outcome->reply.done.mutable_log());
   if (!quotas_.ReserveBytes(tenant, log.ByteSizeLong(), "The job's log", &attempt.disk_bytes).ok()) {
     DropTexts(log);
   }
@@ -362,9 +354,9 @@ void JobLifecycle::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState 
     }
     KeepLog(*job->tenant, *attempt);
     *shown.mutable_outputs() = attempt->ended.outputs();
-    shown.set_nodes_run(outcome.reply.nodes_run);
-    shown.set_nodes_total(outcome.reply.nodes_run);
-    FillTiming(outcome, shown.mutable_timing());
+    shown.set_nodes_run(outcome.reply.done.nodes_run());
+    shown.set_nodes_total(outcome.reply.done.nodes_run());
+    *shown.mutable_timing() = outcome.timing();
     next.mutable_blobs()->Add(attempt->stored_blobs.begin(), attempt->stored_blobs.end());
     next.set_stored_bytes(next.stored_bytes() + attempt->disk_bytes.amount());
     if (state == v1::JOB_STATE_DEAD) {

@@ -4,17 +4,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "supervisor/run_log_message.h"
-
 namespace hpvm {
 namespace {
 
 constexpr size_t kRecentJobsMax = 1'000, kRecentEventsMax = 50'000;
 
-v1::JobEvent PhaseEvent(v1::JobEvent::Phase phase, Duration duration) {
+v1::JobEvent PhaseEvent(v1::JobEvent::Phase phase, uint64_t duration_ns) {
   v1::JobEvent event;
   event.mutable_phase()->set_phase(phase);
-  event.mutable_phase()->set_duration_ns(static_cast<uint64_t>(duration.count()));
+  event.mutable_phase()->set_duration_ns(duration_ns);
   return event;
 }
 
@@ -137,19 +135,19 @@ void JobFeed::AddStateEvent(CoreScope& scope, LiveJob& job) {
 
 void JobFeed::AddRunEvents(CoreScope& scope, LiveJob& job, const RunOutcome& outcome) {
   JobEvents& events = EventsOf(job);
-  for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
+  for (const v1::NodePlacement& node : outcome.reply.done.nodes()) {
     v1::JobEvent event;
-    *event.mutable_placement() = ToMessage(node);
+    *event.mutable_placement() = node;
     AddEvent(scope, events, std::move(event));
   }
   if (outcome.outcome.ok()) {
-    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_BIND, outcome.reply.bind));
-    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_COPY_IN, outcome.reply.copy_in));
-    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_RUN, outcome.reply.run));
-    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_COPY_OUT, outcome.reply.copy_out));
+    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_BIND, outcome.timing().bind_ns()));
+    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_COPY_IN, outcome.timing().copy_in_ns()));
+    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_RUN, outcome.timing().run_ns()));
+    AddEvent(scope, events, PhaseEvent(v1::JobEvent::PHASE_COPY_OUT, outcome.timing().copy_out_ns()));
     v1::JobEvent progress;
-    progress.mutable_progress()->set_nodes_run(outcome.reply.nodes_run);
-    progress.mutable_progress()->set_nodes_total(outcome.reply.nodes_run);
+    progress.mutable_progress()->set_nodes_run(outcome.reply.done.nodes_run());
+    progress.mutable_progress()->set_nodes_total(outcome.reply.done.nodes_run());
     AddEvent(scope, events, std::move(progress));
   }
 }

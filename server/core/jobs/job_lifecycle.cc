@@ -291,12 +291,12 @@ Status JobLifecycle::FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts
   op.priority = job->row.job().priority();
   op.received = job->received;
   op.deadline = job->deadline;
-  op.input.repeat = std::max<uint32_t>(1, job->row.job().repeat());
-  HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op.input));
-  op.input.inline_bytes_max = limits::kInlineTensorBytesMax;
-  op.input.node_records_max = kPlacementsMax;
-  op.input.log = true;
-  op.input.is_last_chance = job->row.attempts_spent() >= std::max<uint32_t>(1, job->row.job().attempts_max());
+  op.input.options.set_repeat(std::max<uint32_t>(1, job->row.job().repeat()));
+  HPVMD_RETURN_IF_ERROR(SetIteration(request, &op.input.options));
+  op.input.options.set_node_records_max(kPlacementsMax);
+  op.input.options.set_log(true);
+  op.input.options.set_is_last_chance(job->row.attempts_spent() >=
+                                      std::max<uint32_t>(1, job->row.job().attempts_max()));
   HPVMD_ASSIGN_OR_RETURN(op.preparation,
                          graphs_.MakePreparation(scope, tenant, stored.check(), parts.document, parts.modules,
                                                  /*is_limited=*/false));

@@ -158,7 +158,7 @@ Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequ
   job.set_graph_name(old.graph_name());
   *job.mutable_labels() = options.labels();
   job.set_priority(op.priority);
-  job.set_repeat(op.input.repeat);
+  job.set_repeat(op.input.options.repeat());
   job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
   job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
   *job.mutable_math() = old.math();

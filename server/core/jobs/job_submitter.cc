@@ -277,7 +277,7 @@ Status JobSubmitter::Normalise(Submission& submission) {
   }
   RunOp op;
   HPVMD_RETURN_IF_ERROR(runs_.SetOptions(op, request.options(), request.repeat()));
-  HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op.input));
+  HPVMD_RETURN_IF_ERROR(SetIteration(request, &op.input.options));
   const auto& inputs = request.has_array() ? element.inputs() : request.inputs();
   // Of a known key's request the outputs' buffers may be gone.
   const auto& outputs = submission.known.has_value() ? element.outputs() : request.outputs();
@@ -354,7 +354,7 @@ void JobSubmitter::FillRow(Submission& submission, const RunOp& op) {
   job.set_graph_name(submission.preparation->summary.name());
   *job.mutable_labels() = request.options().labels();
   job.set_priority(op.priority);
-  job.set_repeat(op.input.repeat);
+  job.set_repeat(op.input.options.repeat());
   // From the receipt on, as the deadline: validating the graph and storing its parts took a while.
   job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
   job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());

@@ -35,10 +35,10 @@ class Arbiter : private CoreRoom {
   // Set before anything else.
   void SetTurns(Turns turns) { turns_ = std::move(turns); }
   void AddTenant(CoreScope& scope, const TenantRef& tenant);
-  // Those of the configuration, which has changed; Tick makes use of them.
+  // Takes the limits of the configuration, which has changed; Tick makes use of them.
   void SetLimits();
   scheduler::JobKey NextKey() { return next_key_++; }
-  // When Tick is due.
+  // The time at which Tick is due.
   Time due() const { return tick_due_; }
   const scheduler::FairShare& share() const { return share_; }
   void Tick(CoreScope& scope, std::vector<scheduler::Event> events);

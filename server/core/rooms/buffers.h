@@ -28,7 +28,7 @@ class Buffers : private CoreRoom {
   // After writing through the segment; kAborted when a run published other memory meanwhile.
   StatusOr<v1::Buffer> FinishWrite(Tenant& tenant, std::string_view id, const SegmentRef& segment);
   Status DeleteBuffer(Tenant& tenant, std::string_view id);
-  // Those of the tenant, for clients that have lost them.
+  // The tenant's buffers, for clients that have lost them.
   Status ListBuffers(Tenant& tenant, const v1::ListBuffersRequest& request, v1::ListBuffersResponse* response);
 
   // --- For other rooms, with the mutex ---

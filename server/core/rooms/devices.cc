@@ -30,16 +30,17 @@ void Devices::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
   }
 }
 
-void Devices::SetFound(const std::string& family, const StatusOr<ProbedDevices>& found) {
+void Devices::SetFound(const std::string& family, const StatusOr<internal::Ready>& found) {
   if (!found.ok()) {
     LogError("Looking for devices failed", {{"backend", family}, {"error", Message(found.status())}});
   } else {
-    for (const ExecutorDevice& device : found->devices) {
+    for (const internal::DeviceReport& report : found->devices()) {
+      const v1::Device& device = report.device();
       LogInfo("Device found",
-              {{"device", device.id}, {"name", device.name}, {"emulated", device.is_emulated ? "yes" : "no"}});
+              {{"device", device.id()}, {"name", device.name()}, {"emulated", device.emulated() ? "yes" : "no"}});
     }
-    for (const BrokenDevice& broken : found->broken) {
-      LogWarning("Device broken", {{"device", broken.id}, {"reason", broken.detail}});
+    for (const v1::Device& broken : found->broken()) {
+      LogWarning("Device broken", {{"device", broken.id()}, {"reason", broken.detail()}});
     }
   }
   CoreScope scope(monitor_);
@@ -85,12 +86,13 @@ std::vector<std::pair<std::string, std::string>> Devices::DriverDevices() {
   return devices_.DriverDevices();
 }
 
-void Devices::SetDefects(const std::string& id, const std::vector<DriverDefect>& defects) {
-  for (const DriverDefect& defect : defects) {
-    LogWarning("Driver computes wrongly", {{"device", id},
-                                           {"defect", defect.name},
-                                           {"concerns", defect.is_ours ? "generated code" : "native modules"},
-                                           {"reason", defect.reason}});
+void Devices::SetDefects(const std::string& id, const std::vector<v1::DriverDefect>& defects) {
+  for (const v1::DriverDefect& defect : defects) {
+    LogWarning("Driver computes wrongly",
+               {{"device", id},
+                {"defect", defect.name()},
+                {"concerns", defect.in_generated_code() ? "generated code" : "native modules"},
+                {"reason", defect.reason()}});
   }
   CoreScope scope(monitor_);
   devices_.SetDefects(id, defects);

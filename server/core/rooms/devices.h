@@ -22,7 +22,7 @@ class Devices : private CoreRoom {
 
   // --- For clients; these lock the mutex ---
   // What discovery found of one family, at start and again later; a status when its probe failed.
-  void SetFound(const std::string& family, const StatusOr<ProbedDevices>& found);
+  void SetFound(const std::string& family, const StatusOr<internal::Ready>& found);
   // What executors' sandboxes reach, before a tenant asks for one. Blocks (ProbeSandbox): for the thread that probes.
   void LookAtSandbox();
   // Every family has answered.
@@ -31,7 +31,7 @@ class Devices : private CoreRoom {
   std::vector<std::pair<std::string, std::string>> DriverDevices();
   // Those of a prepared graph's devices that have drivers.
   std::vector<std::string> DriverDevices(const Preparation& preparation) const;
-  void SetDefects(const std::string& id, const std::vector<DriverDefect>& defects);
+  void SetDefects(const std::string& id, const std::vector<v1::DriverDefect>& defects);
   // For the thread that probes: a device that is to be tried out, or until when there is none.
   std::optional<std::string> DueProbe(Time* next);
   void OnProbed(const std::string& id, const Status& outcome);

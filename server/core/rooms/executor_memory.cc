@@ -13,7 +13,9 @@
 namespace hpvm {
 namespace {
 
-uint64_t At(const std::vector<uint64_t>& values, size_t index) { return index < values.size() ? values[index] : 0; }
+uint64_t At(const google::protobuf::RepeatedField<uint64_t>& values, size_t index) {
+  return index < static_cast<size_t>(values.size()) ? values[static_cast<int>(index)] : 0;
+}
 
 }  // namespace
 
@@ -34,8 +36,8 @@ std::vector<Executors::Claim> Executors::ClaimsOn(const Tenant& but, const std::
       continue;
     }
     const auto entry = static_cast<uint32_t>(found - slot.profile.begin());
-    const ExecutorUsage& usage = slot.usage;
-    claims.push_back({tenant.get(), entry, At(usage.device_bytes, entry), At(usage.idle_device_bytes, entry)});
+    const internal::Usage& usage = slot.usage;
+    claims.push_back({tenant.get(), entry, At(usage.device_bytes(), entry), At(usage.idle_device_bytes(), entry)});
   }
   std::sort(claims.begin(), claims.end(), [](const Claim& a, const Claim& b) {
     return std::pair(b.idle_bytes, a.tenant->key) < std::pair(a.idle_bytes, b.tenant->key);
@@ -58,10 +60,10 @@ uint64_t Executors::Ask(CoreScope& scope, const Tenant& but, const std::string& 
             {{"tenant", claim.tenant->name}, {"device", device}, {"bytes", std::to_string(part)}, {"for", but.name}});
     ExecutorSlot& slot = claim.tenant->executor;
     // As if it had been done: nobody is asked twice for the same.
-    slot.usage.idle_device_bytes[claim.entry] -= part;
+    slot.usage.set_idle_device_bytes(static_cast<int>(claim.entry), claim.idle_bytes - part);
     scope.Defer([this, port = slot.port, tenant = claim.tenant->shared_from_this(), epoch = slot.epoch,
                  entry = claim.entry, left = claim.bytes - part, answered] {
-      port->Reclaim(entry, left, [this, tenant, epoch, answered](const StatusOr<ExecutorUsage>& usage) {
+      port->Reclaim(entry, left, [this, tenant, epoch, answered](const StatusOr<internal::Usage>& usage) {
         if (usage.ok()) {
           OnUsage(tenant, epoch, *usage);
         }
@@ -74,24 +76,25 @@ uint64_t Executors::Ask(CoreScope& scope, const Tenant& but, const std::string& 
   return asked;
 }
 
-void Executors::OnUsage(const TenantRef& tenant, uint64_t epoch, const ExecutorUsage& usage) {
+void Executors::OnUsage(const TenantRef& tenant, uint64_t epoch, const internal::Usage& usage) {
   CoreScope scope(monitor_);
   ExecutorSlot& slot = tenant->executor;
   if (slot.epoch != epoch || slot.port == nullptr) {
     return;
   }
-  const ExecutorUsage before = std::exchange(slot.usage, usage);
+  const internal::Usage before = std::exchange(slot.usage, usage);
   uint64_t sum = 0;  // At most 8 of 2^50: protocol.h.
-  for (const uint64_t bytes : usage.device_bytes) {
+  for (const uint64_t bytes : usage.device_bytes()) {
     sum += bytes;
   }
   quotas_.SetDeviceBytes(*tenant, epoch, sum);
-  for (size_t entry = 0; entry < std::min(slot.profile.size(), usage.device_bytes.size()); ++entry) {
+  const size_t entries = std::min(slot.profile.size(), static_cast<size_t>(usage.device_bytes_size()));
+  for (size_t entry = 0; entry < entries; ++entry) {
     const uint64_t memory = devices_.table().MemoryOf(slot.profile[entry]);
-    if (memory == 0 || usage.device_bytes[entry] <= At(before.device_bytes, entry)) {
+    uint64_t held = At(usage.device_bytes(), entry);
+    if (memory == 0 || held <= At(before.device_bytes(), entry)) {
       continue;
     }
-    uint64_t held = usage.device_bytes[entry];
     for (const Claim& claim : ClaimsOn(*tenant, slot.profile[entry])) {
       held += claim.bytes;
     }

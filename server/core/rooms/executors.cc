@@ -221,8 +221,8 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
                                {"executor", std::to_string(epoch)},
                                {"pid", std::to_string(ready.pid)},
                                {"us", std::to_string(took.count())},
-                               {"sandbox_level", std::to_string(ready.sandbox_level)},
-                               {"sandbox", ready.sandbox_detail}});
+                               {"sandbox_level", std::to_string(ready.said.sandbox_level())},
+                               {"sandbox", ready.said.sandbox_detail()}});
     options_.observer->On(events::ExecutorChanged{tenant->name, "started"});
     OnReady(tenant, epoch, ready);
   };
@@ -237,7 +237,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
        .without_device_nodes = !devices_.HasDriver(profile),
        .has_driver = devices_.HasDriver(profile),
        .emitted_refused = tenant->executor.emitted_refused,
-       .on_usage = [this, tenant, epoch](const ExecutorUsage& usage) { OnUsage(tenant, epoch, usage); }},
+       .on_usage = [this, tenant, epoch](const internal::Usage& usage) { OnUsage(tenant, epoch, usage); }},
       on_ready, [this, tenant, epoch](const Status& why) { OnExecutorEnd(tenant, epoch, why); });
   std::shared_ptr<ExecutorProcess> port;  // Before the scope, so that it is let go of after it.
   if (spawned.ok()) {
@@ -281,11 +281,11 @@ void Executors::OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorR
     slot.is_ready = true;
     slot.pid = ready.pid;
     slot.ready_at = options_.clock->Now();
-    slot.sandbox = SandboxFacts{ready.sandbox_level, ready.sandbox_detail};
+    slot.sandbox = SandboxFacts{ready.said.sandbox_level(), ready.said.sandbox_detail()};
     devices_.SetSandbox(*slot.sandbox);
   }
-  for (const BrokenDevice& broken : ready.broken) {
-    devices_.FenceDevices(scope, {broken.id}, "An executor could not open it.", broken.detail);
+  for (const v1::Device& broken : ready.said.broken()) {
+    devices_.FenceDevices(scope, {broken.id()}, "An executor could not open it.", broken.detail());
   }
 }
 

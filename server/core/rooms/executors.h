@@ -18,7 +18,7 @@
 #include "server/core/rooms/tenants.h"
 #include "server/core/state/core_context.h"
 #include "server/executors/crash_breaker.h"
-#include "server/executors/executor_process.h"
+#include "server/executors/executor_spawner.h"
 
 namespace hpvm {
 
@@ -70,7 +70,7 @@ class Executors : private CoreRoom {
   void RetireExecutor(CoreScope& scope, Tenant& tenant);
   void ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant);
   std::vector<Claim> ClaimsOn(const Tenant& but, const std::string& device);
-  void OnUsage(const TenantRef& tenant, uint64_t epoch, const ExecutorUsage& usage);
+  void OnUsage(const TenantRef& tenant, uint64_t epoch, const internal::Usage& usage);
 
   Quotas& quotas_;
   Devices& devices_;

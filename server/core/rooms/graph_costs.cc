@@ -7,28 +7,6 @@
 #include "server/core/rooms/graphs.h"
 
 namespace hpvm {
-namespace {
-
-void Fill(const ExecutorTransferCost& from, v1::TransferCost* to) {
-  to->set_source(from.source.empty() ? "host" : from.source);
-  to->set_target(from.target.empty() ? "host" : from.target);
-  to->set_start_ns(from.start_ns);
-  to->set_bytes_per_second(from.bytes_per_second);
-  to->set_is_estimate(from.is_estimate);
-}
-
-void Fill(const ExecutorKernelCost& from, v1::KernelCost* to) {
-  to->set_kernel(from.kernel);
-  to->set_device(from.device);
-  to->set_instances(from.instances);
-  to->set_estimate_ns(from.estimate_ns);
-  to->set_measured_ns(from.measured_ns);
-  to->set_samples(from.samples);
-  to->set_error(from.error);
-}
-
-}  // namespace
-
 void Graphs::ListCosts(const TenantRef& tenant, const v1::ListCostsRequest& request, v1::ListCostsResponse* response,
                        Done done) {
   CoreScope scope(monitor_);
@@ -60,14 +38,13 @@ void Graphs::ListCosts(const TenantRef& tenant, const v1::ListCostsRequest& requ
 
 void Graphs::AskCosts(CoreScope& scope, const TenantRef& tenant, uint64_t link_handle, CostsCall call) {
   scope.Defer([this, tenant, link_handle, call = std::move(call), port = tenant->executor.port] {
-    port->ListCosts(link_handle, [this, tenant, link_handle, call](const StatusOr<ExecutorCosts>& costs) {
-      OnCosts(*tenant, link_handle, call, costs);
+    port->ListCosts(link_handle, [this, tenant, link_handle, call](StatusOr<internal::Costs> costs) {
+      OnCosts(*tenant, link_handle, call, std::move(costs));
     });
   });
 }
 
-void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call,
-                     const StatusOr<ExecutorCosts>& costs) {
+void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, StatusOr<internal::Costs> costs) {
   Outcome outcome = costs.status();
   if (!costs.ok()) {
     outcome = While(costs.status(), "asking the executor for costs");
@@ -85,20 +62,22 @@ void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call
       std::string& first = handles[handle->preparation->link_handle];
       first = first.empty() ? id : std::min(first, id);
     }
-    for (const ExecutorKernelCost& kernel : costs->kernels) {
-      if (link_handle != 0 && kernel.handle != link_handle) {
+    for (internal::GraphCosts& graph : *costs->mutable_graphs()) {
+      if (link_handle != 0 && graph.handle() != link_handle) {
         continue;
       }
-      v1::KernelCost* to = call.response->add_kernels();
-      Fill(kernel, to);
-      const auto known = handles.find(kernel.handle);
-      to->set_handle(link_handle != 0 ? call.handle : known != handles.end() ? known->second : std::string());
+      const auto known = handles.find(graph.handle());
+      const std::string& handle = link_handle != 0         ? call.handle
+                                  : known != handles.end() ? known->second
+                                                           : std::string();
+      for (v1::KernelCost& kernel : *graph.mutable_kernels()) {
+        kernel.set_handle(handle);
+        *call.response->add_kernels() = std::move(kernel);
+      }
     }
   }
-  for (const ExecutorTransferCost& transfer : costs->transfers) {
-    Fill(transfer, call.response->add_transfers());
-  }
-  call.response->set_more(costs->more);
+  *call.response->mutable_transfers() = std::move(*costs->mutable_transfers());
+  call.response->set_more(costs->more());
   call.done(outcome);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "proto/internal/protocol.h"
 #include "server/process/log.h"
 
 namespace hpvm {
@@ -18,52 +19,18 @@ constexpr Duration kPrepareGrace = std::chrono::seconds(2);
 
 BytesSource SourceOf(const Blob& blob) { return {.bytes = {}, .fd = blob.fd.get(), .fd_bytes = blob.size_bytes}; }
 
-void FillPorts(const std::vector<ExecutorPort>& ports, google::protobuf::RepeatedPtrField<v1::PortSummary>* into) {
-  for (const ExecutorPort& port : ports) {
-    v1::PortSummary& to = *into->Add();
-    to.set_name(port.name);
-    to.set_type(static_cast<v1::ElementType>(port.type));
-    to.mutable_shape()->Add(port.shape.begin(), port.shape.end());
-  }
-}
-
-v1::GraphSummary ToMessage(const ExecutorSummary& from) {
-  v1::GraphSummary to;
-  to.set_name(from.name);
-  FillPorts(from.inputs, to.mutable_inputs());
-  FillPorts(from.outputs, to.mutable_outputs());
-  to.mutable_symbols()->Add(from.symbols.begin(), from.symbols.end());
-  to.set_leaf_nodes(from.leaf_nodes);
-  to.set_internal_nodes(from.internal_nodes);
-  to.set_edges(from.edges);
-  to.mutable_devices()->Add(from.devices.begin(), from.devices.end());
-  to.set_streaming(from.streaming);
-  for (const std::string& node : from.fast_math_nodes) {
-    v1::NodeMath& math = *to.add_math();
-    math.set_node(node);
-    math.set_math("fast");
-  }
-  v1::PrepareTiming& timing = *to.mutable_timing();
-  timing.set_parse_ns(static_cast<uint64_t>(from.parse.count()));
-  timing.set_compile_ns(static_cast<uint64_t>(from.compile.count()));
-  timing.set_load_ns(static_cast<uint64_t>(from.load.count()));
-  timing.set_compiled(from.compiled);
-  timing.set_from_cache(from.from_cache);
-  return to;
-}
-
 // Which modules run as their authors made them, each once a device. The nodes are the executor's word.
 std::vector<NativeUse> NativeUsesOf(const Preparation& preparation,
-                                    const std::vector<ExecutorSummary::NativeNode>& nodes) {
+                                    const google::protobuf::RepeatedPtrField<internal::NativeNode>& nodes) {
   std::set<NativeUse> uses;
-  for (const ExecutorSummary::NativeNode& node : nodes) {
+  for (const internal::NativeNode& node : nodes) {
     const auto named = std::find_if(preparation.modules.begin(), preparation.modules.end(),
-                                    [&](const NamedBlob& module) { return module.name == node.module; });
+                                    [&](const NamedBlob& module) { return module.name == node.module(); });
     // One that stands in the document itself is known by that.
     const std::string module =
-        named != preparation.modules.end() ? ToHex(named->blob->hash) : preparation.key + " " + node.module;
-    for (const std::string& device : node.devices) {
-      uses.insert({module, device, node.module});
+        named != preparation.modules.end() ? ToHex(named->blob->hash) : preparation.key + " " + node.module();
+    for (const std::string& device : node.devices()) {
+      uses.insert({module, device, node.module()});
     }
   }
   return {uses.begin(), uses.end()};
@@ -284,7 +251,7 @@ void Graphs::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Prepar
     }
     input.within = within;
     input.check = preparation->check;
-    const RequestId id = port->Prepare(input, [this, tenant, preparation, epoch](StatusOr<PrepareReply> reply) {
+    const RequestId id = port->Prepare(input, [this, tenant, preparation, epoch](StatusOr<internal::Prepared> reply) {
       OnPrepared(tenant, preparation, epoch, std::move(reply));
     });
     // StopUnwanted sets `stop` and then looks here; one of the two sees the other.
@@ -296,7 +263,7 @@ void Graphs::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Prepar
 }
 
 void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
-                        StatusOr<PrepareReply> reply) {
+                        StatusOr<internal::Prepared> reply) {
   if (const Status received = HPVMD_FAILPOINT("core.prepare.reply"); !received.ok()) {
     reply = received;
   }
@@ -310,7 +277,7 @@ void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparati
     return;
   }
   Outcome outcome;
-  const Status failed = reply.ok() ? reply->status : reply.status();
+  const Status failed = reply.ok() ? GetStatus(reply->status()) : reply.status();
   if (absl::IsDeadlineExceeded(failed)) {  // The one that it was sent with.
     outcome =
         ResourceExhausted("Preparing the graph was given up after " + std::to_string(config_->executor_prepare_ms_max) +
@@ -324,24 +291,22 @@ void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparati
       devices_.FenceDevices(scope, tenant->executor.profile, "An executor ended while it prepared a graph.",
                             Message(outcome.status));
     }
-  } else if (!reply->summary.has_value()) {
-    outcome = HasErrors(reply->diagnostics)
-                  ? RejectedBy(reply->diagnostics, reply->diagnostics_omitted)
-                  : Outcome(Internal("The executor neither accepted nor rejected the graph."));
+  } else if (!reply->has_summary()) {
+    outcome = RejectedBy(reply->diagnostics());  // It has errors then: protocol.cc.
   } else {
     preparation->ready_epoch = epoch;
     if (!preparation->validated) {
       preparation->validated = true;
-      preparation->summary = ToMessage(*reply->summary);
-      preparation->native = NativeUsesOf(*preparation, reply->summary->native_nodes);
-      for (std::string& sentence : devices_.table().DefectNotes(reply->summary->native_nodes)) {
+      preparation->summary = std::move(*reply->mutable_summary());
+      preparation->native = NativeUsesOf(*preparation, reply->native_nodes());
+      for (std::string& sentence : devices_.table().DefectNotes(reply->native_nodes())) {
         preparation->summary.add_defects(std::move(sentence));
       }
-      preparation->warnings = ToMessage(reply->diagnostics, reply->diagnostics_omitted);
+      preparation->warnings = std::move(*reply->mutable_diagnostics());
     }
   }
   if (reply.ok()) {
-    quotas_.ChargeCompileTime(*tenant, reply->compile_cpu_ns, options_.clock->Now() - preparation->sent);
+    quotas_.ChargeCompileTime(*tenant, reply->compile_cpu_ns(), options_.clock->Now() - preparation->sent);
   }
   options_.observer->On(events::Prepared{tenant->name, preparation->summary.timing(), outcome.status});
   // The answer may have been on its way while its executor was killed: what that one prepared went with it.

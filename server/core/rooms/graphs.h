@@ -45,9 +45,9 @@ class Graphs : private CoreRoom {
   Status ReleaseGraph(Tenant& tenant, std::string_view handle);
   // For Stream: the prepared graph of a handle, held as long as the reference is, and the handle with it.
   StatusOr<PreparationRef> FindHandle(Tenant& tenant, std::string_view handle);
-  // Those of the tenant, for clients that have lost them.
+  // The tenant's graphs, for clients that have lost them.
   Status ListGraphs(Tenant& tenant, const v1::ListGraphsRequest& request, v1::ListGraphsResponse* response);
-  // What the tenant's executor knows of how long kernels and transfers take. With a handle the graph is
+  // The costs of kernels and transfers that the tenant's executor knows. With a handle the graph is
   // prepared first if it has to be; without one, and without an executor, nothing is known. Request and response are
   // borrowed until `done`.
   void ListCosts(const TenantRef& tenant, const v1::ListCostsRequest& request, v1::ListCostsResponse* response,
@@ -89,12 +89,12 @@ class Graphs : private CoreRoom {
   void DropPreparation(CoreScope& scope, Tenant& tenant, Preparation& preparation);
   void SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
   void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
-                  StatusOr<PrepareReply> reply);
+                  StatusOr<internal::Prepared> reply);
   std::string AddHandle(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
   // What nobody has used for long gives way: the oldest such handle, and buffers as far as one of that size needs it.
   void YieldHandle(CoreScope& scope, Tenant& tenant);
   void AskCosts(CoreScope& scope, const TenantRef& tenant, uint64_t link_handle, CostsCall call);
-  void OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, const StatusOr<ExecutorCosts>& costs);
+  void OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, StatusOr<internal::Costs> costs);
   void Expire(CoreScope& scope, const TenantRef& tenant);
 
   Quotas& quotas_;

@@ -20,7 +20,6 @@ class Quotas : private CoreRoom {
   scheduler::Ledger& ledger() { return ledger_; }
   const scheduler::Ledger& ledger() const { return ledger_; }
   RequestMeter& meter() { return meter_; }
-  // How long until the tenant has earned back what it owes; 0: it owes nothing.
   void SetTotals();
   void ChargeDeviceTime(Tenant& tenant, Duration held);
   // What the executor says of it, within what it can have spent since `sent`.

@@ -22,17 +22,18 @@ struct WaitingRun {
 }  // namespace
 
 bool Runs::RunAgainWithMemory(const std::shared_ptr<RunOp>& op, const RunReply& reply) {
-  if (!reply.short_entry.has_value() || op->sends >= RunOp::kSendsMax || op->stop.load()) {
+  const uint32_t entry_plus_1 = reply.done.short_entry_plus_1();
+  if (entry_plus_1 == 0 || op->sends >= RunOp::kSendsMax || op->stop.load()) {
     return false;
   }
   CoreScope scope(monitor_);
   ExecutorSlot& slot = op->tenant->executor;
   const Time now = options_.clock->Now();
-  if (op->asked_for_memory || slot.epoch != op->epoch || *reply.short_entry >= slot.profile.size() ||
+  if (op->asked_for_memory || slot.epoch != op->epoch || entry_plus_1 > slot.profile.size() ||
       (slot.memory_asked != Time{0} && now - slot.memory_asked < kAskPause)) {
     return false;
   }
-  const std::string device = slot.profile[*reply.short_entry];
+  const std::string device = slot.profile[entry_plus_1 - 1];
   op->asked_for_memory = true;
   slot.memory_asked = now;
   const auto waiting = std::make_shared<WaitingRun>();
@@ -53,7 +54,7 @@ bool Runs::RunAgainWithMemory(const std::shared_ptr<RunOp>& op, const RunReply& 
       go_on();
     }
   };
-  const uint64_t asked = executors_.Ask(scope, *op->tenant, device, reply.short_bytes, answered);
+  const uint64_t asked = executors_.Ask(scope, *op->tenant, device, reply.done.short_bytes(), answered);
   if (asked == 0) {
     return false;
   }

@@ -33,11 +33,11 @@ StatusOr<SegmentRef> Store(SegmentPool& pool, std::span<const uint8_t> data) {
 class Tails {
  public:
   Tails(const RunOp& op, const RunReply& reply) {
-    for (const OutputTensor& output : reply.outputs) {
-      const auto plan = op.plans.find(output.name);
-      if (plan != op.plans.end() && plan->second.segment != nullptr && output.bytes < plan->second.segment_bytes) {
-        ranges_.push_back({plan->second.segment, output.bytes, plan->second.segment_bytes});
-        bytes_ += plan->second.segment_bytes - output.bytes;
+    for (const internal::OutputTensor& output : reply.done.outputs()) {
+      const auto plan = op.plans.find(output.name());
+      if (plan != op.plans.end() && plan->second.segment != nullptr && output.bytes() < plan->second.segment_bytes) {
+        ranges_.push_back({plan->second.segment, output.bytes(), plan->second.segment_bytes});
+        bytes_ += plan->second.segment_bytes - output.bytes();
       }
     }
   }
@@ -71,27 +71,28 @@ class Tails {
 StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(RunOp& op, const RunReply& reply) {
   uint64_t inline_bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> large;
-  for (const OutputTensor& output : reply.outputs) {
-    OutputPlan& plan = op.plans[output.name];
-    const bool fits = plan.segment != nullptr && output.bytes <= plan.segment_bytes;
+  for (const internal::OutputTensor& output : reply.done.outputs()) {
+    OutputPlan& plan = op.plans[output.name()];
+    const bool fits = plan.segment != nullptr && output.bytes() <= plan.segment_bytes;
     if (plan.kind == OutputPlan::Kind::kDiscard || (plan.kind == OutputPlan::Kind::kBuffer && fits)) {
       continue;
     }
     if (fits) {
-      large.emplace_back(output.name, output.bytes);
+      large.emplace_back(output.name(), output.bytes());
       continue;
     }
     if (plan.kind == OutputPlan::Kind::kBuffer) {
-      return InvalidArgument("Output \"" + output.name + "\" needs " + std::to_string(output.bytes) +
+      return InvalidArgument("Output \"" + output.name() + "\" needs " + std::to_string(output.bytes()) +
                              " bytes; its buffer has " + std::to_string(plan.segment_bytes) + ".");
     }
-    if (output.bytes <= limits::kInlineTensorBytesMax && inline_bytes + output.bytes <= limits::kMessageBytesMax / 2) {
-      inline_bytes += output.bytes;
+    if (output.bytes() <= limits::kInlineTensorBytesMax &&
+        inline_bytes + output.bytes() <= limits::kMessageBytesMax / 2) {
+      inline_bytes += output.bytes();
       continue;
     }
-    large.emplace_back(output.name, output.bytes);
-    HPVMD_ASSIGN_OR_RETURN(plan.segment, op.tenant->pool.Acquire(output.bytes, /*zero=*/false));
-    plan.segment_bytes = output.bytes;
+    large.emplace_back(output.name(), output.bytes());
+    HPVMD_ASSIGN_OR_RETURN(plan.segment, op.tenant->pool.Acquire(output.bytes(), /*zero=*/false));
+    plan.segment_bytes = output.bytes();
   }
   return large;
 }
@@ -139,38 +140,39 @@ StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
   std::vector<RunOutput> outputs;
   // One message also holds where the nodes ran and what they said; for a little of it there is always room.
   constexpr uint64_t kRoomBytes = 32 * limits::kKiB;
-  uint64_t beside_bytes = MessageBytes(reply.log);
-  for (const ExecutorNodeRecord& node : reply.nodes) {
-    beside_bytes += node.path.size() + node.device.size() + 64;
+  uint64_t beside_bytes = reply.done.log().ByteSizeLong();
+  for (const v1::NodePlacement& node : reply.done.nodes()) {
+    beside_bytes += node.node().size() + node.device().size() + 64;
   }
   uint64_t inline_bytes = beside_bytes > kRoomBytes ? beside_bytes - kRoomBytes : 0;
-  for (OutputTensor& from : reply.outputs) {
-    const auto planned = op.plans.find(from.name);
+  for (internal::OutputTensor& from : *reply.done.mutable_outputs()) {
+    const auto planned = op.plans.find(from.name());
     const OutputPlan plan = planned == op.plans.end() ? OutputPlan() : planned->second;
     if (plan.kind == OutputPlan::Kind::kDiscard) {
       continue;
     }
+    const std::span<const uint8_t> data = reply.DataOf(from);
     RunOutput to;
-    to.name = std::move(from.name);
-    to.type = from.type;
-    to.shape = std::move(from.shape);
-    to.bytes = from.bytes;
+    to.name = std::move(*from.mutable_name());
+    to.type = static_cast<ElementType>(from.type());
+    to.shape.assign(from.shape().begin(), from.shape().end());
+    to.bytes = from.bytes();
     to.buffer_id = plan.buffer_id;
     to.in_new_buffer = plan.kind == OutputPlan::Kind::kNewBuffer;
     if (plan.segment != nullptr) {
-      if (from.bytes > plan.segment_bytes) {
+      if (to.bytes > plan.segment_bytes) {
         return Internal("The executor says that output \"" + to.name + "\" is larger than its memory.");
       }
       to.segment = plan.segment;
-    } else if (from.data.size() != from.bytes) {
-      return Internal("The executor sent " + std::to_string(from.data.size()) + " of the " +
-                      std::to_string(from.bytes) + " bytes of output \"" + to.name + "\".");
+    } else if (data.size() != to.bytes) {
+      return Internal("The executor sent " + std::to_string(data.size()) + " of the " + std::to_string(to.bytes) +
+                      " bytes of output \"" + to.name + "\".");
     } else if (plan.kind == OutputPlan::Kind::kNewBuffer ||
-               inline_bytes + from.bytes > limits::kMessageBytesMax - 64 * limits::kKiB) {
-      HPVMD_ASSIGN_OR_RETURN(to.segment, Store(op.tenant->pool, from.data));
+               inline_bytes + to.bytes > limits::kMessageBytesMax - 64 * limits::kKiB) {
+      HPVMD_ASSIGN_OR_RETURN(to.segment, Store(op.tenant->pool, data));
     } else {
-      inline_bytes += from.bytes;
-      to.data = from.data;
+      inline_bytes += to.bytes;
+      to.data = data;
     }
     outputs.push_back(std::move(to));
   }
@@ -232,8 +234,7 @@ Status Runs::SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t r
   op.received = options_.clock->Now();
   op.deadline = op.received + Duration(static_cast<int64_t>(ns));
   op.priority = options.priority();
-  op.input.repeat = std::max<uint32_t>(1, repeat);
-  op.input.inline_bytes_max = limits::kInlineTensorBytesMax;
+  op.input.options.set_repeat(std::max<uint32_t>(1, repeat));
   return absl::OkStatus();
 }
 
@@ -244,18 +245,17 @@ uint64_t Runs::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
   // What only the request's size bounds is looked at before the mutex.
   Status shape = CheckBindings(request.inputs(), request.outputs());
   shape = shape.ok() ? CheckCount("symbols", request.symbols_size()) : shape;
-  shape = shape.ok() ? CheckCount("rotations", request.rotations_size()) : shape;
+  shape = shape.ok() ? SetIteration(request, &op->input.options) : shape;
   CoreScope scope(monitor_);
   const auto prepare = [&]() -> Outcome {
     HPVMD_RETURN_IF_ERROR(shape);
     HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
     HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
     HPVMD_RETURN_IF_ERROR(SetOptions(*op, request.options(), request.repeat()));
-    HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op->input));
     HPVMD_ASSIGN_OR_RETURN(op->preparation, graphs_.UseHandle(*tenant, request.handle()));
     op->input.symbols.insert(request.symbols().begin(), request.symbols().end());
-    op->input.node_records_max = std::min(request.placements_max(), kPlacementsMax);
-    op->input.log = request.log();
+    op->input.options.set_node_records_max(std::min(request.placements_max(), kPlacementsMax));
+    op->input.options.set_log(request.log());
     op->traceparent = request.options().traceparent();
     HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *op, request.inputs(), request.outputs()));
     return PayForRun(scope, *op);
@@ -286,8 +286,8 @@ uint64_t Runs::RunItem(const TenantRef& tenant, PreparationRef preparation, cons
   op->done = std::move(done);
   op->preparation = std::move(preparation);
   op->input.symbols.insert(item.open->symbols().begin(), item.open->symbols().end());
-  op->input.node_records_max = 0;
-  op->input.log = item.open->log();
+  op->input.options.set_node_records_max(0);
+  op->input.options.set_log(item.open->log());
   op->traceparent = item.open->options().traceparent();
   const Status shape = CheckBindings(item.item->inputs(), item.item->outputs());
   CoreScope scope(monitor_);
@@ -442,7 +442,7 @@ void Runs::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
     if (reply.status().code() == absl::StatusCode::kUnavailable) {
       outcome.outcome.detail.emplace().set_retryable(true);
     }
-  } else if (reply->needs_memory && op->sends < RunOp::kSendsMax && !op->stop.load()) {
+  } else if (reply->done.needs_memory() && op->sends < RunOp::kSendsMax && !op->stop.load()) {
     auto large = ProvideMemory(*op, *reply);
     if (large.ok()) {
       {
@@ -458,7 +458,7 @@ void Runs::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
   } else if (RunAgainWithMemory(op, *reply)) {
     return;
   } else {
-    outcome.outcome = reply->status;
+    outcome.outcome = reply->status();
     outcome.reply = *std::move(reply);
   }
   const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
@@ -511,14 +511,15 @@ void Runs::TakeOutcome(const std::shared_ptr<RunOp>& op, RunOutcome outcome, boo
   if (ExecutorSlot& slot = op->tenant->executor; has_died && slot.epoch == op->epoch) {
     slot.in_flight.insert(op->preparation->native.begin(), op->preparation->native.end());
   }
-  TakeLosses(scope, *op, has_died, has_died ? devices_.DriverDevices(*op->preparation) : outcome.reply.lost_devices,
-             outcome.outcome);
-  TakeLeft(scope, *op, outcome.reply.left_devices);
+  const internal::RunDone& done = outcome.reply.done;
+  const std::vector<std::string> lost(done.lost_devices().begin(), done.lost_devices().end());
+  TakeLosses(scope, *op, has_died, has_died ? devices_.DriverDevices(*op->preparation) : lost, outcome.outcome);
+  TakeLeft(scope, *op, {done.left_devices().begin(), done.left_devices().end()});
   if (outcome.outcome.ok() && op->job_id.empty()) {
     outcome.outcome = buffers_.Publish(*op->tenant, outcome.outputs);
   }
-  outcome.queue = op->sent - op->received + outcome.reply.queue;
-  outcome.total = options_.clock->Now() - op->received;
+  const Duration in_executor(static_cast<int64_t>(outcome.timing().queue_ns()));
+  outcome.SetTotals(op->sent - op->received + in_executor, options_.clock->Now() - op->received);
   Finish(scope, op, std::move(outcome));
 }
 
@@ -612,7 +613,7 @@ void Runs::StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status wh
   if (op->state != RunOp::State::kSent) {
     RunOutcome outcome;
     outcome.outcome = op->stop_reason;
-    outcome.queue = outcome.total = options_.clock->Now() - op->received;
+    outcome.SetTotals(options_.clock->Now() - op->received, options_.clock->Now() - op->received);
     Finish(scope, op, std::move(outcome));
     graphs_.StopUnwanted(scope, *op->tenant, *op->preparation);
     return;

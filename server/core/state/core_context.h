@@ -16,7 +16,7 @@
 #include "server/core/state/monitor.h"
 #include "server/core/state/shutdown.h"
 #include "server/events/events.h"
-#include "server/executors/executor_process.h"
+#include "server/executors/executor_spawner.h"
 #include "server/jobs/job_store.h"
 #include "server/jobs/stored_request.h"
 #include "server/process/spent_file.h"
@@ -46,7 +46,7 @@ struct CoreOptions {
 class LiveConfig {
  public:
   explicit LiveConfig(Config config) : config_(std::make_shared<const Config>(std::move(config))) {}
-  // Any thread. What it holds does not change.
+  // Any thread: its members do not change.
   std::shared_ptr<const Config> Get() const {
     std::lock_guard lock(mutex_);
     return config_;

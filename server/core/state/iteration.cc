@@ -26,7 +26,7 @@ Status RefuseName(const std::string& what, const std::string& name) {
 }  // namespace
 
 Status SetIteration(const google::protobuf::RepeatedPtrField<v1::Rotation>& rotations, const std::string& until,
-                    RunInput* input) {
+                    internal::RunOptions* options) {
   if (static_cast<uint32_t>(rotations.size()) > kPortsMax) {
     return InvalidArgument("There are more rotations (" + std::to_string(rotations.size()) + ") than the limit (" +
                            std::to_string(kPortsMax) + ").");
@@ -38,12 +38,12 @@ Status SetIteration(const google::protobuf::RepeatedPtrField<v1::Rotation>& rota
     if (!IsPortName(rotation.input())) {
       return RefuseName("A rotation's input", rotation.input());
     }
-    input->rotations.push_back({rotation.output(), rotation.input()});
+    *options->add_rotations() = rotation;
   }
   if (!until.empty() && !IsPortName(until)) {
     return RefuseName("The output that ends a run (until)", until);
   }
-  input->until = until;
+  options->set_until(until);
   return absl::OkStatus();
 }
 

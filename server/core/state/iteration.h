@@ -5,14 +5,20 @@
 
 #include <string>
 
+#include "base/status.h"
 #include "hpvm/v1/job.pb.h"
-#include "supervisor/executor_link.h"
+#include "proto/internal/executor.pb.h"
 
 namespace hpvm {
 
 // What a request says of repetitions beside their number. kInvalidArgument for what cannot be a port's name.
 Status SetIteration(const google::protobuf::RepeatedPtrField<v1::Rotation>& rotations, const std::string& until,
-                    RunInput* input);
+                    internal::RunOptions* options);
+// Reads a RunRequest or a SubmitRequest.
+template <typename Request>
+Status SetIteration(const Request& request, internal::RunOptions* options) {
+  return SetIteration(request.rotations(), request.until(), options);
+}
 
 }  // namespace hpvm
 

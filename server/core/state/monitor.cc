@@ -10,7 +10,7 @@
 namespace hpvm {
 namespace {
 
-// How many timers fire under one hold of the mutex.
+// The number of timers that fire under one hold of the mutex.
 constexpr int kTimersAtOnce = 8;
 
 }  // namespace

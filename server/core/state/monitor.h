@@ -24,7 +24,7 @@ struct Shutdown;
 class Monitor {
  public:
   using TimerKey = std::pair<Time, uint64_t>;
-  // How many jobs are looked at under one hold of the mutex.
+  // The number of jobs that one hold of the mutex looks at.
   static constexpr int kJobsAtOnce = 16;
 
   // Both are borrowed and live longer.
@@ -35,13 +35,13 @@ class Monitor {
   void DropTimer(TimerKey& timer);
   // Some of the timers that are due by `now`. False: there are more.
   bool FireTimers(CoreScope& scope, Time now);
-  // Whoever waits for `NextWake` wakes no later than that.
+  // A thread that waits for `NextWake` wakes no later than that.
   void WakeBy(CoreScope& scope, Time when);
-  // When the first timer is due, or `other` if that is earlier; WakeBy counts from it.
+  // The time of the first timer, or `other` if that is earlier; WakeBy counts from it.
   Time NextWake(Time other);
   // Wakes the thread that waits for the time. Any thread; without the mutex.
   void Wake() const;
-  // What Wake calls. Set before anything else.
+  // The function that Wake calls. Set before anything else.
   void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
 
   // Does what asks the store, in turn with other reads of that tenant and fairly among tenants (JobStore::PostRead).

@@ -6,6 +6,7 @@
 
 #include "base/diagnostic_list.h"
 #include "base/limits.h"
+#include "proto/internal/protocol.h"
 
 namespace hpvm {
 namespace {
@@ -59,26 +60,10 @@ void CutFindings(v1::ErrorDetail& detail, size_t bytes_max) {
 }
 }  // namespace
 
-v1::Diagnostics ToMessage(const Diagnostics& diagnostics, uint64_t omitted) {
-  v1::Diagnostics message;
-  for (const Diagnostic& from : Shortened(diagnostics, limits::kDiagnosticsMax, &omitted)) {
-    v1::Diagnostic& to = *message.add_items();
-    to.set_severity(from.severity == Severity::kError ? v1::Diagnostic::SEVERITY_ERROR
-                                                      : v1::Diagnostic::SEVERITY_WARNING);
-    to.set_place(from.place);
-    to.set_message(from.message);
-    if (from.offset.has_value()) {
-      to.set_offset(*from.offset);
-    }
-  }
-  message.set_omitted(omitted);
-  return message;
-}
-
-Outcome RejectedBy(const Diagnostics& diagnostics, uint64_t omitted) {
+Outcome RejectedBy(const v1::Diagnostics& diagnostics) {
   std::string text;
-  uint64_t unlisted = omitted;
-  for (const Diagnostic& diagnostic : Shortened(diagnostics, diagnostics.size(), &unlisted)) {
+  uint64_t unlisted = diagnostics.omitted();
+  for (const Diagnostic& diagnostic : GetDiagnostics(diagnostics)) {
     if (diagnostic.severity != Severity::kError) {
       continue;
     }
@@ -93,7 +78,7 @@ Outcome RejectedBy(const Diagnostics& diagnostics, uint64_t omitted) {
     text += "\nAnd " + std::to_string(unlisted) + " more.";
   }
   v1::ErrorDetail detail;
-  *detail.mutable_diagnostics() = ToMessage(diagnostics, omitted);
+  *detail.mutable_diagnostics() = diagnostics;
   return {InvalidArgument(text), std::move(detail)};
 }
 

@@ -26,10 +26,8 @@ struct Outcome {
 // and findings are left out from the end, warnings before errors. Null when all of it fits.
 std::optional<v1::Status> ShortenedForMetadata(const Outcome& outcome);
 
-// The findings as messages; at most limits::kDiagnosticsMax, `omitted` more were found.
-v1::Diagnostics ToMessage(const Diagnostics& diagnostics, uint64_t omitted);
 // kInvalidArgument whose text lists the errors up to 3 KiB, with all of them in the detail.
-Outcome RejectedBy(const Diagnostics& diagnostics, uint64_t omitted);
+Outcome RejectedBy(const v1::Diagnostics& diagnostics);
 // google.rpc.Status on the wire.
 v1::Status ToMessage(const Outcome& outcome);
 

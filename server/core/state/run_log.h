@@ -3,15 +3,13 @@
 #ifndef HPVMD_SERVER_CORE_STATE_RUN_LOG_H_
 #define HPVMD_SERVER_CORE_STATE_RUN_LOG_H_
 
-#include "hpvm/v1/job.pb.h"
-#include "server/executors/executor_process.h"
-#include "supervisor/run_log_message.h"
+#include <cstdint>
+
+#include "hpvm/v1/record.pb.h"
 
 namespace hpvm {
 
-bool IsEmpty(const ExecutorLog& log);
-// What its message takes at most.
-uint64_t MessageBytes(const ExecutorLog& log);
+bool IsEmpty(const v1::RunLog& log);
 // Leaves the counts only.
 void DropTexts(v1::RunLog& log);
 

@@ -18,7 +18,7 @@
 #include "hpvm/v1/job.pb.h"
 #include "server/core/state/outcome.h"
 #include "server/core/state/tenant.h"
-#include "server/executors/executor_process.h"
+#include "server/executors/executor_spawner.h"
 
 namespace hpvm {
 
@@ -38,8 +38,13 @@ struct RunOutput {
 struct RunOutcome {
   Outcome outcome;
   std::vector<RunOutput> outputs;  // Discarded ones are left out.
-  RunReply reply;                  // Timing, node records, and the bytes of inline outputs.
-  Duration queue{0}, total{0};
+  RunReply reply;                  // The executor's answer, with the daemon's part of the timing; inline outputs.
+  // Waited in the daemon and in the executor, and took from receipt.
+  void SetTotals(Duration queue, Duration total) {
+    reply.done.mutable_timing()->set_queue_ns(static_cast<uint64_t>(queue.count()));
+    reply.done.mutable_timing()->set_total_ns(static_cast<uint64_t>(total.count()));
+  }
+  const v1::RunTiming& timing() const { return reply.done.timing(); }
   uint64_t input_bytes = 0;  // All inputs, inline and from buffers.
   bool was_sent = false;     // An executor had it, or may have had it.
 };

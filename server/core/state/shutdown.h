@@ -6,10 +6,10 @@
 
 namespace hpvm {
 
-// How far the daemon's end has come. Guarded by the core's mutex; each sets those before it.
+// The steps of the daemon's end. Guarded by the core's mutex; each step sets those before it.
 struct Shutdown {
   bool draining = false;      // No new work is taken, and no job is started.
-  bool breaking_off = false;  // What runs is stopped.
+  bool breaking_off = false;  // Runs in progress are stopped.
   bool stopped = false;       // Executors are killed.
   bool closed = false;        // The store is not called any more.
 

@@ -25,7 +25,7 @@
 #include "server/config/tenant_policy.h"
 #include "server/core/state/outcome.h"
 #include "server/executors/crash_breaker.h"
-#include "server/executors/executor_process.h"
+#include "server/executors/executor_spawner.h"
 #include "server/executors/module_breaker.h"
 #include "server/executors/sandbox_facts.h"
 #include "server/jobs/blobs/blob_folder.h"
@@ -102,7 +102,7 @@ struct ExecutorSlot {
   enum class State : uint8_t { kDown, kStarting, kUp } state = State::kDown;
   uint64_t epoch = 0;                         // Counts executors; 0: none yet.
   std::vector<std::string> profile;           // The devices of the executor of this epoch.
-  std::vector<BrokenDevice> emitted_refused;  // Of the profile, as SpawnRequest has them.
+  std::vector<internal::RefusedDevice> emitted_refused;  // Of the profile, as SpawnRequest has them.
   std::shared_ptr<ExecutorProcess> port;      // kUp only. Shared with calls in progress, which run without the mutex.
   bool is_ready = false;                      // It has opened its devices; then:
   int pid = 0;
@@ -131,7 +131,7 @@ struct ExecutorSlot {
   UniqueFd grant_fd;
   Mapping grant_page;
   scheduler::Lease device_bytes;  // What the executor of this epoch holds on devices, as it last said.
-  ExecutorUsage usage;            // By entry of the profile, likewise.
+  internal::Usage usage;          // By entry of the profile, likewise.
   uint64_t device_bytes_max = 0;  // The tenant's quota, for the grant page; 0: none.
   Time memory_asked{0};           // When other tenants were last asked to give way to this one.
 };

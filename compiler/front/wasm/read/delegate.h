@@ -73,7 +73,7 @@ class AccessCallbacks : public wabt::BinaryReaderNop {
   wabt::SharedValidator& validator_ = r_.validator;
 };
 
-// Those of all other instructions, and around bodies (delegate_code.cc).
+// Calls for all other instructions, and around bodies (delegate_code.cc).
 class CodeCallbacks : public AccessCallbacks {
  public:
   using AccessCallbacks::AccessCallbacks;
@@ -116,7 +116,7 @@ class CodeCallbacks : public AccessCallbacks {
   Result OnUnreachableExpr() override;
 };
 
-// Those of sections; the whole (delegate_sections.cc).
+// Calls for sections and for the whole module (delegate_sections.cc).
 class Delegate : public CodeCallbacks {
  public:
   // `is_64`: tables whose flag NarrowTables cleared. `globals`: what ReplaceElementGlobals found. Data segments are

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from processes that are not trusted: what may stand in messages, logs and terminals.
+#include "base/clean_text.h"
+
+#include <stdint.h>
+
 #include <algorithm>
-#include <string>
-#include <string_view>
 
 #include "base/text_marks.h"
-#include "proto/internal/protocol.h"
 
 namespace hpvm {
 namespace {

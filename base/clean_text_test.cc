@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
+#include "base/clean_text.h"
 
-#include "proto/internal/protocol.h"
+#include <gtest/gtest.h>
 
 namespace hpvm {
 namespace {

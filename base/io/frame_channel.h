@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames (base/io/frame_socket.h) read and written in bulk: many small frames a system call, and a reader that never
 // blocks on half a frame, so that one thread can serve several peers it does not trust.
-#ifndef HPVMD_PROTO_INTERNAL_FRAME_CHANNEL_H_
-#define HPVMD_PROTO_INTERNAL_FRAME_CHANNEL_H_
+#ifndef HPVMD_BASE_IO_FRAME_CHANNEL_H_
+#define HPVMD_BASE_IO_FRAME_CHANNEL_H_
 
 #include <deque>
 #include <span>
@@ -82,4 +82,4 @@ class FrameWriter {
 
 }  // namespace hpvm
 
-#endif  // HPVMD_PROTO_INTERNAL_FRAME_CHANNEL_H_
+#endif  // HPVMD_BASE_IO_FRAME_CHANNEL_H_

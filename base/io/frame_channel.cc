@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/internal/frame_channel.h"
+#include "base/io/frame_channel.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// One executor process as the daemon talks with it: requests, and the checked messages that answer them. The link of a
+// real process is executor_link.h; tests have others.
+#ifndef HPVMD_SUPERVISOR_EXECUTOR_PROCESS_H_
+#define HPVMD_SUPERVISOR_EXECUTOR_PROCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/element_type.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "proto/internal/executor.pb.h"
+
+namespace hpvm {
+
+struct ExecutorReady {
+  internal::Ready said;
+  int pid = 0;       // For people: in the daemon's own namespace.
+  Duration took{0};  // From the start of the process.
+};
+
+// Bytes that exist already: in memory (copied during the call), or in a memfd of sealed size (borrowed during the
+// call).
+struct BytesSource {
+  std::span<const uint8_t> bytes;
+  int fd = -1;
+  uint64_t fd_bytes = 0;
+};
+
+struct ModuleInput {
+  std::string name;  // In the document.
+  Sha256 hash;
+  BytesSource bytes;  // Sent only if this executor does not hold the module.
+};
+
+struct PrepareInput {
+  uint64_t handle = 0;  // The caller's choice; not 0 and not in use on this link.
+  BytesSource document;
+  std::vector<ModuleInput> modules;
+  Duration within{0};  // 0: no deadline.
+  bool check = false;  // For checked runs.
+};
+
+// Part of a memfd of sealed size. The link shares each memfd with the executor once, on first use, and remembers it by
+// `memory_id`.
+struct MemorySlice {
+  uint64_t memory_id = 0;     // Not 0; never another memfd's on this link, also after Forget.
+  int fd = -1;                // Borrowed during the call.
+  uint64_t memory_bytes = 0;  // The whole memfd.
+  bool writable = true;       // How the executor may map it; the same in every use.
+  uint64_t offset = 0;        // A multiple of 16.
+  uint64_t bytes = 0;
+};
+
+struct InputTensor {
+  std::string name;
+  ElementType type = ElementType::kF32;
+  std::vector<uint64_t> shape;
+  std::span<const uint8_t> bytes;     // Inline, borrowed during the call; all of a run's together at most 8 MiB.
+  std::optional<MemorySlice> memory;  // Instead of `bytes`.
+};
+
+struct OutputTarget {
+  std::string name;
+  enum class Kind : uint8_t { kInline, kMemory, kDiscard } kind = Kind::kInline;
+  MemorySlice memory;  // kMemory: at least the output's size.
+};
+
+// One repetition, 1,000 node records, inline outputs of up to 256 KiB.
+inline internal::RunOptions DefaultRunOptions() {
+  internal::RunOptions options;
+  options.set_repeat(1);
+  options.set_node_records_max(1000);
+  options.set_inline_bytes_max(limits::kInlineTensorBytesMax);
+  return options;
+}
+
+struct RunInput {
+  uint64_t handle = 0;
+  std::vector<InputTensor> inputs;
+  std::vector<OutputTarget> outputs;  // Outputs that are not named come back inline.
+  std::map<std::string, int64_t> symbols;
+  internal::RunOptions options = DefaultRunOptions();
+  Duration within{0};                // 0: no deadline.
+  std::function<void()> on_started;  // When the run leaves the executor's queue; may be empty.
+};
+
+struct RunReply {
+  internal::RunDone done;
+  std::vector<uint8_t> body;  // Owns inline data.
+
+  // OK, or the engine's failure: kAborted (a trap), kCancelled, kDeadlineExceeded, kInvalidArgument ...
+  Status status() const;
+  // Inline data, inside `body`. Empty for outputs in memory (read them with pread) and dropped ones.
+  std::span<const uint8_t> DataOf(const internal::OutputTensor& output) const {
+    return std::span(body).subspan(output.body().offset(), output.body().bytes());
+  }
+};
+
+using RequestId = uint64_t;
+
+// Calls never block. Each callback comes once, later, on another thread (the hub's): with the answer, or with
+// kUnavailable when the process ended, or with kInternal when it broke the protocol. It must be short and must not wait
+// for that thread; it may call any method of any executor except a destructor.
+class ExecutorProcess {
+ public:
+  // Kills the process if it lives, waits until it is reaped and until no callback runs or will run. Not on a callback's
+  // thread. Pending requests fail first with kUnavailable.
+  virtual ~ExecutorProcess() = default;
+
+  // Both return the id for Cancel; 0 when the request was not sent, and then `done` is called with why:
+  // kInvalidArgument for inputs outside the limits of protocol.h, kResourceExhausted when too many requests wait.
+  // Here and below a status instead of a message only when the executor was lost or the request not sent.
+  virtual RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) = 0;
+  virtual RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) = 0;
+  virtual void Release(uint64_t handle) = 0;
+  // Sets the stop word of a run or prepare; its answer comes soon, with kCancelled unless it was done already.
+  virtual void Cancel(RequestId id) = 0;
+  // After changing the grant page's entry. `done` when the executor has seen the epoch; may be empty.
+  virtual void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) = 0;
+  // Lets go of a memory: unmapped there when no run uses it. Call before or after closing the memfd.
+  virtual void Forget(uint64_t memory_id) = 0;
+  // Buffers that no run uses go until at most `bytes_max` of the entry's device are held; `done` gets what is then.
+  virtual void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<internal::Usage>)> done) = 0;
+  // Costs of the kernels of a prepared graph; 0: of all that the executor holds.
+  virtual void ListCosts(uint64_t handle, std::function<void(StatusOr<internal::Costs>)> done) = 0;
+  // Processor time of the process so far; empty when it is gone, or devices do its work.
+  virtual std::optional<Duration> CpuTime() const = 0;
+  // The process had waited for a tenant: it may have ended while nobody looked. Constant.
+  virtual bool was_spare() const { return false; }
+  // Asks the process to end; it is killed if it takes too long. Returns at once.
+  virtual void Shutdown() = 0;
+  // SIGKILL. Returns at once; pending requests fail with kUnavailable and `why`.
+  virtual void Kill(std::string_view why) = 0;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SUPERVISOR_EXECUTOR_PROCESS_H_

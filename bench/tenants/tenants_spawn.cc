@@ -115,7 +115,7 @@ StatusOr<ServiceResult> MeasureSpawn(const ServiceOptions& options) {
   }
   result.reach.push_back({.figure = "warm_p50_ms", .at_least = false, .bound = 5});
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<TenantExecutor> one, TenantExecutor::Start(*hub, Sandbox::kHighest));
-  result.note = "Sandbox level " + std::to_string(one->ready().sandbox_level) + " here" +
+  result.note = "Sandbox level " + std::to_string(one->ready().said.sandbox_level()) + " here" +
                 (try_out.ok() ? "." : "; bubblewrap is not installed, or may not make namespaces here.");
   result.verified = true;
   return result;

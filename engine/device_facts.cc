@@ -19,8 +19,6 @@ Tier TierOf(const DeviceInfo& info) {
                                             : Tier::kReal;
 }
 
-bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
-
 }  // namespace
 
 std::vector<scheduler::DeviceFacts> FactsOfDevices(std::span<Device* const> devices) {

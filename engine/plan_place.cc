@@ -17,8 +17,6 @@ constexpr uint64_t kInstancesMax = uint64_t{1} << 62;
 // GPUs count instances of a dimension with signed 32-bit numbers.
 constexpr uint64_t kGpuExtentMax = (uint64_t{1} << 31) - 1;
 
-bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
-
 Status CheckBuffers(const PreparedGraph& prepared, const graph::FlatGraph& flat, uint32_t index,
                     const Device& device) {
   const DeviceInfo& info = device.info();

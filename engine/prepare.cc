@@ -27,8 +27,6 @@ using scheduler::Tier;
 // Compiles in flight for one graph: each is a process of its own, and other tenants want the machine too.
 constexpr size_t kParallelCompiles = 4;
 
-bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
-
 // What a compile for one device shares with those for others: devices with equal targets load the same artifact.
 std::string TargetKey(const Device& device) {
   std::string key(1, static_cast<char>('0' + static_cast<int>(device.artifact_kind())));

@@ -2,8 +2,8 @@
 #include "graph/faults.h"
 
 #include <algorithm>
-#include <array>
 
+#include "base/edit_distance.h"
 #include "base/text_marks.h"
 
 namespace hpvm::graph {
@@ -17,27 +17,6 @@ void AppendHex(std::string& text, uint8_t byte) {
   text += "\\x";
   text += kDigits[byte >> 4];
   text += kDigits[byte & 15];
-}
-
-// Edits between two short words; two neighbours swapped count as one (optimal string alignment).
-uint32_t Distance(std::string_view a, std::string_view b) {
-  std::array<std::array<uint32_t, kNearMissBytesMax + 1>, 3> rows{};
-  for (size_t j = 0; j <= b.size(); ++j) {
-    rows[0][j] = static_cast<uint32_t>(j);
-  }
-  for (size_t i = 1; i <= a.size(); ++i) {
-    auto& row = rows[i % 3];
-    const auto& above = rows[(i + 2) % 3];
-    const auto& above_that = rows[(i + 1) % 3];
-    row[0] = static_cast<uint32_t>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1), above[j] + 1, row[j - 1] + 1});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], above_that[j - 2] + 1);
-      }
-    }
-  }
-  return rows[a.size() % 3][b.size()];
 }
 
 }  // namespace
@@ -96,7 +75,7 @@ void NearMiss::Offer(std::string_view candidate) {
     return;
   }
   --offers_left_;
-  const uint32_t distance = Distance(word_, candidate);
+  const auto distance = static_cast<uint32_t>(EditDistance(word_, candidate));
   // "in" is no misspelling of "of": at least half of the word must survive.
   if (distance < best_distance_ && 2 * distance <= std::max(word_.size(), candidate.size())) {
     best_distance_ = distance;

@@ -136,10 +136,6 @@ std::string HeadingOf(const Place& place, Sources& sources) {
   return place.file + ":" + std::to_string(place.line) + (text.empty() ? "" : "    " + text);
 }
 
-bool IsForGpu(const Artifact& artifact) {
-  return artifact.kind == ArtifactKind::kOpenCl || artifact.kind == ArtifactKind::kVulkan;
-}
-
 std::string_view NameOf(GpuFormat format) {
   switch (format) {
     case GpuFormat::kNone:
@@ -178,7 +174,7 @@ constexpr uint32_t kGroupShapes = 4;
 
 // The variant that bit `index` of a class of launches stands for.
 std::string NameOf(const Artifact& artifact, uint32_t index) {
-  if (IsForGpu(artifact)) {
+  if (IsGpuCode(artifact.kind)) {
     const uint32_t variant = index / kGroupShapes;
     return variant < artifact.gpu.variants.size() ? Describe(artifact.gpu.variants[variant]) + ", shape " +
                                                         std::to_string(index % kGroupShapes) + " of groups"
@@ -254,7 +250,7 @@ std::string Summary(const KernelExplanation& explanation) {
                                                       : "") +
           "\n";
   const bool is_lockstep = std::any_of(artifact.variants.begin(), artifact.variants.end(), IsLockstep);
-  if (IsForGpu(artifact)) {
+  if (IsGpuCode(artifact.kind)) {
     text += DescribeProgram(artifact);
   } else if (artifact.kind != ArtifactKind::kCpuImage) {
     text += "compiled as text only: no code for this processor can run here\n";
@@ -341,7 +337,7 @@ void PrintJson(const KernelExplanation& explanation) {
                                 {"can_trap", variant.can_trap},
                                 {"local_bytes", variant.local_bytes}});
   }
-  if (IsForGpu(artifact)) {
+  if (IsGpuCode(artifact.kind)) {
     json["format"] = NameOf(artifact.gpu.format);
   }
   json["learnt"] = explanation.learnt.has_value() ? ToJson(*explanation.learnt) : Json();

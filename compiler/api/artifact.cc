@@ -274,7 +274,7 @@ Status CheckFields(const Artifact& artifact) {
     return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
                            ") is none of those known (1 to 4).");
   }
-  const bool is_gpu = artifact.kind == ArtifactKind::kOpenCl || artifact.kind == ArtifactKind::kVulkan;
+  const bool is_gpu = IsGpuCode(artifact.kind);
   if (is_gpu != (artifact.gpu.format != GpuFormat::kNone)) {
     return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
                            ") and its program's form (" + std::to_string(static_cast<int>(artifact.gpu.format)) +

@@ -32,6 +32,8 @@ enum class ArtifactKind : uint8_t {
   kOpenCl = 3,    // `code` is a program for an OpenCL device; `gpu` says of which form.
   kVulkan = 4,    // `code` is a SPIR-V shader module; `gpu` says how to launch it.
 };
+// Artifact::gpu describes it.
+constexpr bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
 
 // The source line of the code from byte `offset` of the module on, up to the next entry. line 0: none is known.
 struct SourceLine {

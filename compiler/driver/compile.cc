@@ -39,10 +39,6 @@ uint64_t NsSince(Time begin) { return static_cast<uint64_t>((RealClock().Now() -
 // The interpreter is what others are compared with: it computes exactly whatever a node says.
 bool IsFast(const CompileRequest& request) { return request.fast_math && request.target != ArtifactKind::kInterp; }
 
-bool IsForGpu(const CompileRequest& request) {
-  return request.target == ArtifactKind::kOpenCl || request.target == ArtifactKind::kVulkan;
-}
-
 Artifact InterpArtifact(const ir::Module& module) {
   Artifact artifact = DescribeModule(module);
   artifact.kind = ArtifactKind::kInterp;
@@ -204,7 +200,7 @@ std::optional<Artifact> EmitForGpu(const CompileRequest& request, const ir::Modu
 
 std::optional<Artifact> EmitFor(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
                                 KernelReport report, Diagnostics& diagnostics) {
-  if (IsForGpu(request)) {
+  if (IsGpuCode(request.target)) {
     return EmitForGpu(request, module, std::move(report), diagnostics);
   }
   StatusOr<Artifact> artifact = EmitForHost(request, module, target, std::move(report));
@@ -221,7 +217,7 @@ Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelRepo
     return RunCpuPipeline(module, options);
   }
 #if HPVMD_HAS_OPENCL_BACK || HPVMD_HAS_VULKAN_BACK
-  if (IsForGpu(request)) {
+  if (IsGpuCode(request.target)) {
     return RunGpuPipeline(module, options);
   }
 #endif
@@ -267,7 +263,7 @@ CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t
   AddSourceInfo(bytes, *front.module, front.places, &*artifact, &result.diagnostics);
   artifact->read_ns = front.read_ns;
   artifact->pass_ns = front.pass_ns;
-  if (artifact->emit_ns == 0 && IsForGpu(request)) {
+  if (artifact->emit_ns == 0 && IsGpuCode(request.target)) {
     artifact->emit_ns = NsSince(begin);
   }
   result.artifact = *std::move(artifact);

@@ -16,6 +16,7 @@
 #define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
 
+#include "base/edit_distance.h"
 #include "server/config/config_access.h"
 #include "server/config/device_families.h"
 
@@ -32,24 +33,6 @@ void Report(Diagnostics& out, std::string place, std::string message) {
   out.push_back({Severity::kError, std::move(place), std::nullopt, std::move(message)});
 }
 
-// Edits (insert, delete, replace) between two short names.
-size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 // " Did you mean "x"?", or nothing when no name is near.
 std::string NearMiss(std::string_view name, const std::vector<std::string>& known) {
   if (name.size() > 100) {
@@ -58,7 +41,7 @@ std::string NearMiss(std::string_view name, const std::vector<std::string>& know
   const std::string* best = nullptr;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : known) {
-    if (const size_t d = Distance(name, candidate); d < best_distance) {
+    if (const size_t d = EditDistance(name, candidate); d < best_distance) {
       best = &candidate;
       best_distance = d;
     }

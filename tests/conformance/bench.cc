@@ -93,10 +93,7 @@ Bench::Bench(std::string_view backend) : backend_(backend) {
   device_ = owned_.get();
 }
 
-bool Bench::is_driven() const {
-  const ArtifactKind kind = device_->artifact_kind();
-  return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan;
-}
+bool Bench::is_driven() const { return IsGpuCode(device_->artifact_kind()); }
 
 std::unique_ptr<Executable> Bench::Load(std::string_view kernel) {
   StatusOr<Artifact> artifact = CompileText(KernelText(kernel), *device_);

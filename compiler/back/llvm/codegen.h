@@ -36,11 +36,11 @@ StatusOr<std::vector<Frame>> LargeFrames(std::string_view object);
 
 // Lays the object's code and constants out as one image and resolves what refers from one to the other. kInternal for
 // any relocation that is not relative to its own place, any outside symbol, any writable data, a missing entry.
-struct Image {
+struct LinkedImage {
   std::vector<uint8_t> bytes;
   std::vector<uint64_t> entry_offsets;  // Of the entries asked for.
 };
-StatusOr<Image> LinkImage(std::string_view object, std::span<const std::string> entries);
+StatusOr<LinkedImage> LinkImage(std::string_view object, std::span<const std::string> entries);
 
 }  // namespace hpvm::cpu
 

@@ -26,7 +26,7 @@ Status FromLlvm(llvm::Error error, const char* doing) {
 class ImageLinker {
  public:
   explicit ImageLinker(const Object& object) : object_(object) {}
-  StatusOr<Image> Link(std::span<const std::string> entries);
+  StatusOr<LinkedImage> Link(std::span<const std::string> entries);
 
  private:
   Status PlaceSections(bool is_code);
@@ -36,7 +36,7 @@ class ImageLinker {
   StatusOr<uint64_t> OffsetOf(const SymbolRef& symbol);
 
   const Object& object_;
-  Image image_;
+  LinkedImage image_;
   std::map<uint64_t, uint64_t> offsets_;  // Of placed sections, by section index.
 };
 
@@ -129,7 +129,7 @@ Status ImageLinker::Relocate(const SectionRef& relocations) {
   return absl::OkStatus();
 }
 
-StatusOr<Image> ImageLinker::Link(std::span<const std::string> entries) {
+StatusOr<LinkedImage> ImageLinker::Link(std::span<const std::string> entries) {
   HPVMD_RETURN_IF_ERROR(PlaceSections(true));
   HPVMD_RETURN_IF_ERROR(PlaceSections(false));
   for (const SectionRef& section : object_.sections()) {
@@ -251,7 +251,7 @@ StatusOr<std::vector<Frame>> LargeFrames(std::string_view bytes) {
   return frames;
 }
 
-StatusOr<Image> LinkImage(std::string_view object, std::span<const std::string> entries) {
+StatusOr<LinkedImage> LinkImage(std::string_view object, std::span<const std::string> entries) {
   HPVMD_ASSIGN_OR_RETURN(Object parsed, ParseObject(object));
   return ImageLinker(parsed).Link(entries);
 }

@@ -146,7 +146,7 @@ StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& targe
   for (const cpu::EmittedVariant& variant : variants) {
     entries.push_back(variant.entry);
   }
-  HPVMD_ASSIGN_OR_RETURN(cpu::Image image, cpu::LinkImage(object, entries));
+  HPVMD_ASSIGN_OR_RETURN(cpu::LinkedImage image, cpu::LinkImage(object, entries));
   Artifact artifact = DescribeModule(module);
   artifact.kind = ArtifactKind::kCpuImage;
   artifact.target = target.level;

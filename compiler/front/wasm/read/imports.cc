@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/edit_distance.h"
 #include "base/limits.h"
 #include "compiler/front/wasm/read/fault.h"
 #include "compiler/ir/text/print_format.h"
@@ -76,27 +77,10 @@ const std::vector<Import>& MathImports() {
 constexpr size_t kNameBytesMax = 64;  // Longer ones are not compared: the distance costs the product of both lengths.
 constexpr size_t kNearNamesMax = 3;
 
-// Levenshtein's distance.
-size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 void AddNear(std::string_view name, std::span<const Import> imports,
              std::vector<std::pair<size_t, std::string_view>>* near) {
   for (const Import& import : imports) {
-    const size_t distance = Distance(name, import.name);
+    const size_t distance = EditDistance(name, import.name);
     if (distance <= std::max<size_t>(3, name.size() / 3) && import.shape != ImportShape::kAbort) {
       near->emplace_back(distance, import.name);
     }

@@ -181,7 +181,7 @@ Status ResetTimelines(Plan& plan) {
   for (PlanQueue& queue : plan.queues) {
     queue.timeline.reset();
     queue.base = 0;
-    HPVMD_ASSIGN_OR_RETURN(queue.timeline, plan.devices[queue.device]->CreateTimeline());
+    queue.timeline = plan.devices[queue.device]->CreateTimeline();
   }
   return absl::OkStatus();
 }

@@ -46,6 +46,7 @@ std::string_view Name(DeviceKind kind);  // "null", "interp", "cpu", "gpu", "fpg
 struct DeviceInfo {
   std::string id;  // "cpu:0"; unique in the process.
   DeviceKind kind = DeviceKind::kNull;
+  ArtifactKind artifact_kind = ArtifactKind::kInterp;  // What to compile for it.
   std::string name;            // For people: "AMD EPYC, 2 threads, AVX-512".
   std::string silicon;         // Devices with the same text share the same hardware.
   uint32_t compute_units = 1;  // Worker threads, multiprocessors.
@@ -57,7 +58,7 @@ struct DeviceInfo {
   bool runs_inline = false;
   // Obeys Submission::check.
   bool checks = false;
-  GpuTarget gpu;  // Where artifact_kind() is kOpenCl or kVulkan.
+  GpuTarget gpu;  // Where IsGpuCode(artifact_kind).
   // Memory of one silicon that passes between its devices by file descriptor: Allocate obeys BufferSpec::is_exported,
   // or BufferSpec::shared.
   bool exports_memory = false, imports_memory = false;
@@ -94,26 +95,38 @@ class Hub {
   std::atomic<uint32_t> waiters_{0};
 };
 
+// Any thread. It may be destroyed by whoever sees a value, while Signal or Fail is still notifying the hub.
 class Timeline {
  public:
-  virtual ~Timeline() = default;
+  explicit Timeline(Hub& hub) : hub_(hub) {}
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
   // The highest value reached, or the status it failed with. Poll tells whether one point was reached before a failure.
-  virtual StatusOr<uint64_t> Query() const = 0;
+  StatusOr<uint64_t> Query() const;
   // Reaches `value` < 2^63, from the host. Values only grow; a smaller one, or one after a failure, changes nothing.
-  virtual void Signal(uint64_t value) = 0;
+  void Signal(uint64_t value);
   // Fails every point that is not reached. The first failure stays.
-  virtual void Fail(Status status) = 0;
+  void Fail(Status status);
   // OK when `value` is reached; the failure; kDeadlineExceeded.
-  virtual Status Wait(uint64_t value, Time deadline) = 0;
+  Status Wait(uint64_t value, Time deadline);
+
+ private:
+  // Set once failed: the value no longer grows, so that both questions, "which value" and "did it fail before that
+  // value", have one answer for ever.
+  static constexpr uint64_t kFrozen = uint64_t{1} << 63;
+
+  Hub& hub_;
+  std::atomic<uint64_t> value_{0};
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  Status failure_;  // Guarded by mutex_; constant once failed_.
 };
 
 // What became of one point. kReached also when the timeline failed after it; kFailed stores the status in `failure`
 // when not null.
 enum class PointState : uint8_t { kPending, kReached, kFailed };
 PointState Poll(const TimelinePoint& point, Status* failure = nullptr);
-
-// A host-memory timeline that reports to `hub`; what devices without one of their own return from CreateTimeline.
-std::unique_ptr<Timeline> CreateHostTimeline(Hub& hub);
 
 class Buffer;
 
@@ -307,10 +320,14 @@ struct Support {
 
 class Device {
  public:
+  // Borrows the hub, which its timelines notify.
+  explicit Device(Hub& hub) : hub_(hub) {}
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
-  // Which kind of artifact to compile for this device.
-  virtual ArtifactKind artifact_kind() const = 0;
+  Hub& hub() const { return hub_; }
+  ArtifactKind artifact_kind() const { return info().artifact_kind; }
+  // For points that its submissions signal, or wait for.
+  std::unique_ptr<Timeline> CreateTimeline() const { return std::make_unique<Timeline>(hub_); }
   virtual Support Supports(const KernelNeeds& needs) const = 0;
   // kInvalidArgument: the module is at fault, and the message says how (the driver's log); kCancelled,
   // kDeadlineExceeded: the caller's patience ended while a builder was at work (devices without one do not look at it);
@@ -318,9 +335,11 @@ class Device {
   virtual StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience& patience) = 0;
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) { return Load(std::move(artifact), Patience()); }
   virtual StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) = 0;
-  virtual StatusOr<std::unique_ptr<Timeline>> CreateTimeline() = 0;
   // See the head of this file. A status means that nothing was accepted and the signals will not change.
   virtual Status Submit(const Submission& submission) = 0;
+
+ protected:
+  Hub& hub_;
 };
 
 }  // namespace hpvm

@@ -17,76 +17,6 @@ std::optional<size_t> FirstSettled(std::span<const TimelinePoint> points) {
   return std::nullopt;
 }
 
-// Signal's fast path takes no lock: values are a maximum. A failure freezes the value, so that both questions, "which
-// value" and "did it fail before that value", have one answer for ever.
-class HostTimeline final : public Timeline {
- public:
-  explicit HostTimeline(Hub& hub) : hub_(hub) {}
-
-  StatusOr<uint64_t> Query() const override {
-    if (failed_.load(std::memory_order_seq_cst)) {
-      std::lock_guard lock(mutex_);
-      return failure_;
-    }
-    return value_.load(std::memory_order_seq_cst) & ~kFrozen;
-  }
-
-  void Signal(uint64_t value) override {
-    HPVMD_CHECK((value & kFrozen) == 0);
-    Hub& hub = hub_;  // A waiter that sees the value may destroy this timeline before the notification.
-    uint64_t current = value_.load(std::memory_order_relaxed);
-    do {
-      if ((current & kFrozen) != 0 || current >= value) {
-        return;
-      }
-    } while (!value_.compare_exchange_weak(current, value, std::memory_order_seq_cst));
-    hub.Notify();
-  }
-
-  void Fail(Status status) override {
-    HPVMD_CHECK(!status.ok());
-    Hub& hub = hub_;  // As in Signal.
-    {
-      std::lock_guard lock(mutex_);
-      if (failed_.load(std::memory_order_relaxed)) {
-        return;
-      }
-      failure_ = std::move(status);
-      value_.fetch_or(kFrozen, std::memory_order_seq_cst);
-      failed_.store(true, std::memory_order_seq_cst);
-    }
-    hub.Notify();
-  }
-
-  Status Wait(uint64_t value, Time deadline) override {
-    while (true) {
-      if ((value_.load(std::memory_order_seq_cst) & ~kFrozen) >= value) {
-        return absl::OkStatus();
-      }
-      if (failed_.load(std::memory_order_seq_cst)) {
-        std::lock_guard lock(mutex_);
-        // Signal may have won the race against Fail after the load above.
-        bool reached = (value_.load(std::memory_order_relaxed) & ~kFrozen) >= value;
-        return reached ? absl::OkStatus() : failure_;
-      }
-      TimelinePoint point{this, value};
-      StatusOr<size_t> settled = hub_.WaitAny({&point, 1}, deadline);
-      if (!settled.ok()) {
-        return settled.status();
-      }
-    }
-  }
-
- private:
-  static constexpr uint64_t kFrozen = uint64_t{1} << 63;  // Set once failed: the value no longer grows.
-
-  Hub& hub_;
-  std::atomic<uint64_t> value_{0};
-  std::atomic<bool> failed_{false};
-  mutable std::mutex mutex_;
-  Status failure_;  // Guarded by mutex_; constant once failed_.
-};
-
 }  // namespace
 
 StatusOr<size_t> Hub::WaitAny(std::span<const TimelinePoint> points, Time deadline) {
@@ -128,6 +58,59 @@ void Hub::Notify() {
   changed_.notify_all();
 }
 
-std::unique_ptr<Timeline> CreateHostTimeline(Hub& hub) { return std::make_unique<HostTimeline>(hub); }
+StatusOr<uint64_t> Timeline::Query() const {
+  if (failed_.load(std::memory_order_seq_cst)) {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+  return value_.load(std::memory_order_seq_cst) & ~kFrozen;
+}
+
+// The fast path takes no lock: values are a maximum.
+void Timeline::Signal(uint64_t value) {
+  HPVMD_CHECK((value & kFrozen) == 0);
+  Hub& hub = hub_;  // A waiter that sees the value may destroy this timeline before the notification.
+  uint64_t current = value_.load(std::memory_order_relaxed);
+  do {
+    if ((current & kFrozen) != 0 || current >= value) {
+      return;
+    }
+  } while (!value_.compare_exchange_weak(current, value, std::memory_order_seq_cst));
+  hub.Notify();
+}
+
+void Timeline::Fail(Status status) {
+  HPVMD_CHECK(!status.ok());
+  Hub& hub = hub_;  // As in Signal.
+  {
+    std::lock_guard lock(mutex_);
+    if (failed_.load(std::memory_order_relaxed)) {
+      return;
+    }
+    failure_ = std::move(status);
+    value_.fetch_or(kFrozen, std::memory_order_seq_cst);
+    failed_.store(true, std::memory_order_seq_cst);
+  }
+  hub.Notify();
+}
+
+Status Timeline::Wait(uint64_t value, Time deadline) {
+  while (true) {
+    if ((value_.load(std::memory_order_seq_cst) & ~kFrozen) >= value) {
+      return absl::OkStatus();
+    }
+    if (failed_.load(std::memory_order_seq_cst)) {
+      std::lock_guard lock(mutex_);
+      // Signal may have won the race against Fail after the load above.
+      bool reached = (value_.load(std::memory_order_relaxed) & ~kFrozen) >= value;
+      return reached ? absl::OkStatus() : failure_;
+    }
+    TimelinePoint point{this, value};
+    StatusOr<size_t> settled = hub_.WaitAny({&point, 1}, deadline);
+    if (!settled.ok()) {
+      return settled.status();
+    }
+  }
+}
 
 }  // namespace hpvm

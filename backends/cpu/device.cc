@@ -75,7 +75,7 @@ bool Multiply(const std::array<uint64_t, 3>& extent, uint64_t* product) {
 class CpuDevice final : public Device, private CommandTarget {
  public:
   CpuDevice(Hub& hub, const CpuDeviceOptions& options)
-      : hub_(hub),
+      : Device(hub),
         options_(options),
         ticks_(ProcessTicks()),
         pool_(options.threads != 0 ? options.threads : MachineThreads(), options.grant, options.gate),
@@ -83,6 +83,7 @@ class CpuDevice final : public Device, private CommandTarget {
     const uint32_t threads = options.threads != 0 ? options.threads : MachineThreads();
     info_.id = "cpu:0";
     info_.kind = DeviceKind::kCpu;
+    info_.artifact_kind = ArtifactKind::kCpuImage;
     info_.name = ProcessorName() + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") +
                  VectorName();
     info_.silicon = "cpu";
@@ -98,7 +99,6 @@ class CpuDevice final : public Device, private CommandTarget {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  ArtifactKind artifact_kind() const override { return ArtifactKind::kCpuImage; }
 
   Support Supports(const KernelNeeds& needs) const override {
     if (needs.kind != ArtifactKind::kCpuImage) {
@@ -120,7 +120,6 @@ class CpuDevice final : public Device, private CommandTarget {
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     return AllocateHostBuffer(spec, info_.allocation_bytes_max);
   }
-  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
   Status Submit(const Submission& submission) override {
     queue_.Submit(submission);
     return absl::OkStatus();
@@ -145,7 +144,6 @@ class CpuDevice final : public Device, private CommandTarget {
 
   Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record);
 
-  Hub& hub_;
   const CpuDeviceOptions options_;
   const Ticks& ticks_;
   DeviceInfo info_;

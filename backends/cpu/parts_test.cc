@@ -135,7 +135,7 @@ class Bench {
     import(counts.data(), sizeof(counts));
     dispatch.argument_count = static_cast<uint32_t>(buffers.size());
     list.commands.emplace_back(dispatch);
-    const std::unique_ptr<Timeline> timeline = *device_->CreateTimeline();
+    const std::unique_ptr<Timeline> timeline = device_->CreateTimeline();
     const TimelinePoint signal{timeline.get(), 1};
     HPVMD_RETURN_IF_ERROR(
         device_->Submit({.commands = &list, .buffers = slots, .signals = {&signal, 1}, .failure = &failure}));

@@ -135,7 +135,7 @@ class Bench {
     StatusOr<std::unique_ptr<Executable>> loaded = device_->Load(artifact);
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     executable_ = *std::move(loaded);
-    timeline_ = *device_->CreateTimeline();
+    timeline_ = device_->CreateTimeline();
   }
 
   Status Run(const std::array<uint64_t, 3>& extent, const std::vector<std::span<uint32_t>>& buffers,
@@ -171,7 +171,7 @@ class Bench {
     HPVMD_RETURN_IF_ERROR(device_->Submit(submission));
     const Status status = timeline_->Wait(value_, RealClock().Now() + std::chrono::seconds(60));
     if (!status.ok()) {
-      timeline_ = *device_->CreateTimeline();
+      timeline_ = device_->CreateTimeline();
       value_ = 0;
     }
     return status;

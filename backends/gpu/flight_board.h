@@ -57,7 +57,7 @@ class FlightBoard {
   static constexpr uint32_t kFlightsMax = 3;
 
   // Both are borrowed; `gate` may be null.
-  FlightBoard(Hub& hub, GrantGate* gate) : gate_(gate), posted_(CreateHostTimeline(hub)) {}
+  FlightBoard(Hub& hub, GrantGate* gate) : gate_(gate), posted_(std::make_unique<Timeline>(hub)) {}
   FlightBoard(const FlightBoard&) = delete;
   FlightBoard& operator=(const FlightBoard&) = delete;
 

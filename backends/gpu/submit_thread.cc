@@ -67,7 +67,7 @@ void Settle(std::span<const TimelinePoint> signals, const Status& status) {
 }  // namespace
 
 SubmitThread::SubmitThread(Hub& hub, Driver& driver, FlightBoard& board, Lane lane, GrantGate* gate)
-    : hub_(hub), driver_(driver), board_(board), lane_(lane), gate_(gate), changed_(CreateHostTimeline(hub)) {}
+    : hub_(hub), driver_(driver), board_(board), lane_(lane), gate_(gate), changed_(std::make_unique<Timeline>(hub)) {}
 
 SubmitThread::~SubmitThread() {
   {

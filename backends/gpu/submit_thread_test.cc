@@ -124,7 +124,7 @@ struct Fixture : testing::Test {
   };
   std::unique_ptr<Item> Make(uint64_t number, const TimelinePoint* wait = nullptr) {
     auto item = std::make_unique<Item>();
-    item->timeline = CreateHostTimeline(hub);
+    item->timeline = std::make_unique<Timeline>(hub);
     item->signal = {item->timeline.get(), number};
     item->submission.signals = {&item->signal, 1};
     if (wait != nullptr) {
@@ -166,7 +166,7 @@ TEST_F(SubmitThreadTest, EnqueuesAheadAndSignalsWhenDone) {
 // A submission that waits holds up nobody; it starts when its last point is reached, also by another submission.
 TEST_F(SubmitThreadTest, WaitingHoldsUpNobody) {
   driver.OpenAll();
-  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub);
   const TimelinePoint point{gate.get(), 5};
   auto first = Make(1, &point);
   auto second = Make(2, &first->signal);
@@ -210,7 +210,7 @@ TEST_F(SubmitThreadTest, FailurePoisons) {
 // A point reached before its timeline failed counts as reached.
 TEST_F(SubmitThreadTest, ReachedBeforeFailureRuns) {
   driver.OpenAll();
-  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub);
   gate->Signal(1);
   gate->Fail(Internal("Later."));
   const TimelinePoint reached{gate.get(), 1}, failed{gate.get(), 2};
@@ -225,7 +225,7 @@ TEST_F(SubmitThreadTest, ReachedBeforeFailureRuns) {
 // The stop word, set before a submission's turn, drops it.
 TEST_F(SubmitThreadTest, StopDropsWhatIsNotEnqueued) {
   std::atomic<uint32_t> stop{0};
-  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub);
   const TimelinePoint point{gate.get(), 1};
   auto stopped = Make(1, &point), other = Make(2, &point);
   stopped->submission.stop = &stop;
@@ -242,7 +242,7 @@ TEST_F(SubmitThreadTest, StopDropsWhatIsNotEnqueued) {
 
 // The end waits for what is enqueued, whose signals are reached, and cancels the rest.
 TEST_F(SubmitThreadTest, ClosingFinishesFlightsAndCancelsTheRest) {
-  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub);
   const TimelinePoint never{gate.get(), 1};
   auto flying = Make(1), waiting = Make(2, &never);
   std::thread opener;
@@ -267,7 +267,7 @@ TEST_F(SubmitThreadTest, ClosingFinishesFlightsAndCancelsTheRest) {
 TEST_F(SubmitThreadTest, ManyInterleaved) {
   driver.OpenAll();
   constexpr uint64_t kCount = 300;
-  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub);
   std::vector<TimelinePoint> points(kCount);
   std::vector<std::unique_ptr<Item>> items;
   SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
@@ -396,7 +396,7 @@ TEST_F(SubmitThreadTest, WaitsOnTheHostForWhatMayTrap) {
 // Values of a timeline are reached in order: who signals a higher one does not overtake who still waits.
 TEST_F(SubmitThreadTest, KeepsTheOrderOfATimeline) {
   driver.OpenAll();
-  const std::unique_ptr<Timeline> gate = CreateHostTimeline(hub), shared = CreateHostTimeline(hub);
+  const std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub), shared = std::make_unique<Timeline>(hub);
   const TimelinePoint point{gate.get(), 1};
   const auto first = Make(1, &point), second = Make(2), other = Make(3);
   for (Item* item : {first.get(), second.get()}) {
@@ -416,7 +416,7 @@ TEST_F(SubmitThreadTest, KeepsTheOrderOfATimeline) {
 // A submission that fails early does not fail the timeline under flights that are to reach smaller values of it: their
 // buffers are still in use.
 TEST_F(SubmitThreadTest, FailuresSettleInTheirTurn) {
-  const std::unique_ptr<Timeline> gate = CreateHostTimeline(hub), shared = CreateHostTimeline(hub);
+  const std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub), shared = std::make_unique<Timeline>(hub);
   gate->Fail(Internal("Broken."));
   const TimelinePoint broken{gate.get(), 1};
   std::atomic<uint32_t> stop{1};
@@ -439,7 +439,7 @@ TEST_F(SubmitThreadTest, FailuresSettleInTheirTurn) {
 // A timeline fails when the last flight that signals it has ended, as whoever sees it fail frees what they all name;
 // what had not begun never does, nor does what comes later.
 TEST_F(SubmitThreadTest, FailsATimelineWhenNobodyUsesIt) {
-  const std::unique_ptr<Timeline> gate = CreateHostTimeline(hub), shared = CreateHostTimeline(hub);
+  const std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub), shared = std::make_unique<Timeline>(hub);
   const TimelinePoint never{gate.get(), 1};
   const auto failing = Make(1), flying = Make(2), waiting = Make(3, &never), late = Make(4);
   for (Item* item : {failing.get(), flying.get(), waiting.get(), late.get()}) {

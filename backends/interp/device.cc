@@ -93,9 +93,10 @@ StatusOr<ir::TrapReport> RunPart(const ir::Interpreter& interpreter, const ir::L
 
 class InterpDevice final : public Device, private CommandTarget {
  public:
-  explicit InterpDevice(Hub& hub) : hub_(hub), queue_(hub, *this) {
+  explicit InterpDevice(Hub& hub) : Device(hub), queue_(hub, *this) {
     info_.id = "interp:0";
     info_.kind = DeviceKind::kInterp;
+    info_.artifact_kind = ArtifactKind::kInterp;
     info_.name = "Reference interpreter";
     info_.silicon = "cpu";
     info_.memory_bytes = 16 * limits::kGiB;
@@ -106,7 +107,6 @@ class InterpDevice final : public Device, private CommandTarget {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  ArtifactKind artifact_kind() const override { return ArtifactKind::kInterp; }
 
   Support Supports(const KernelNeeds& needs) const override {
     if (needs.kind != ArtifactKind::kInterp) {
@@ -129,7 +129,6 @@ class InterpDevice final : public Device, private CommandTarget {
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     return AllocateHostBuffer(spec, info_.allocation_bytes_max);
   }
-  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
   Status Submit(const Submission& submission) override {
     queue_.Submit(submission);
     return absl::OkStatus();
@@ -186,7 +185,6 @@ class InterpDevice final : public Device, private CommandTarget {
     return absl::OkStatus();
   }
 
-  Hub& hub_;
   DeviceInfo info_;
   HostQueue queue_;  // Last: stops before what it uses goes.
 };

@@ -41,8 +41,7 @@ class FailurePlan {
 
 class NullDevice final : public Device, private CommandTarget {
  public:
-  NullDevice(Hub& hub, NullOptions options)
-      : hub_(hub), plan_(std::move(options.failures)), queue_(hub, *this) {
+  NullDevice(Hub& hub, NullOptions options) : Device(hub), plan_(std::move(options.failures)), queue_(hub, *this) {
     info_.id = "null:0";
     info_.kind = DeviceKind::kNull;
     info_.name = "Null device (runs nothing)";
@@ -54,7 +53,6 @@ class NullDevice final : public Device, private CommandTarget {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  ArtifactKind artifact_kind() const override { return ArtifactKind::kInterp; }
   Support Supports(const KernelNeeds&) const override { return {}; }
 
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
@@ -64,10 +62,6 @@ class NullDevice final : public Device, private CommandTarget {
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kAllocate));
     return AllocateHostBuffer(spec, info_.allocation_bytes_max);
-  }
-  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override {
-    HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kCreateTimeline));
-    return CreateHostTimeline(hub_);
   }
   Status Submit(const Submission& submission) override {
     HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kSubmit));
@@ -90,7 +84,6 @@ class NullDevice final : public Device, private CommandTarget {
     return PartOf(dispatch, submission).status();
   }
 
-  Hub& hub_;
   DeviceInfo info_;
   FailurePlan plan_;
   HostQueue queue_;  // Last: stops before what it uses goes.

@@ -11,7 +11,7 @@
 
 namespace hpvm {
 
-enum class NullCall : uint8_t { kLoad, kAllocate, kCreateTimeline, kSubmit, kCommand };
+enum class NullCall : uint8_t { kLoad, kAllocate, kSubmit, kCommand };
 
 // The `index`-th call (from 0) of that kind fails with `status`, which is not OK. A failing kCommand poisons its
 // submission.

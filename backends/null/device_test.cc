@@ -23,7 +23,7 @@ TEST(NullDeviceTest, InjectedFailures) {
   CommandList commands;
   commands.commands = {FillCommand{0, 0, 16, 1}, FillCommand{0, 0, 16, 2}};
   Buffer* buffers[] = {buffer.get()};
-  std::unique_ptr<Timeline> timeline = *device->CreateTimeline();
+  std::unique_ptr<Timeline> timeline = device->CreateTimeline();
   Submission submission;
   submission.commands = &commands;
   submission.buffers = buffers;
@@ -40,8 +40,8 @@ TEST(NullDeviceTest, InjectedFailures) {
 // A device that goes away fails what it still holds, so that nobody waits for ever.
 TEST(NullDeviceTest, ClosingFailsDeferredSubmissions) {
   Hub hub;
-  const std::unique_ptr<Timeline> never = CreateHostTimeline(hub);
-  const std::unique_ptr<Timeline> done = CreateHostTimeline(hub);
+  const std::unique_ptr<Timeline> never = std::make_unique<Timeline>(hub);
+  const std::unique_ptr<Timeline> done = std::make_unique<Timeline>(hub);
   const TimelinePoint wait{never.get(), 1}, signal{done.get(), 1};
   {
     const std::unique_ptr<Device> device = CreateNullDevice(hub);

@@ -29,11 +29,13 @@ std::string Triple(const std::array<uint64_t, 3>& values) {
 class OpenClDevice final : public Device, public gpu::LaneDrivers {
  public:
   OpenClDevice(Hub& hub, Found found, Context context, const OpenClOptions& options)
-      : hub_(hub),
+      : Device(hub),
         options_(options),
         found_(std::move(found)),
         context_(std::move(context)),
-        health_(found_.info.id, found_.info.name) {}
+        health_(found_.info.id, found_.info.name) {
+    found_.info.artifact_kind = ArtifactKind::kOpenCl;
+  }
 
   Status Open() {
     HPVMD_RETURN_IF_ERROR(OpenLane(Lane::kCompute).status());
@@ -43,7 +45,6 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   }
 
   const DeviceInfo& info() const override { return found_.info; }
-  ArtifactKind artifact_kind() const override { return ArtifactKind::kOpenCl; }
 
   Support Supports(const KernelNeeds& needs) const override {
     if (needs.kind != ArtifactKind::kOpenCl) {
@@ -80,7 +81,6 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   }
 
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override;
-  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
 
   Status Submit(const Submission& submission) override {
     HPVMD_RETURN_IF_ERROR(health_.Check());
@@ -98,9 +98,8 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   }
   StatusOr<std::unique_ptr<Buffer>> ImportShared(const BufferSpec& spec);
 
-  Hub& hub_;
   const OpenClOptions options_;
-  const Found found_;
+  Found found_;
   const Context context_;
   Health health_;
   std::array<std::unique_ptr<OpenClQueue>, kLanes> queues_;  // By lane; those that are used.

@@ -182,7 +182,7 @@ class Rig {
   }
   // Runs what was added since the last run.
   Status Run() {
-    std::unique_ptr<Timeline> timeline = *device_->CreateTimeline();
+    std::unique_ptr<Timeline> timeline = device_->CreateTimeline();
     const TimelinePoint done{timeline.get(), 1};
     timings.assign(is_timed ? dispatches : 0, {});
     failure = {};

@@ -49,7 +49,8 @@ void FailSignals(const Submission& submission, const Status& status) {
 
 }  // namespace
 
-HostQueue::HostQueue(Hub& hub, CommandTarget& target) : hub_(hub), target_(target), changed_(CreateHostTimeline(hub)) {}
+HostQueue::HostQueue(Hub& hub, CommandTarget& target)
+    : hub_(hub), target_(target), changed_(std::make_unique<Timeline>(hub)) {}
 
 HostQueue::~HostQueue() {
   {

@@ -16,7 +16,7 @@ class LaneThreadTest : public ::testing::Test {
   Status Submit(std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals) {
     return lane_.Submit({.waits = waits, .commands = &list_, .signals = signals});
   }
-  std::unique_ptr<Timeline> NewTimeline() { return CreateHostTimeline(hub_); }
+  std::unique_ptr<Timeline> NewTimeline() { return std::make_unique<Timeline>(hub_); }
 
   Hub hub_;
   const CommandList list_;

@@ -67,26 +67,25 @@ class VulkanLane final : public gpu::Driver {
 class VulkanDevice final : public Device, public gpu::LaneDrivers {
  public:
   VulkanDevice(std::unique_ptr<Context> context, uint32_t index, Hub& hub, const VulkanOptions& options)
-      : hub_(hub),
+      : Device(hub),
         options_(options),
         context_(std::move(context)),
         info_(context_->physical().info),
         memory_(*context_, options.as_discrete),
         zeroer_(*context_),
         lanes_(hub, *this, context_->has_copy_lanes(), options_.gate) {
+    info_.artifact_kind = ArtifactKind::kVulkan;
     info_.has_copy_lanes = context_->has_copy_lanes();
     info_.id = "vulkan:" + std::to_string(index);
     info_.gpu.is_processor &= !options.as_discrete;
   }
 
   const DeviceInfo& info() const override { return info_; }
-  ArtifactKind artifact_kind() const override { return ArtifactKind::kVulkan; }
   Support Supports(const KernelNeeds& needs) const override;
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience& patience) override;
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     return AllocateVulkanBuffer(*context_, memory_, zeroer_, spec);
   }
-  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
   Status Submit(const Submission& submission) override {
     HPVMD_RETURN_IF_ERROR(context_->lost());
     return lanes_.Submit(submission);
@@ -103,7 +102,6 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
     return drivers.get();
   }
 
-  Hub& hub_;
   const VulkanOptions options_;
   const std::unique_ptr<Context> context_;
   DeviceInfo info_;

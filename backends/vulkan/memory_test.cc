@@ -144,10 +144,9 @@ TEST_P(VulkanMemoryTest, KeepsManySubmissionsApart) {
   std::vector<List> lists(kSubmissions);
   std::vector<Buffer*> results;
   auto timeline = device_->CreateTimeline();
-  ASSERT_TRUE(timeline.ok());
   std::vector<TimelinePoint> points;
   for (uint32_t i = 0; i < kSubmissions; ++i) {
-    points.push_back({timeline->get(), i + 1});
+    points.push_back({timeline.get(), i + 1});
     Buffer& source = Host(Counting(300'000, i * 1'000'000));
     results.push_back(&Host(std::vector<uint32_t>(300'000)));
     Buffer& buffer = NewBuffer(source.bytes());
@@ -161,7 +160,7 @@ TEST_P(VulkanMemoryTest, KeepsManySubmissionsApart) {
     submission.signals = {&points[i], 1};
     ASSERT_TRUE(device_->Submit(submission).ok());
   }
-  ASSERT_TRUE((*timeline)->Wait(kSubmissions, RealClock().Now() + std::chrono::seconds(60)).ok());
+  ASSERT_TRUE(timeline->Wait(kSubmissions, RealClock().Now() + std::chrono::seconds(60)).ok());
   for (uint32_t i = 0; i < kSubmissions; ++i) {
     const std::vector<uint32_t> expected = Counting(300'000, i * 1'000'000);
     EXPECT_TRUE(std::ranges::equal(Words(*results[i]), expected)) << i;

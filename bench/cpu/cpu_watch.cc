@@ -28,9 +28,9 @@ std::string Describe(const std::vector<CpuVariant>& variants, uint32_t index) {
 // Forwards everything.
 class WatchedDevice final : public Device {
  public:
-  WatchedDevice(VariantWatch& watch, std::unique_ptr<Device> device) : watch_(watch), device_(std::move(device)) {}
+  WatchedDevice(VariantWatch& watch, std::unique_ptr<Device> device)
+      : Device(device->hub()), watch_(watch), device_(std::move(device)) {}
   const DeviceInfo& info() const override { return device_->info(); }
-  ArtifactKind artifact_kind() const override { return device_->artifact_kind(); }
   Support Supports(const KernelNeeds& needs) const override { return device_->Supports(needs); }
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
     {
@@ -45,7 +45,6 @@ class WatchedDevice final : public Device {
     return device_->Load(std::move(artifact));
   }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override { return device_->Allocate(spec); }
-  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return device_->CreateTimeline(); }
   Status Submit(const Submission& submission) override { return device_->Submit(submission); }
 
  private:

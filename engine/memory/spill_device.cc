@@ -84,7 +84,7 @@ class SpillCopier {
 class SpillDevice final : public Device {
  public:
   SpillDevice(Hub& hub, int fd, uint64_t bytes_max)
-      : hub_(hub),
+      : Device(hub),
         file_(std::make_shared<SpillFile>(fd, bytes_max)),
         copier_(*file_),
         lanes_{LaneThread(Runner()), LaneThread(Runner()), LaneThread(Runner())} {
@@ -96,7 +96,6 @@ class SpillDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  ArtifactKind artifact_kind() const override { return ArtifactKind::kInterp; }
   Support Supports(const KernelNeeds&) const override { return {false, "It only stores."}; }
   StatusOr<std::unique_ptr<Executable>> Load(Artifact, const Patience&) override {
     return Internal("The spill file runs no kernels.");
@@ -106,7 +105,6 @@ class SpillDevice final : public Device {
     HPVMD_ASSIGN_OR_RETURN(const uint64_t offset, file_->Take(spec.bytes));
     return std::make_unique<SpillBuffer>(file_, offset, spec.bytes);
   }
-  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
   Status Submit(const Submission& submission) override {
     return lanes_[static_cast<size_t>(submission.lane)].Submit(submission);
   }
@@ -116,7 +114,6 @@ class SpillDevice final : public Device {
     return [this](const Submission& submission) { return copier_.Run(submission); };
   }
 
-  Hub& hub_;
   const std::shared_ptr<SpillFile> file_;
   const SpillCopier copier_;
   DeviceInfo info_;

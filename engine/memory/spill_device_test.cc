@@ -97,8 +97,7 @@ TEST(SpillDeviceTest, CopiesInOrder) {
   out.commands.push_back(CopyCommand{.source = 1, .target = 0, .target_offset = 100, .bytes = kBlock});
   in.commands.push_back(CopyCommand{.source = 0, .target = 2, .source_offset = 104, .target_offset = 4, .bytes = 96});
   const auto first = (*device)->CreateTimeline(), second = (*device)->CreateTimeline();
-  ASSERT_TRUE(first.ok() && second.ok());
-  const TimelinePoint begin{first->get(), 1}, stored_at{first->get(), 2}, done{second->get(), 1};
+  const TimelinePoint begin{first.get(), 1}, stored_at{first.get(), 2}, done{second.get(), 1};
   // The reader is submitted first: lanes do not hold each other up.
   ASSERT_TRUE((*device)
                   ->Submit({.waits = {&stored_at, 1},
@@ -114,17 +113,17 @@ TEST(SpillDeviceTest, CopiesInOrder) {
                             .buffers = table,
                             .signals = {&stored_at, 1}})
                   .ok());
-  (*first)->Signal(1);
-  ASSERT_TRUE((*second)->Wait(1, kNever).ok());
+  first->Signal(1);
+  ASSERT_TRUE(second->Wait(1, kNever).ok());
   EXPECT_EQ(std::vector<uint8_t>(back.begin() + 4, back.begin() + 100),
             std::vector<uint8_t>(data.begin() + 4, data.begin() + 100));
   EXPECT_EQ(back[0], 0);
   EXPECT_EQ(back[100], 0);
-  const TimelinePoint never{first->get(), 9}, after{second->get(), 2};
+  const TimelinePoint never{first.get(), 9}, after{second.get(), 2};
   ASSERT_TRUE(
       (*device)->Submit({.waits = {&never, 1}, .commands = &out, .buffers = table, .signals = {&after, 1}}).ok());
-  (*first)->Fail(Aborted("Stop."));
-  EXPECT_TRUE(absl::IsAborted((*second)->Wait(2, kNever)));
+  first->Fail(Aborted("Stop."));
+  EXPECT_TRUE(absl::IsAborted(second->Wait(2, kNever)));
 }
 
 // When the queue's timeline fails, nothing that was submitted behind the failed copy is left: a run drops its plan
@@ -136,8 +135,9 @@ TEST(SpillDeviceTest, AFailedTimelineLeavesNothingBehind) {
   ASSERT_TRUE(device.ok());
   close(fd);
   const CommandList nothing;
-  const auto cause = CreateHostTimeline(hub), awaited = CreateHostTimeline(hub), apart = CreateHostTimeline(hub);
-  const auto queue = CreateHostTimeline(hub);
+  const auto cause = std::make_unique<Timeline>(hub), awaited = std::make_unique<Timeline>(hub),
+             apart = std::make_unique<Timeline>(hub);
+  const auto queue = std::make_unique<Timeline>(hub);
   const TimelinePoint failing{cause.get(), 1}, pending{awaited.get(), 1}, first{queue.get(), 1};
   const TimelinePoint second[] = {{apart.get(), 1}, {queue.get(), 2}};
   ASSERT_TRUE((*device)->Submit({.waits = {&failing, 1}, .commands = &nothing, .signals = {&first, 1}}).ok());

@@ -55,12 +55,13 @@ class FunctionDevice final : public Device {
  public:
   FunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options,
                  FunctionDeviceCounts* counts)
-      : hub_(hub),
+      : Device(hub),
         functions_(functions),
         options_(std::move(options)),
         counts_(counts != nullptr ? *counts : ignored_) {
     info_.id = options_.id;
     info_.kind = options_.kind;
+    info_.artifact_kind = options_.artifact_kind;
     info_.name = "C++ functions";
     info_.silicon = options_.silicon.empty() ? options_.id : options_.silicon;
     info_.memory_bytes = options_.memory_bytes;
@@ -76,7 +77,6 @@ class FunctionDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  ArtifactKind artifact_kind() const override { return options_.artifact_kind; }
   Support Supports(const KernelNeeds& needs) const override {
     if (needs.group[0] * needs.group[1] * needs.group[2] > options_.group_items_max) {
       return {false, "Its groups are smaller."};
@@ -113,7 +113,6 @@ class FunctionDevice final : public Device {
     }
     return std::make_unique<OwnBuffer>(spec, info_.host_visible, held_);
   }
-  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
 
   Status Submit(const Submission& submission) override {
     if (options_.submissions_left != nullptr && !CountDown(*options_.submissions_left)) {
@@ -270,7 +269,6 @@ class FunctionDevice final : public Device {
   }
 
   std::atomic<uint64_t> held_{0};  // In buffers of its own.
-  Hub& hub_;
   const KernelFunctions& functions_;
   const FunctionDeviceOptions options_;
   FunctionDeviceCounts ignored_;

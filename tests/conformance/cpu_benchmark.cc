@@ -70,7 +70,7 @@ void Efficiency(uint32_t threads, uint64_t instances) {
   BufferSpec spec;
   spec.bytes = instances * 4;
   std::unique_ptr<Buffer> out = *device->Allocate(spec);
-  std::unique_ptr<Timeline> timeline = *device->CreateTimeline();
+  std::unique_ptr<Timeline> timeline = device->CreateTimeline();
   Work work;
   work.Dispatch(*kernel, {instances, 1, 1}, kOne, {Arg::Of(*out)});
   uint64_t value = 0;

@@ -178,53 +178,63 @@ void ReachedBeforeFailure(Bench& bench) {
   EXPECT_TRUE(Await(*b, 1).ok());
 }
 
-// Settles its first point when it is looked at for the so-many-th time.
-class ShyTimeline final : public Timeline {
+// A thread that settles points: each so long after it was told to that the moment falls anywhere in a submission.
+class Settler {
  public:
-  ShyTimeline(std::unique_ptr<Timeline> inner, int looks, Status end)
-      : inner_(std::move(inner)), end_(std::move(end)), looks_(looks) {}
-
-  StatusOr<uint64_t> Query() const override {
-    if (looks_.fetch_sub(1) == 1) {
-      Settle();
-    }
-    return inner_->Query();
+  Settler() : thread_([this] { Loop(); }) {}
+  ~Settler() {
+    next_.store(&end_);
+    thread_.join();
   }
-  void Signal(uint64_t value) override { inner_->Signal(value); }
-  void Fail(Status status) override { inner_->Fail(std::move(status)); }
-  Status Wait(uint64_t value, Time deadline) override { return inner_->Wait(value, deadline); }
-
-  // Where nobody looks so often.
-  void Settle() const {
-    if (end_.ok()) {
-      inner_->Signal(1);
-    } else {
-      inner_->Fail(end_);
-    }
-  }
+  struct Task {
+    Timeline* timeline = nullptr;
+    Status end;  // OK: reaches 1.
+    int spins = 0;
+  };
+  // Borrows the task until it has settled its timeline.
+  void Start(const Task& task) { next_.store(&task); }
 
  private:
-  const std::unique_ptr<Timeline> inner_;
-  const Status end_;
-  mutable std::atomic<int> looks_;
+  void Loop() {
+    while (true) {
+      const Task* const task = next_.exchange(nullptr);
+      if (task == &end_) {
+        return;
+      }
+      if (task == nullptr) {
+        std::this_thread::yield();
+        continue;
+      }
+      for (int i = 0; i < task->spins; ++i) {
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+      }
+      if (task->end.ok()) {
+        task->timeline->Signal(1);
+      } else {
+        task->timeline->Fail(task->end);
+      }
+    }
+  }
+
+  Task end_;
+  std::atomic<const Task*> next_{nullptr};
+  std::thread thread_;
 };
 
 // Whenever a point settles, also between two looks at it, what waits for it goes on.
 void SettlesBetweenLooks(Bench& bench) {
-  for (const Status& end : {Status(), DataLoss("Gone.")}) {
-    for (int looks = 1; looks <= 8; ++looks) {
-      ShyTimeline shy(bench.CreateTimeline(), looks, end);
-      std::unique_ptr<Timeline> done = bench.CreateTimeline();
-      std::unique_ptr<Buffer> buffer = bench.Allocate(8);
-      Work work;
-      work.Fill(*buffer, 0, 8, 7);
-      const TimelinePoint wait{&shy, 1}, signal{done.get(), 1};
-      ASSERT_TRUE(bench.Submit(work, {&wait, 1}, {&signal, 1}).ok());
-      if (absl::IsDeadlineExceeded(done->Wait(1, RealClock().Now() + milliseconds(20)))) {
-        shy.Settle();
-      }
-      EXPECT_EQ(Await(*done, 1).code(), end.code()) << looks;
-    }
+  Settler settler;
+  std::unique_ptr<Buffer> buffer = bench.Allocate(8);
+  for (int i = 0; i < 4'000; ++i) {
+    std::unique_ptr<Timeline> awaited = bench.CreateTimeline();
+    std::unique_ptr<Timeline> done = bench.CreateTimeline();
+    Work work;
+    work.Fill(*buffer, 0, 8, 7);
+    const TimelinePoint wait{awaited.get(), 1}, signal{done.get(), 1};
+    const Settler::Task task{awaited.get(), i % 2 == 0 ? Status() : DataLoss("Gone."), i * 7 % 20'000};
+    settler.Start(task);
+    ASSERT_TRUE(bench.Submit(work, {&wait, 1}, {&signal, 1}).ok());
+    EXPECT_EQ(Await(*done, 1).code(), task.end.code()) << i;
   }
 }
 

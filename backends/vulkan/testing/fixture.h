@@ -117,9 +117,8 @@ class VulkanTest : public testing::Test {
   static List::Argument Scalar(uint64_t value) { return {nullptr, 0, 0, value}; }
 
   Status Run(const List& list, Failure* failure = nullptr, std::span<NodeTiming> timings = {}) {
-    StatusOr<std::unique_ptr<Timeline>> timeline = device_->CreateTimeline();
-    HPVMD_RETURN_IF_ERROR(timeline.status());
-    const TimelinePoint done{timeline->get(), 1};
+    const std::unique_ptr<Timeline> timeline = device_->CreateTimeline();
+    const TimelinePoint done{timeline.get(), 1};
     Submission submission;
     submission.commands = &list.commands;
     submission.buffers = list.buffers;
@@ -128,7 +127,7 @@ class VulkanTest : public testing::Test {
     submission.failure = failure;
     submission.timings = timings;
     HPVMD_RETURN_IF_ERROR(device_->Submit(submission));
-    return (*timeline)->Wait(1, RealClock().Now() + std::chrono::seconds(60));
+    return timeline->Wait(1, RealClock().Now() + std::chrono::seconds(60));
   }
 
   // Words in host memory, as a buffer to copy from and to.

@@ -1,82 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/registry.h"
 
-#include "backends/cpu/device.h"
-#include "backends/interp/device.h"
-#include "backends/null/device.h"
-#include "backends/opencl/device.h"
-#include "backends/vulkan/build.h"
-#include "backends/vulkan/device.h"
+#include <algorithm>
+#include <iterator>
+
+#include "backends/cpu/family.h"
+#include "backends/interp/family.h"
+#include "backends/null/family.h"
+#include "backends/opencl/family.h"
+#include "backends/vulkan/family.h"
 
 namespace hpvm {
 namespace {
 
-// "opencl" of "opencl:1".
-std::string_view FamilyOf(std::string_view name) { return name.substr(0, name.find(':')); }
+constexpr const DeviceFamily* kFamilies[] = {&kNullFamily, &kInterpFamily, &kCpuFamily, &kOpenClFamily, &kVulkanFamily};
 
 Status Unknown(std::string_view backend) {
   std::string known;
-  for (std::string_view name : BackendNames()) {
-    known += (known.empty() ? "\"" : ", \"") + std::string(name) + "\"";
+  for (const DeviceFamily* family : kFamilies) {
+    known += (known.empty() ? "\"" : ", \"") + std::string(family->name) + "\"";
   }
   return NotFound("Backend \"" + std::string(backend) + "\" does not exist; known are " + known + ".");
 }
 
 }  // namespace
 
-std::vector<std::string_view> BackendNames() { return {"null", "interp", "cpu", "opencl", "vulkan"}; }
+const DeviceFamily* FindFamily(std::string_view backend) {
+  const std::string_view name = backend.substr(0, backend.find(':'));
+  const auto found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                  [&](const DeviceFamily* row) { return row->name == name; });
+  // A family without a driver is its only device.
+  const bool exists = found != std::end(kFamilies) && ((*found)->has_driver() || name == backend);
+  return exists ? *found : nullptr;
+}
+
+bool HasDriver(std::string_view backend) {
+  const DeviceFamily* const family = FindFamily(backend);
+  return family != nullptr && family->has_driver();
+}
+
+std::vector<std::string_view> BackendNames() {
+  std::vector<std::string_view> names;
+  for (const DeviceFamily* family : kFamilies) {
+    names.push_back(family->name);
+  }
+  return names;
+}
 
 StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hub, const DeviceOptions& options) {
-  if (backend == "null") {
-    return CreateNullDevice(hub);
-  }
-  if (backend == "interp") {
-    return CreateInterpDevice(hub);
-  }
-  if (backend == "cpu") {
-    return CreateCpuDevice(
-        hub, {options.cpu_threads, options.cpu_grant, options.learnt, options.cpu_variant, options.gate});
-  }
-  if (FamilyOf(backend) == "opencl") {
-    return CreateOpenClDevice(
-        backend, hub,
-        {.builder = options.builder,
-         .learnt = options.learnt,
-         .gate = options.gate,
-         .forced = options.gpu_forced,
-         .fpga = options.fpga});
-  }
-  if (FamilyOf(backend) == "vulkan") {
-    return CreateVulkanDevice(backend, hub,
-                              {.builder = options.builder,
-                               .learnt = options.learnt,
-                               .gate = options.gate,
-                               .forced = options.gpu_forced});
-  }
-  return Unknown(backend);
+  const DeviceFamily* const family = FindFamily(backend);
+  return family != nullptr ? family->open(backend, hub, options) : Unknown(backend);
 }
 
 StatusOr<std::vector<std::string>> ListDevices(std::string_view backend) {
-  if (backend == "null" || backend == "interp" || backend == "cpu") {
-    return std::vector<std::string>{std::string(backend)};
+  const DeviceFamily* const family = FindFamily(backend);
+  if (family == nullptr || family->name != backend) {
+    return Unknown(backend);
   }
-  if (backend == "opencl") {
-    return ListOpenClDevices();
-  }
-  if (backend == "vulkan") {
-    return ListVulkanDevices();
-  }
-  return Unknown(backend);
+  return family->has_driver() ? family->list() : std::vector<std::string>{std::string(backend)};
 }
 
 StatusOr<std::string> DriverIdentity(const std::string& device) {
-  if (FamilyOf(device) == "opencl") {
-    return OpenClDriverIdentity(device);
+  const DeviceFamily* const family = FindFamily(device);
+  if (family == nullptr || !family->has_driver()) {
+    return NotFound("\"" + device + "\" names no device with a driver.");
   }
-  if (FamilyOf(device) == "vulkan") {
-    return VulkanDriverIdentity(device);
-  }
-  return NotFound("\"" + device + "\" names no device with a driver.");
+  return family->identity(device);
 }
 
 }  // namespace hpvm

@@ -8,30 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/contract/device.h"
-#include "backends/contract/driver_builder.h"
-#include "backends/contract/grant.h"
-#include "backends/contract/grant_gate.h"
-#include "compiler/api/learnt.h"
+#include "backends/contract/device_family.h"
 
 namespace hpvm {
 
-namespace gpu {
-class ForcedVariant;
-}
-
-struct DeviceOptions {
-  uint32_t cpu_threads = 0;               // Including the submitting one; 0 = as many as this process may run on.
-  const GrantEntry* cpu_grant = nullptr;  // Obeyed at chunk boundaries when given; borrowed for the device's life.
-  GrantGate* gate = nullptr;  // Counts who is on a device with a grant; likewise.
-  LearntStore* learnt = nullptr;          // Keeps what devices measure of kernels; borrowed for the device's life.
-  uint32_t cpu_variant = kAutoVariant;    // For tests: CpuDeviceOptions::variant.
-  // Builds programs for "opencl" and "vulkan" devices in a process of its own; borrowed for the device's life. Null:
-  // devices build in this process, and keep nothing.
-  DriverBuilder* builder = nullptr;
-  gpu::ForcedVariant* gpu_forced = nullptr;  // For tests; borrowed for the device's life.
-  bool fpga = false;                         // Present this OpenCL device as an FPGA-class one, whatever its type.
-};
+// The family of "opencl", or of one of its devices ("opencl:1"). Null: there is none.
+const DeviceFamily* FindFamily(std::string_view backend);
+bool HasDriver(std::string_view backend);
 
 // Names: "null", "interp", "cpu", "opencl", "vulkan"; the last two may be followed by which of their devices,
 // "opencl:1". kNotFound for others, with the list, and for devices that do not exist, with how many there are.

@@ -39,20 +39,6 @@ std::string TargetKey(const Device& device) {
   return key;
 }
 
-std::string_view NameOf(ModuleKind kind) {
-  switch (kind) {
-    case ModuleKind::kWasm:
-      return "WebAssembly modules";
-    case ModuleKind::kSpirv:
-      return "SPIR-V modules";
-    case ModuleKind::kOpenCl:
-      return "OpenCL C modules";
-    case ModuleKind::kBitstream:
-      return "bitstreams";
-  }
-  return "modules";
-}
-
 // Whether SPIR-V is of the kernel flavour (for OpenCL) or a shader: the capability that it declares first decides.
 // Whatever is malformed counts as a shader; the compiler says what is wrong with it.
 bool IsKernelSpirv(std::span<const uint8_t> bytes) {
@@ -86,20 +72,6 @@ ir::Type ScalarTypeOf(graph::ScalarType type) {
       return ir::Type::kF64;
   }
   return ir::Type::kI32;
-}
-
-ModuleKind ModuleKindOf(graph::ModuleKind kind) {
-  switch (kind) {
-    case graph::ModuleKind::kWasm:
-      return ModuleKind::kWasm;
-    case graph::ModuleKind::kSpirv:
-      return ModuleKind::kSpirv;
-    case graph::ModuleKind::kOpenCl:
-      return ModuleKind::kOpenCl;
-    case graph::ModuleKind::kBitstream:
-      return ModuleKind::kBitstream;
-  }
-  return ModuleKind::kWasm;
 }
 
 // One compile, however many nodes use it.
@@ -329,7 +301,7 @@ class Preparer {
   // Native modules run on the devices that their language is for; a compile for others would only say so.
   bool TakesModule(const graph::Variant& variant, uint32_t device, uint32_t node) {
     const ArtifactKind target = graph_->devices[device]->artifact_kind();
-    const ModuleKind kind = ModuleKindOf(graph_->graph.modules[variant.module.index].kind);
+    const ModuleKind kind = graph_->graph.modules[variant.module.index].kind;
     const bool is_kernel = kind == ModuleKind::kSpirv && IsKernelSpirv(module_bytes_[variant.module.index].bytes);
     const bool takes =
         kind == ModuleKind::kWasm    ? true
@@ -343,7 +315,7 @@ class Preparer {
     }
     const std::string_view flavour = kind != ModuleKind::kSpirv ? "" : is_kernel ? "kernel-flavoured " : "shader ";
     AddReason(node, " Device " + graph_->facts[device].id + " does not run " + std::string(flavour) +
-                        std::string(NameOf(kind)) + ".");
+                        std::string(Find(kind)->plural) + ".");
     return false;
   }
 
@@ -375,7 +347,7 @@ class Preparer {
   CompileRequest RequestFor(const graph::Node& node, const graph::Variant& variant, const Device& device) const {
     const graph::Module& module = graph_->graph.modules[variant.module.index];
     CompileRequest request;
-    request.module_kind = ModuleKindOf(module.kind);
+    request.module_kind = module.kind;
     request.module_name = module.name;
     request.module_hash = module_bytes_[variant.module.index].hash;
     request.module = module_bytes_[variant.module.index].bytes;

@@ -82,11 +82,6 @@ std::string FolderOfPrograms() {
 
 }  // namespace
 
-bool HasDriver(std::string_view backend) {
-  const std::string_view name = backend.substr(0, backend.find(':'));
-  return name == "opencl" || name == "vulkan";
-}
-
 std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder, bool has_nodes) {
   std::vector<PathRule> rules;
   for (const char* pattern : kReadable) {

@@ -19,9 +19,6 @@
 
 namespace hpvm {
 
-// "opencl" and "vulkan", alone or with which device ("opencl:0"): backends that load drivers.
-bool HasDriver(std::string_view backend);
-
 // What a process that loads drivers may reach: libraries, the drivers' lists and data, facts about processor and bus,
 // device nodes unless GPUs are withheld, what the environment names (DriverVariables), and `private_folder` (empty:
 // none). A builder may start the linker, too.

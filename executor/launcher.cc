@@ -106,8 +106,10 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
     spawn.arguments.push_back("--needs-landlock");
   }
   // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
-  if (std::any_of(hello.backends().begin(), hello.backends().end(),
-                  [](const std::string& backend) { return backend.starts_with("opencl"); })) {
+  if (std::any_of(hello.backends().begin(), hello.backends().end(), [](const std::string& backend) {
+        const DeviceFamily* const family = FindFamily(backend);
+        return family != nullptr && family->reads_opencl;
+      })) {
     spawn.arguments.push_back("--opencl");
   }
   spawn.socket = ends.second.get();
@@ -405,7 +407,8 @@ void Describe(const DeviceInfo& info, internal::DeviceReport* described) {
   device->set_allocation_bytes_max(info.allocation_bytes_max);
   device->set_emulated(info.is_emulated);
   device->set_state(v1::Device::STATE_READY);
-  if (HasDriver(info.id)) {
+  described->set_has_driver(HasDriver(info.id));
+  if (described->has_driver()) {
     WireWriter target;
     WriteGpuTarget(info.gpu, target);
     described->set_gpu_target(target.bytes().data(), target.bytes().size());

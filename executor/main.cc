@@ -15,8 +15,7 @@
 namespace {
 
 constexpr char kUsage[] =
-    "usage: hpvm-executor [--standalone] | --probe=cpu|interp|null|opencl[:N]|vulkan[:N] |\n"
-    "       --probe-defects=opencl:N|vulkan:N\n"
+    "usage: hpvm-executor [--standalone] | --probe=FAMILY[:N] | --probe-defects=FAMILY:N\n"
     "Runs graphs for the process at the other end of descriptor 3, or prints the facts of a backend's devices, or what "
     "a device's driver is known to compute wrongly, as JSON.\n";
 constexpr std::string_view kProbe = "--probe=", kDefects = "--probe-defects=", kBuilder = "--driver-builder=";
@@ -31,7 +30,7 @@ int Report(const hpvm::Status& status) {
   return 1;
 }
 
-// hpvm-executor --driver-builder=opencl|vulkan --socket 3 [--without-nodes], as the launcher starts it. The tenant's
+// hpvm-executor --driver-builder=FAMILY --socket 3 [--without-nodes], as the launcher starts it. The tenant's
 // folder comes by the socket.
 int BuildForDriver(std::string_view family, int argc, char** argv) {
   hpvm::DriverSupervisorOptions options;
@@ -45,12 +44,13 @@ int BuildForDriver(std::string_view family, int argc, char** argv) {
       options.socket = hpvm::kExecutorSocket;
     }
   }
-  if (options.socket < 0 || (family != "opencl" && family != "vulkan")) {
+  const hpvm::DeviceFamily* const row = hpvm::FindFamily(family);
+  if (options.socket < 0 || row == nullptr || !row->has_driver()) {
     fputs(kUsage, stderr);
     return 2;
   }
   options.driver.load = [family] { return hpvm::ListDevices(family).status(); };
-  options.driver.build = family == "opencl" ? hpvm::BuildForOpenCl : hpvm::BuildForVulkan;
+  options.driver.build = row->build;
   return hpvm::RunDriverSupervisor(options);
 }
 
@@ -72,5 +72,10 @@ int main(int argc, char** argv) {
   }
   const bool asked = argument == "--help";
   fputs(kUsage, asked ? stdout : stderr);
+  std::string families = "Families:";
+  for (const std::string_view name : hpvm::BackendNames()) {
+    families += " " + std::string(name);
+  }
+  fputs((families + "\n").c_str(), asked ? stdout : stderr);
   return asked ? 0 : 2;
 }

@@ -8,7 +8,13 @@ namespace hpvm::graph {
 namespace {
 
 constexpr uint32_t kModulesMax = 4096;
-constexpr std::string_view kModuleKinds[] = {"wasm", "spirv", "opencl", "bitstream"};
+constexpr auto kKindNames = [] {
+  std::array<std::string_view, kModuleKinds.size()> names;
+  for (size_t i = 0; i < names.size(); ++i) {
+    names[i] = kModuleKinds[i].name;
+  }
+  return names;
+}();
 
 // RFC 4648 section 4, padded, without white space. False when `text` is something else.
 bool DecodeBase64(std::string_view text, std::vector<uint8_t>& bytes) {
@@ -74,9 +80,9 @@ void Builder::ReadModule(Module& module, JsonId id) {
   }
   std::optional<uint32_t> kind;
   if (fields.has(Key::kKind)) {
-    kind = ReadChoice(fields[Key::kKind], "Kind", kModuleKinds);
+    kind = ReadChoice(fields[Key::kKind], "Kind", kKindNames);
   }
-  module.kind = static_cast<ModuleKind>(kind.value_or(0));
+  module.kind = kModuleKinds[kind.value_or(0)].kind;
   if (fields.has(Key::kSource)) {
     ReadSource(module, fields[Key::kSource]);
   }
@@ -87,8 +93,8 @@ void Builder::ReadModule(Module& module, JsonId id) {
            limits::kBuildOptionsBytesMax, ".");
     }
     if (kind.has_value() && module.kind != ModuleKind::kOpenCl) {
-      Fail(fields[Key::kOptions], "Options are for modules of kind \"opencl\"; this one is ",
-           Quoted(kModuleKinds[*kind]), ".");
+      Fail(fields[Key::kOptions], "Options are for modules of kind \"opencl\"; this one is ", Quoted(kKindNames[*kind]),
+           ".");
     }
   }
 }

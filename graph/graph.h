@@ -22,6 +22,7 @@
 #include "base/element_type.h"
 #include "base/hash.h"
 #include "base/ids.h"
+#include "base/module_kind.h"
 
 namespace hpvm::graph {
 
@@ -68,8 +69,6 @@ struct Scalar {
   std::variant<double, Expr, InputRef> value;
   friend bool operator==(const Scalar&, const Scalar&) = default;
 };
-
-enum class ModuleKind : uint8_t { kWasm, kSpirv, kOpenCl, kBitstream };
 
 struct Module {
   std::string name;

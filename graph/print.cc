@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::string_view kAccessNames[] = {"in", "out", "inout"};
 constexpr std::string_view kScalarTypes[] = {"i32", "i64", "f32", "f64"};
-constexpr std::string_view kModuleKinds[] = {"wasm", "spirv", "opencl", "bitstream"};
 
 // The strings of a validated graph are well-formed UTF-8.
 std::string Json(std::string_view text) {
@@ -185,8 +184,8 @@ class Printer {
                                      : Cat("\"inline\": ", Json(Base64(module.bytes)));
       const std::string options =
           module.build_options.empty() ? "" : Cat(", \"options\": ", Json(module.build_options));
-      Member(module.name, Cat("{\"kind\": ", Json(kModuleKinds[static_cast<int>(module.kind)]), ", \"source\": {",
-                              source, "}", options, "}"));
+      Member(module.name,
+             Cat("{\"kind\": ", Json(Find(module.kind)->name), ", \"source\": {", source, "}", options, "}"));
     }
     End('}');
   }

@@ -46,10 +46,6 @@ class DriverBuilder {
   virtual StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience& patience) = 0;
 };
 
-// Builds in this process: what the process behind a DriverBuilder does, and what devices without one do. Both are
-// implemented by their backends (opencl/build.cc, vulkan/build.cc).
-StatusOr<DriverBinary> BuildForOpenCl(const DriverBuild& build);
-StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build);
 // The driver's name and version, the device's name: what invalidates kept binaries when it changes.
 StatusOr<std::string> DriverIdentity(const std::string& device);
 

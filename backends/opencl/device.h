@@ -39,6 +39,8 @@ std::vector<std::string> ListOpenClDevices();
 // kUnavailable when its driver does not come up.
 StatusOr<std::unique_ptr<Device>> CreateOpenClDevice(std::string_view name, Hub& hub, const OpenClOptions& options);
 // DriverIdentity of such a device.
+// As DeviceFamily::build and identity.
+StatusOr<DriverBinary> BuildForOpenCl(const DriverBuild& build);
 StatusOr<std::string> OpenClDriverIdentity(const std::string& device);
 
 }  // namespace hpvm

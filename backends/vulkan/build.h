@@ -7,13 +7,15 @@
 #include <string>
 #include <string_view>
 
+#include "backends/contract/driver_builder.h"
 #include "base/status.h"
 
 namespace hpvm {
 
 // Which device a name means. kNotFound for other names.
 StatusOr<uint32_t> VulkanDeviceIndex(std::string_view device);
-// DriverIdentity for a device named "vulkan:0" and so on.
+// As DeviceFamily::build and identity.
+StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build);
 StatusOr<std::string> VulkanDriverIdentity(const std::string& device);
 
 }  // namespace hpvm

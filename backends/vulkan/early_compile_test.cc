@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 
 #include "backends/contract/driver_builder.h"
+#include "backends/vulkan/build.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/testing/shaders.h"
 

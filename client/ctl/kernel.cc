@@ -183,20 +183,6 @@ std::vector<ParamSpec> ParamsOf(const graph::Node& node) {
   return params;
 }
 
-ModuleKind KindOf(graph::ModuleKind kind) {
-  switch (kind) {
-    case graph::ModuleKind::kWasm:
-      return ModuleKind::kWasm;
-    case graph::ModuleKind::kSpirv:
-      return ModuleKind::kSpirv;
-    case graph::ModuleKind::kOpenCl:
-      return ModuleKind::kOpenCl;
-    case graph::ModuleKind::kBitstream:
-      return ModuleKind::kBitstream;
-  }
-  return ModuleKind::kWasm;
-}
-
 std::vector<SpecialisationConstant> ConstantsOf(const graph::Variant& variant) {
   std::vector<SpecialisationConstant> constants;
   for (const graph::Constant& constant : variant.constants) {
@@ -218,7 +204,7 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
   }
   HPVMD_ASSIGN_OR_RETURN(const graph::Node* node, FindLeaf(*parsed.graph, options.node));
   auto variant = std::find_if(node->variants.begin(), node->variants.end(), [&](const graph::Variant& item) {
-    return parsed.graph->modules[item.module.index].kind == graph::ModuleKind::kWasm;
+    return parsed.graph->modules[item.module.index].kind == ModuleKind::kWasm;
   });
   if (variant == node->variants.end() && !options.device.empty()) {
     variant = node->variants.begin();
@@ -230,7 +216,7 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
   const graph::Module& module = parsed.graph->modules[variant->module.index];
   task.name = module.name;
   HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleOf(options.place, module, &task.module));
-  task.request.module_kind = KindOf(module.kind);
+  task.request.module_kind = module.kind;
   task.request.options = module.build_options;
   task.request.constants = ConstantsOf(*variant);
   task.request.entry = variant->entry;

@@ -270,7 +270,7 @@ Status CheckVariants(const Artifact& artifact) {
 }
 
 Status CheckFields(const Artifact& artifact) {
-  if (artifact.kind < ArtifactKind::kInterp || artifact.kind > ArtifactKind::kVulkan) {
+  if (artifact.kind < ArtifactKind::kInterp || artifact.kind > kLastArtifactKind) {
     return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
                            ") is none of those known (1 to 4).");
   }

@@ -32,6 +32,7 @@ enum class ArtifactKind : uint8_t {
   kOpenCl = 3,    // `code` is a program for an OpenCL device; `gpu` says of which form.
   kVulkan = 4,    // `code` is a SPIR-V shader module; `gpu` says how to launch it.
 };
+inline constexpr ArtifactKind kLastArtifactKind = ArtifactKind::kVulkan;
 // Artifact::gpu describes it.
 constexpr bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
 

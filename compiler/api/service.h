@@ -16,6 +16,7 @@
 #include "base/diagnostic.h"
 #include "base/hash.h"
 #include "base/io/fd.h"
+#include "base/module_kind.h"
 #include "base/status.h"
 #include "compiler/api/artifact.h"
 #include "compiler/api/gpu_target.h"
@@ -26,8 +27,6 @@ namespace hpvm {
 // Of one compile by the clock, for one that gets no processor time, or waits for something: a busy machine is not to
 // refuse what a quiet one compiles. limits::kCompileSecondsMax is of processor time.
 inline constexpr uint32_t kCompileWallSecondsMax = 600;
-
-enum class ModuleKind : uint8_t { kWasm = 1, kSpirv = 2, kOpenCl = 3, kBitstream = 4 };
 
 // What the graph says of one kernel parameter.
 struct ParamSpec {

@@ -122,7 +122,7 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> payload) {
   if (!in.AtEnd() || !IsExplainConsistent(compile, listing) || compile.params.size() > limits::kKernelParamsMax ||
       abi > static_cast<uint8_t>(Abi::kHpvmWeb) || compile.options.size() > limits::kBuildOptionsBytesMax ||
       compile.constants.size() > limits::kSpecialisationConstantsMax ||
-      target < static_cast<uint8_t>(ArtifactKind::kInterp) || target > static_cast<uint8_t>(ArtifactKind::kVulkan)) {
+      target < static_cast<uint8_t>(ArtifactKind::kInterp) || target > static_cast<uint8_t>(kLastArtifactKind)) {
     return Malformed("request");
   }
   compile.listing = static_cast<Listing>(listing);

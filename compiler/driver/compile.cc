@@ -287,18 +287,6 @@ constexpr Route kRoutes[] = {
     {ModuleKind::kBitstream, ArtifactKind::kOpenCl, CompileBitstream},
 };
 
-struct KindNames {
-  ModuleKind kind;
-  const char* name;   // With a verb.
-  const char* where;  // It runs.
-};
-constexpr KindNames kKinds[] = {
-    {ModuleKind::kWasm, "WebAssembly runs", "on every device"},
-    {ModuleKind::kSpirv, "SPIR-V runs", "on OpenCL devices (kernels) and Vulkan devices (compute shaders) only"},
-    {ModuleKind::kOpenCl, "OpenCL C runs", "on OpenCL devices only"},
-    {ModuleKind::kBitstream, "A bitstream runs", "on FPGA-class OpenCL devices only"},
-};
-
 const char* NameOf(ArtifactKind target) {
   switch (target) {
     case ArtifactKind::kInterp:
@@ -314,10 +302,9 @@ const char* NameOf(ArtifactKind target) {
 }
 
 std::string NoRoute(const CompileRequest& request) {
-  for (const KindNames& kind : kKinds) {
-    if (kind.kind == request.module_kind) {
-      return std::string(kind.name) + " " + kind.where + "; this compile is for " + NameOf(request.target) + ".";
-    }
+  if (const ModuleKindRow* const kind = Find(request.module_kind); kind != nullptr) {
+    return std::string(kind->runs) + " " + std::string(kind->where) + "; this compile is for " +
+           NameOf(request.target) + ".";
   }
   return "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) + ") is not known.";
 }

@@ -51,6 +51,7 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<internal::R
     entry.device.set_kind(family == "cpu" ? v1::Device::KIND_CPU : v1::Device::KIND_GPU);
     entry.state = State::kBroken;
     entry.detail = detail;
+    entry.has_driver = family != "cpu";
   };
   if (!found.ok()) {
     add_broken(family + ":0", Message(found.status()));
@@ -59,6 +60,7 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<internal::R
       Entry& entry = entries.emplace_back();
       entry.family = family;
       entry.device = report.device();
+      entry.has_driver = report.has_driver();
       // The same driver as before is believed no more than then until it has been tried out again.
       const auto same = std::find_if(before.begin(), before.end(), [&](const Entry& e) {
         return e.device.id() == report.device().id() && e.device.name() == report.device().name();
@@ -96,7 +98,10 @@ std::string DeviceTable::SiliconOf(std::string_view id) const {
   return found == entries_.end() || found->device.silicon().empty() ? std::string(id) : found->device.silicon();
 }
 
-bool DeviceTable::HasDriver(std::string_view id) const { return FamilyOf(id) == "opencl" || FamilyOf(id) == "vulkan"; }
+bool DeviceTable::HasDriver(std::string_view id) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const Entry& entry) { return entry.device.id() == id && entry.has_driver; });
+}
 
 bool DeviceTable::Fence(std::string_view id, const std::string& why, Time now) {
   Entry* entry = Find(id);

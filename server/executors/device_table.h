@@ -76,6 +76,7 @@ class DeviceTable {
     v1::Device device;  // With its defects; state and detail are those below.
     State state = State::kReady;
     std::string detail;
+    bool has_driver = false;
     uint32_t strikes = 0;
     bool is_probing = false;
     Time probe_at{0};

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "server/config/device_families.h"
 #include "server/process/log.h"
 
 namespace hpvm {
@@ -27,11 +29,12 @@ std::string FileIdentity(const std::string& path) {
          std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec) + ";";
 }
 
-bool IsDriver(const std::string& backend) { return backend.starts_with("opencl") || backend.starts_with("vulkan"); }
-bool IsOpenCl(const std::string& backend) { return backend.starts_with("opencl"); }
-
-bool HasAny(const SpareProfile& profile, bool is_it(const std::string&)) {
-  return std::any_of(profile.backends.begin(), profile.backends.end(), is_it);
+std::set<std::string_view> FamiliesIn(const SpareProfile& profile) {
+  std::set<std::string_view> families;
+  for (const std::string& backend : profile.backends) {
+    families.insert(FamilyOf(backend));
+  }
+  return families;
 }
 
 SpareProfile ProfileOf(const ExecutorOptions& options) {
@@ -39,10 +42,9 @@ SpareProfile ProfileOf(const ExecutorOptions& options) {
   return {{hello.backends().begin(), hello.backends().end()}, hello.without_device_nodes()};
 }
 
-// What decides how a process settles: with drivers its files are open longer, and OpenCL loads another translator.
+// A process settles by the families of its devices: drivers and the compilers that they need are loaded then.
 bool SettleAlike(const SpareProfile& a, const SpareProfile& b) {
-  return HasAny(a, IsDriver) == HasAny(b, IsDriver) && HasAny(a, IsOpenCl) == HasAny(b, IsOpenCl) &&
-         a.without_device_nodes == b.without_device_nodes;
+  return FamiliesIn(a) == FamiliesIn(b) && a.without_device_nodes == b.without_device_nodes;
 }
 
 }  // namespace

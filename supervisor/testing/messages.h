@@ -135,7 +135,9 @@ inline v1::Device BrokenDevice(const std::string& id, const std::string& detail)
 inline internal::Ready Found(std::initializer_list<v1::Device> devices, std::initializer_list<v1::Device> broken = {}) {
   internal::Ready ready;
   for (const v1::Device& device : devices) {
-    *ready.add_devices()->mutable_device() = device;
+    internal::DeviceReport& report = *ready.add_devices();
+    *report.mutable_device() = device;
+    report.set_has_driver(device.kind() != v1::Device::KIND_CPU);
   }
   ready.mutable_broken()->Assign(broken.begin(), broken.end());
   return ready;

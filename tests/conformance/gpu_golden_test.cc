@@ -85,8 +85,7 @@ class KeepingBuilder final : public DriverBuilder {
     if (found != kept_.end()) {
       return found->second;
     }
-    HPVMD_ASSIGN_OR_RETURN(DriverBinary binary,
-                           build.device.starts_with("opencl") ? BuildForOpenCl(build) : BuildForVulkan(build));
+    HPVMD_ASSIGN_OR_RETURN(DriverBinary binary, FindFamily(build.device)->build(build));
     return kept_.emplace(std::move(key), std::move(binary)).first->second;
   }
 

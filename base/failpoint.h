@@ -52,16 +52,4 @@ Status Reach(std::string_view name);
 #define HPVMD_FAILPOINT(name) (::absl::OkStatus())
 #endif
 
-// Seeded bugs, for the check that the tests catch them: true only in builds with HPVMD_MUTANTS and while that name is
-// in the environment variable HPVMD_MUTANT (or SetMutant). `if (HPVMD_MUTANT("skip_sync")) { return OkStatus(); }`
-#ifdef HPVMD_MUTANTS
-namespace hpvm {
-bool IsMutant(std::string_view name);
-void SetMutant(std::string_view name);
-}  // namespace hpvm
-#define HPVMD_MUTANT(name) (::hpvm::IsMutant(name))
-#else
-#define HPVMD_MUTANT(name) false
-#endif
-
 #endif  // HPVMD_BASE_FAILPOINT_H_

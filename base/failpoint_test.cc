@@ -214,23 +214,5 @@ TEST(FailpointTest, CompiledOut) {
 
 #endif  // HPVMD_NO_FAILPOINTS
 
-#ifdef HPVMD_MUTANTS
-
-// One bug or several, by name.
-TEST(MutantTest, OnlyThoseNamed) {
-  SetMutant("a,b");
-  EXPECT_TRUE(HPVMD_MUTANT("a"));
-  EXPECT_TRUE(HPVMD_MUTANT("b"));
-  EXPECT_FALSE(HPVMD_MUTANT("a,b"));
-  SetMutant("");
-  EXPECT_FALSE(HPVMD_MUTANT("a"));
-}
-
-#else
-
-TEST(MutantTest, NoneInThisBuild) { EXPECT_FALSE(HPVMD_MUTANT("a")); }
-
-#endif  // HPVMD_MUTANTS
-
 }  // namespace
 }  // namespace hpvm

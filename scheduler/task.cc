@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/task.h"
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler {
 namespace {
 
@@ -22,7 +20,7 @@ PortAccess WholeBuffers::Of(graph::FlatNodeId, uint32_t, const Box&, uint32_t po
 }
 
 bool SplitIsSafe(const graph::FlatGraph& flat, const AccessModel& accesses, const std::vector<Task>& parts) {
-  if (parts.empty() || HPVMD_MUTANT("plan_split_unsafe")) {
+  if (parts.empty()) {
     return true;
   }
   const uint32_t node = parts.front().node.index;

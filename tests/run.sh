@@ -72,8 +72,10 @@ if [ "$reliability" -eq 1 ]; then
   step "Every fault of the store's script"
   HPVMD_SWEEP=full ctest --preset release -R '^store_.*_test$' --no-tests=error --timeout 7200
   step "Seeded bugs"
-  build mutants hpv-sim
-  /usr/bin/python3 tests/sim/mutants.py build/mutants/bin
+  /usr/bin/python3 tests/mutants/patched.py build/system_mutants
+  (cd build/system_mutants && mkdir -p build && build mutants hpv-sim hpv-schedsim)
+  /usr/bin/python3 tests/sim/mutants.py build/system_mutants/build/mutants/bin/hpv-sim
+  /usr/bin/python3 tests/schedsim/mutants.py build/system_mutants/build/mutants/bin/hpv-schedsim
   step "Kills, drains, reloads and half an hour of chaos"
   /usr/bin/python3 tests/chaos/chaos.py build/release/bin --kills 1000 --drains 100 --reloads 1000 --soak 30 --log "tests/chaos/logs/$day.log"
   step "The attack lab, long"

@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "base/failpoint.h"
 #include "scheduler/placement/remainder.h"
 
 namespace hpvm::scheduler {
@@ -236,8 +235,7 @@ class Replay {
       if (range.is_empty() || !id.valid()) {
         return;
       }
-      const bool is_gone = is_broken && !HPVMD_MUTANT("plan_kept_not_intact");
-      is_gone ? Destroy(id, range.begin, range.end) : Write(id, range.begin, range.end, p.out.index);
+      is_broken ? Destroy(id, range.begin, range.end) : Write(id, range.begin, range.end, p.out.index);
     });
   }
 

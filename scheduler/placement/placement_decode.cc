@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler::placing {
 
 Decoder::Decoder(const Problem& problem)
@@ -241,9 +239,7 @@ int64_t Decoder::Return(uint32_t job, const Option& option, int64_t end) const {
 void Decoder::Commit(uint32_t job, const Place& place, const Guide& guide, Plan& plan) {
   const Option& option = p_.OptionsOf(job)[place.option];
   const auto move = [&](const Leg& leg) {
-    if (!HPVMD_MUTANT("plan_link_not_taken")) {
-      TakeAll(leg.resource, leg.start, leg.end - leg.start);
-    }
+    TakeAll(leg.resource, leg.start, leg.end - leg.start);
     there(leg.item, leg.to) = leg.end;
     if (guide.wants_transfers) {
       const Item& item = p_.items[leg.item];

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler::placing {
 namespace {
 
@@ -53,7 +51,7 @@ std::vector<uint32_t> OrderOf(const graph::FlatGraph& flat, const Problem& probl
     const auto [begin, end] = PortsOf(flat, node);
     for (uint32_t port = begin; port < end; ++port) {
       const graph::FlatValueId in = flat.ports[port].in;
-      if (in.valid() && flat.values[in.index].producer.valid() && !HPVMD_MUTANT("plan_edges_forgotten")) {
+      if (in.valid() && flat.values[in.index].producer.valid()) {
         readers[flat.values[in.index].producer.index].push_back(node);
         ++waits[node];
       }
@@ -100,9 +98,6 @@ void FillPlacement(const PlacementInput& input, const Problem& problem, const Be
   placement.tasks.reserve(problem.jobs.size());
   uint32_t counted = kNone;
   for (const uint32_t job : OrderOf(input.flat, problem, best.plan)) {
-    if (HPVMD_MUTANT("plan_task_lost") && placement.tasks.size() == 7) {
-      continue;
-    }
     const Planned& planned = best.plan.jobs[job];
     const uint32_t node = problem.jobs[job].node;
     const Box box = problem.boxes.empty() ? Box{.count = input.flat.nodes[node].extent} : problem.boxes[job];

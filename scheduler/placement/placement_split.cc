@@ -8,8 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler::placing {
 namespace {
 
@@ -152,7 +150,7 @@ class Cutter {
       }
       Part part{.options = {}, .box = {.count = extent}};
       part.box.first[cuttable.dimension] = first;
-      part.box.count[cuttable.dimension] = last - first + (HPVMD_MUTANT("plan_part_off_by_one") && last > 1 ? 1 : 0);
+      part.box.count[cuttable.dimension] = last - first;
       const Option& option = cuttable.options[weights[i].first];
       part.options = options_.Add(options_.Part(cuttable.node, option, part.box));
       tasks.push_back({.node = graph::FlatNodeId(cuttable.node), .choice = option.choice, .box = part.box});

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler {
 namespace {
 
@@ -30,7 +28,7 @@ class Remover {
     FindNeeded();
     value_of_.resize(whole_.values.size());
     for (uint32_t node = 0; node < whole_.nodes.size(); ++node) {
-      if (is_needed_[node] && !(HPVMD_MUTANT("plan_remainder_drops_node") && node % 5 == 4)) {
+      if (is_needed_[node]) {
         AddNode(node);
       }
     }
@@ -56,8 +54,7 @@ class Remover {
       const uint32_t begin = whole_.nodes[node].first_port, end = EndPort(whole_, node);
       for (uint32_t port = begin; port < end && !is_needed_[node]; ++port) {
         const FlatValueId made = whole_.ports[port].out;
-        is_needed_[node] =
-            made.valid() && wanted[made.index] && (!is_kept_[made.index] || HPVMD_MUTANT("plan_remainder_runs_kept"));
+        is_needed_[node] = made.valid() && wanted[made.index] && !is_kept_[made.index];
       }
       for (uint32_t port = begin; port < end && is_needed_[node]; ++port) {
         if (whole_.ports[port].in.valid()) {

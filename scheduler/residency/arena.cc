@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler {
 
 uint64_t Arena::Round(uint64_t bytes) {
@@ -66,10 +64,10 @@ std::optional<uint64_t> Arena::Grow(uint64_t bytes) {
   if (has_tail) {
     offset = tail->first;
   }
-  if (bytes > PieceEnd(offset) - offset && !HPVMD_MUTANT("plan_piece_straddled")) {
+  if (bytes > PieceEnd(offset) - offset) {
     offset = PieceEnd(offset);
   }
-  if (offset > bytes_max_ || bytes > bytes_max_ - offset + (HPVMD_MUTANT("plan_budget_by_one") ? kAlignment : 0)) {
+  if (offset > bytes_max_ || bytes > bytes_max_ - offset) {
     return std::nullopt;
   }
   if (has_tail && offset == tail->first) {
@@ -77,7 +75,7 @@ std::optional<uint64_t> Arena::Grow(uint64_t bytes) {
   } else if (offset > high_) {
     AddHole(high_, offset - high_);  // The rest of a piece.
   }
-  high_ = offset + bytes - (HPVMD_MUTANT("plan_arena_overlap") && bytes > kAlignment ? kAlignment : 0);
+  high_ = offset + bytes;
   return offset;
 }
 

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler {
 namespace {
 
@@ -78,9 +76,7 @@ void CopyTable::Drop(FlatValueId value, uint32_t index) {
   ForgetResident(index);
   if (copy.is_temporary && storages_[copy.storage.index].bytes > 0) {
     const Storage& storage = storages_[copy.storage.index];
-    if (!HPVMD_MUTANT("plan_freed_early") || has_budgets_) {
-      arenas_[copy.space].Free(storage.offset, storage.bytes, copy.until);
-    }
+    arenas_[copy.space].Free(storage.offset, storage.bytes, copy.until);
   }
   copy = Copy();
   free_copies_.push_back(index);

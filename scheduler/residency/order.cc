@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler {
 namespace {
 
@@ -38,9 +36,6 @@ ConflictMap::Memory::iterator ConflictMap::Split(Memory& memory, uint64_t at) {
 }
 
 void ConflictMap::AddReader(Entry& entry, uint32_t step, std::vector<uint32_t>& earlier) {
-  if (HPVMD_MUTANT("plan_readers_forgotten")) {
-    entry.readers.clear();
-  }
   if (group_of_step_ != nullptr) {
     for (uint32_t& reader : entry.readers) {
       if ((*group_of_step_)[reader] == (*group_of_step_)[step]) {
@@ -75,9 +70,6 @@ void ConflictMap::Access(uint64_t memory_index, ByteRange range, bool writes, ui
     Entry& entry = it->second;
     if (entry.writer != kNoStep && entry.writer != step) {
       earlier.push_back(entry.writer);
-    }
-    if (writes && HPVMD_MUTANT("plan_anti_dependency_forgotten")) {
-      continue;
     }
     if (writes) {
       for (const uint32_t reader : entry.readers) {

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/failpoint.h"
 #include "scheduler/residency/residency_walk.h"
 
 namespace hpvm::scheduler {
@@ -259,7 +258,7 @@ void ResidencyWalk::AddSwaps() {
       const bool is_known = std::any_of(out_.swaps.begin(), out_.swaps.end(), [&](const auto& swap) {
         return swap.first == from || swap.second == from || swap.first == made || swap.second == made;
       });
-      if (made != from && !is_known && !HPVMD_MUTANT("plan_swap_missing")) {
+      if (made != from && !is_known) {
         out_.swaps.push_back({from, made});
       }
     }

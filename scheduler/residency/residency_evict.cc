@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "base/failpoint.h"
 #include "scheduler/residency/residency_walk.h"
 
 namespace hpvm::scheduler {
@@ -42,11 +41,7 @@ Status ResidencyWalk::Evict(uint32_t index) {
       // It can leave as soon as its last user is done, and should not wait for memory until later.
       HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, overflow, std::min(start_, copy.until)));
     }
-    if (HPVMD_MUTANT("plan_write_back_skipped")) {
-      copies_[target].valid.Add(only);
-    } else {
-      TakeFrom(index, target, only, mover_[overflow]);
-    }
+    TakeFrom(index, target, only, mover_[overflow]);
     copy.is_pinned = false;
     copies_.UpdateNextUse(target);
   }

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/failpoint.h"
 #include "scheduler/residency/order.h"
 
 namespace hpvm::scheduler {
@@ -82,8 +81,7 @@ class Cutter {
         }
       }
       for (const uint32_t step : earlier) {
-        const bool is_ignored = HPVMD_MUTANT("plan_lane_ignored") && out_.steps[first_ + step].lane != Lane::kCompute;
-        if (lane_of_[step] != lane_of_[i] && !is_ignored) {
+        if (lane_of_[step] != lane_of_[i]) {
           uint32_t& last = latest[lane_of_[step]];
           last = last == kNone ? step : std::max(last, step);
         }
@@ -154,7 +152,7 @@ class Cutter {
     bool is_awaited = false;
     for (; state.next < state.steps.size(); ++state.next) {
       const uint32_t step = state.steps[state.next];
-      const bool is_late = out_.steps[first_ + step].has_late_extent && !HPVMD_MUTANT("plan_late_extent_early");
+      const bool is_late = out_.steps[first_ + step].has_late_extent;
       const bool must_cut = is_late || !IsReady(step);
       const bool may_cut = work >= grain && (is_awaited || AddsWait(state, step));
       if (segment.step_count > 0 && (must_cut || may_cut)) {
@@ -176,7 +174,7 @@ class Cutter {
 
   void WaitFor(LaneState& state, uint32_t segment, uint32_t lane, size_t first_other) {
     uint32_t& waited = state.waited[lane];
-    if ((waited != kNone && waited >= segment) || HPVMD_MUTANT("plan_wait_dropped")) {
+    if (waited != kNone && waited >= segment) {
       return;
     }
     waited = segment;

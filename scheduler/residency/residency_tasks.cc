@@ -3,7 +3,6 @@
 // valid there and nowhere else.
 #include <utility>
 
-#include "base/failpoint.h"
 #include "scheduler/residency/residency_walk.h"
 
 namespace hpvm::scheduler {
@@ -98,10 +97,6 @@ Status ResidencyWalk::EnsurePorts(uint32_t task) {
       if (has_budget ? flat_.ports[port].in.valid() != is_new : is_new) {
         accesses_[port - begin] = input_.accesses.Of(t.node, t.choice, t.box, port);
         HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
-        const uint32_t copy = port_copies_[port - begin];
-        if (HPVMD_MUTANT("plan_victim_in_use") && !flat_.ports[port].out.valid() && copies_[copy].is_pinned) {
-          copies_.Unpin(copy);
-        }
       }
     }
   }
@@ -175,7 +170,7 @@ void ResidencyWalk::NoteWrite(FlatValueId value, uint32_t written_copy, ByteRang
     if (c == written_copy) {
       copies_[c].valid.Add(written);
     } else {
-      copies_[c].valid.Remove(HPVMD_MUTANT("plan_stale_copy") ? ByteRange() : written);
+      copies_[c].valid.Remove(written);
       if (copies_[c].valid.is_empty() && !written.is_empty()) {
         copies_.Drop(value, c);
       }

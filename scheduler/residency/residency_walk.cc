@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler {
 namespace {
 
@@ -72,7 +70,7 @@ void ResidencyWalk::AddPorts() {
     if (!value.producer.valid()) {
       out_.storages.push_back({.kind = Storage::Kind::kInput, .port = value.input, .bytes = value.bytes});
       copies_.Add(FlatValueId(v), {.storage = StorageId(out_.storages.size() - 1),
-                                   .is_writable = HPVMD_MUTANT("plan_copy_on_write_skipped"),
+                                   .is_writable = false,
                                    .device = mover_[kHostSpace],
                                    .valid = RangeSet({0, value.bytes})});
     }
@@ -135,9 +133,6 @@ StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, D
       return DoesNotFit(space, bytes);
     }
     offset = copies_.arena(space).Allocate(bytes, start);
-  }
-  if (HPVMD_MUTANT("plan_freed_early") && !copies_.has_budgets() && bytes > 0) {
-    copies_.arena(space).Free(*offset, bytes, end_);
   }
   // Storages of the same place and size are one, so that there are few.
   std::vector<StorageId>& same_place = storages_at_[*offset ^ (uint64_t{space} << 56)];
@@ -223,8 +218,7 @@ void ResidencyWalk::TakeFrom(uint32_t source, uint32_t target, RangeSet& missing
   }
   const RangeSet found = copies_[source].valid.Within(missing);
   for (const ByteRange& range : found.ranges()) {
-    const bool is_short = HPVMD_MUTANT("plan_copy_range_short") && range.bytes() > 1;
-    EmitCopy(source, target, {range.begin, range.end - (is_short ? 1 : 0)}, device);
+    EmitCopy(source, target, range, device);
   }
   missing.Remove(found);
   copies_[target].valid.Add(found);
@@ -236,9 +230,6 @@ void ResidencyWalk::EmitCopy(uint32_t source_index, uint32_t target_index, ByteR
   Copy& target = copies_[target_index];
   target.until = std::max(target.until, end_);
   if (source.space == kZeros) {
-    if (HPVMD_MUTANT("plan_zero_skipped")) {
-      return;
-    }
     target.device = device;
     AddStep({.kind = Step::Kind::kZero,
              .device = device,
@@ -293,7 +284,7 @@ Status ResidencyWalk::AddOutputs() {
 
 Status ResidencyWalk::AddOnHost() {
   for (const uint32_t output : input_.on_host) {
-    if (flat_.outputs[output].valid() && !HPVMD_MUTANT("plan_host_reads_early")) {
+    if (flat_.outputs[output].valid()) {
       HPVMD_RETURN_IF_ERROR(AddOutput(output));
     }
     out_.on_host.push_back(output_storage_[output]);

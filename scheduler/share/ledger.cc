@@ -7,8 +7,6 @@
 #include <map>
 #include <mutex>
 
-#include "base/failpoint.h"
-
 namespace hpvm::scheduler {
 namespace {
 
@@ -114,7 +112,7 @@ struct LedgerAccount {
     return Clamped((needed - saved + limit - 1) / limit);
   }
   QuotaRefusal Refuse(uint64_t wanted, Duration retry_after) {
-    refused += HPVMD_MUTANT("ledger_refusal_uncounted") ? 0 : 1;
+    refused += 1;
     return {.resource = resource, .used = used, .wanted = wanted, .limit = limit, .retry_after = retry_after};
   }
   // A resource that is held, after Allows has said no.
@@ -133,7 +131,7 @@ struct LedgerAccount {
     if (more > kMost - used) {
       return false;
     }
-    const uint64_t most = limit == 0 ? kMost : limit + (HPVMD_MUTANT("ledger_limit_off_by_one") ? 1 : 0);
+    const uint64_t most = limit == 0 ? kMost : limit;
     return more == 0 || used + more <= most;
   }
   void Hold(uint64_t more) {
@@ -142,10 +140,7 @@ struct LedgerAccount {
     peak = std::max(peak, used);
   }
   void GiveBack(uint64_t amount) {
-    if (HPVMD_MUTANT("ledger_release_forgotten")) {
-      return;
-    }
-    used -= HPVMD_MUTANT("ledger_release_twice") ? std::min(used, 2 * amount) : amount;
+    used -= amount;
     total->used -= amount;
   }
 };
@@ -426,9 +421,6 @@ std::optional<QuotaRefusal> Ledger::SpendAll(TenantKey tenant, Resource resource
 void Ledger::Charge(TenantKey tenant, Resource resource, uint64_t amount, Time now) {
   std::lock_guard lock(books_->mutex);
   LedgerAccount* account = books_->Find(tenant, resource);
-  if (HPVMD_MUTANT("ledger_charge_another") && !books_->tenants.empty()) {
-    account = &books_->tenants.begin()->second->accounts[static_cast<size_t>(resource)];
-  }
   if (account != nullptr) {
     account->Settle(now);
     account->Charge(amount);

@@ -12,6 +12,9 @@
 #include "base/failpoint.h"
 #include "server/process/log.h"
 #include "server/testing/call_world.h"
+#ifdef HPVMD_MUTANTS
+#include "base/mutant.h"  // Of tests/mutants/patched.py.
+#endif
 
 namespace hpvm::testing {
 namespace {

@@ -138,7 +138,7 @@ Status CommitQueue::Fullness() const {
   return why.empty() ? failure_ : ResourceExhausted(why);
 }
 
-bool CommitQueue::IsBroken() const { return absl::IsDataLoss(failure_) && !HPVMD_MUTANT("store_queue_goes_on"); }
+bool CommitQueue::IsBroken() const { return absl::IsDataLoss(failure_); }
 
 void CommitQueue::Break(const Status& status) {
   {
@@ -166,9 +166,6 @@ std::vector<CommitAnswer> CommitQueue::CommitSome() {
     return answers;
   }
   SettleBlobs(batch, results);
-  if (HPVMD_MUTANT("store_answers_lost") && results.size() > 1) {
-    results.pop_back();
-  }
   auto waiting = batch.waiting.begin();
   for (size_t i = 0; i < results.size(); ++i, ++waiting) {
     answers.push_back({TenantOf(batch.writes[i]), std::move(waiting->done), std::move(results[i])});
@@ -305,9 +302,6 @@ void CommitQueue::SettleBlobs(const Batch& batch, const std::vector<WriteResult>
   if (options_.blobs == nullptr) {
     return;
   }
-  if (HPVMD_MUTANT("store_keeps_no_blobs")) {
-    return;
-  }
   const auto keep = [this](const StoredJob& job) {
     for (const internal::StoredBlob& blob : job.blobs()) {
       options_.blobs->Keep(job.tenant(), HashFrom(blob.sha256()));
@@ -349,7 +343,7 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
   for (size_t i = batch.writes.size(); i-- > 0;) {  // Backwards, each to the front.
     const auto last = std::prev(batch.waiting.end());
     const std::string tenant = TenantOf(batch.writes[i]);
-    if (IsInsert(batch.writes[i]) || HPVMD_MUTANT("store_full_loses_ends")) {
+    if (IsInsert(batch.writes[i])) {
       answers->push_back({tenant, std::move(last->done), Refusal(status)});
       batch.waiting.erase(last);
     } else {

@@ -468,7 +468,7 @@ def parse_arguments():
     parser.add_argument("--pause-us", type=int, default=10_000, help="between two calls of a thread")
     parser.add_argument("--keep", action="store_true", help="the folder stays, whatever comes of the run")
     parser.add_argument("--fault", default="", choices=["", *FAULTS], help="a broken promise that must be found")
-    parser.add_argument("--mutant", default="", help="a seeded bug, for builds with HPVMD_MUTANTS")
+    parser.add_argument("--mutant", default="", help="a seeded bug, for programs of a patched copy (tests/mutants/patched.py)")
     options = parser.parse_args()
     options.bin = options.bin.resolve()
     if not (options.kills or options.drains or options.reloads or options.soak):

@@ -1,21 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seeded bugs of the compiler, for the check that its tests catch them. Only in the copy that mutants.py builds.
+// Seeded bugs, for the check that tests catch them. Only in copies of the tree that have the patches (patches.py).
 #ifndef HPVMD_TESTS_MUTANTS_MUTANT_H_
 #define HPVMD_TESTS_MUTANTS_MUTANT_H_
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 namespace hpvm {
 
-// Whether that bug is the one that the environment names. Read once, before a sandbox can stand in the way.
-inline bool IsCompilerMutant(std::string_view name) {
-  static const char* const chosen = std::getenv("HPVMD_COMPILER_MUTANT");
-  return chosen != nullptr && name == chosen;
+// The bug that is switched on, or several with commas between them. Read from the environment once, before a sandbox
+// can stand in the way.
+inline std::string& ChosenMutants() {
+  static std::string& chosen = *new std::string([] {
+    const char* const named = std::getenv("HPVMD_MUTANT");
+    return std::string(named == nullptr ? "" : named);
+  }());
+  return chosen;
 }
+
+inline bool IsMutant(std::string_view name) {
+  std::string_view rest = ChosenMutants();
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    if (rest.substr(0, comma) == name) {
+      return true;
+    }
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  return false;
+}
+
+// While no other thread runs.
+inline void SetMutant(std::string_view name) { ChosenMutants() = name; }
 
 }  // namespace hpvm
 
-#define HPVMD_COMPILER_MUTANT(name) (::hpvm::IsCompilerMutant(name))
+#define HPVMD_MUTANT(name) (::hpvm::IsMutant(name))
 
 #endif  // HPVMD_TESTS_MUTANTS_MUTANT_H_

@@ -6,7 +6,7 @@
     tests/mutants/mutants.py --list
 
 The bugs are patches (patches/*.patch), never part of the product's text. The script copies the tree to FOLDER, applies
-all of them there, each behind a switch that reads the environment variable HPVMD_COMPILER_MUTANT, and builds the tests
+all of them there, each behind a switch that reads the environment variable HPVMD_MUTANT, and builds the tests
 once. Then it tries each bug: the tests that its patch names, cheapest first, then all others, until one fails. A test that
 fails has to pass without the bug. Exit 1 when a bug survives. A FOLDER that it made before is brought up to date.
 """
@@ -69,31 +69,6 @@ def tests_of(patch):
     return list(dict.fromkeys([*patch.tests, *others_of(patch.file)]))
 
 
-def copy_tree(folder, changed):
-    """The tree as it is, with `changed` texts; what is the same already keeps its time."""
-    listed = subprocess.run(["git", "-C", seeded.ROOT, "ls-files", "-z", "-co", "--exclude-standard"], check=True,
-                            capture_output=True, text=True).stdout
-    names = {name for name in listed.split("\0") if name and (seeded.ROOT / name).is_file()}
-    for top, inner, files in os.walk(folder):
-        if pathlib.Path(top) == folder and "build" in inner:
-            inner.remove("build")
-        for path in (pathlib.Path(top, file) for file in files):
-            if str(path.relative_to(folder)) not in names | {"compiler/mutant.h"}:
-                path.unlink()
-    for name in sorted(names):
-        text = changed[name].encode() if name in changed else (seeded.ROOT / name).read_bytes()
-        write(folder / name, text, (seeded.ROOT / name).stat().st_mode)
-    write(folder / "compiler/mutant.h", (HERE / "mutant.h").read_bytes(), 0o644)
-
-
-def write(path, content, mode):
-    if path.is_file() and path.read_bytes() == content:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    path.chmod(mode & 0o777)
-
-
 def build(folder, tests, jobs):
     targets = sorted({CAMPAIGNS[test][0] if test in CAMPAIGNS else test for test in tests})
     log = folder / "build/mutants.build.log"
@@ -117,7 +92,7 @@ def command_of(folder, test):
 
 def run(folder, test, mutant):
     """How the test failed, or None."""
-    environment = {**os.environ, "HPVMD_COMPILER_MUTANT": mutant, "GTEST_FAIL_FAST": "1", "GTEST_COLOR": "no"}
+    environment = {**os.environ, "HPVMD_MUTANT": mutant, "GTEST_FAIL_FAST": "1", "GTEST_COLOR": "no"}
     with subprocess.Popen(command_of(folder, test), cwd=folder, env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
         try:
@@ -218,7 +193,7 @@ def main():
     if shutil.which("cmake") is None:
         parser.error("there is no cmake on the PATH.")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # Many of these programs crash.
-    copy_tree(options.build, patches.apply_all(known, seeded.ROOT))
+    seeded.copy_tree(options.build, patches.apply_all(known, seeded.ROOT))
     build(options.build, {test for patch in chosen for test in tests_of(patch)}, options.jobs)
     results = try_all(chosen, options)
     rows = [(patch.name, patch.what, patch.file, *(caught[:2] if caught else ("NOT CAUGHT", "")))

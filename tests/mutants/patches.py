@@ -12,10 +12,11 @@ All hunks are found in the text without patches, so that neighbours do not distu
 patch changes must not be changed as well.
 """
 import dataclasses
+import pathlib
 import re
 
 CONTEXT_LEFT_OUT_MAX = 2  # Lines at each end of a hunk that need not be found.
-INCLUDE = '#include "compiler/mutant.h"\n'
+INCLUDE = '#include "base/mutant.h"\n'
 
 
 class PatchError(Exception):
@@ -33,11 +34,12 @@ class Hunk:
 
 @dataclasses.dataclass
 class Patch:
-    name: str
+    name: str    # Of the file, and of the bug unless that needs patches of several files.
     what: str
     tests: list
     file: str
     hunks: list
+    bug: str = ""  # What switches it on.
 
 
 @dataclasses.dataclass
@@ -66,8 +68,11 @@ def read(path):
     if not patch.file or not patch.hunks or not patch.what or not patch.tests:
         raise PatchError(f"{patch.name}: a patch says What and Tests, names a file (+++ b/...) and has a hunk.")
     added = "".join(text for hunk in patch.hunks for mark, text in hunk.body if mark == "+")
-    if f'HPVMD_COMPILER_MUTANT("{patch.name}")' not in added:
-        raise PatchError(f"{patch.name}: what it adds is not behind HPVMD_COMPILER_MUTANT(\"{patch.name}\").")
+    bugs = set(re.findall(r'HPVMD_MUTANT\("(\w+)"\)', added))
+    patch.bug = next(iter(bugs), "")
+    # A bug in several files has a patch for each, named after it and the file.
+    if len(bugs) != 1 or patch.name not in (patch.bug, f"{patch.bug}_{pathlib.PurePosixPath(patch.file).stem}"):
+        raise PatchError(f"{patch.name}: what it adds is not behind HPVMD_MUTANT(\"{patch.name}\").")
     return patch
 
 

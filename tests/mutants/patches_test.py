@@ -26,7 +26,7 @@ def parsed(hunk, name="bug"):
 def change(line, name="bug", number=None):
     """A patch that puts a switch in place of a line, with a line of context on either side."""
     number = line if number is None else number
-    return parsed(f"@@ -{number} +{number} @@\n line {line - 1}\n-line {line}\n+HPVMD_COMPILER_MUTANT(\"{name}\")\n"
+    return parsed(f"@@ -{number} +{number} @@\n line {line - 1}\n-line {line}\n+HPVMD_MUTANT(\"{name}\")\n"
                   f" line {line + 1}\n", name)
 
 
@@ -34,16 +34,16 @@ class PatchTest(unittest.TestCase):
     def test_neighbours_do_not_disturb_each_other(self):
         both = patches.apply([change(5), change(6, "other")], TEXT).splitlines()
         self.assertEqual(both[0], patches.INCLUDE.strip())
-        self.assertEqual(both[5:9], ["line 4", 'HPVMD_COMPILER_MUTANT("bug")', 'HPVMD_COMPILER_MUTANT("other")', "line 7"])
+        self.assertEqual(both[5:9], ["line 4", 'HPVMD_MUTANT("bug")', 'HPVMD_MUTANT("other")', "line 7"])
 
     def test_moved_text_and_changed_context_are_found(self):
         moved = "new\n" * 7 + TEXT.replace("line 4\n", "line four\n")
-        self.assertIn('line four\nHPVMD_COMPILER_MUTANT("bug")\nline 6\n', patches.apply([change(5)], moved))
+        self.assertIn('line four\nHPVMD_MUTANT("bug")\nline 6\n', patches.apply([change(5)], moved))
 
     def test_the_nearest_of_several_places_is_taken(self):
         twice = TEXT + TEXT
         found = patches.apply([change(5, number=25)], twice)
-        self.assertTrue(found.endswith(TEXT.replace("line 5\n", 'HPVMD_COMPILER_MUTANT("bug")\n')))
+        self.assertTrue(found.endswith(TEXT.replace("line 5\n", 'HPVMD_MUTANT("bug")\n')))
 
     def test_lost_places_and_conflicts_are_said(self):
         with self.assertRaisesRegex(patches.PatchError, "bug: no place for the hunk of line 5"):
@@ -72,11 +72,14 @@ class DescriptionTest(unittest.TestCase):
 class SourcesTest(unittest.TestCase):
     def setUp(self):
         self.known = patches.read_all(mutants.HERE / "patches")
+        self.system = patches.read_all(mutants.HERE / "system")
 
     def test_every_patch_has_its_place(self):
         self.assertGreaterEqual(len(self.known), 40)
-        for file, text in patches.apply_all(self.known, seeded.ROOT).items():
-            self.assertIn(patches.INCLUDE, text, file)
+        self.assertGreaterEqual(len(self.system), 70)
+        for known in (self.known, self.system):
+            for file, text in patches.apply_all(known, seeded.ROOT).items():
+                self.assertIn(patches.INCLUDE, text, file)
 
     def test_every_test_is_known(self):
         built = "".join(path.read_text(encoding="utf-8") for folder in ("compiler", "tests", "backends")
@@ -88,8 +91,8 @@ class SourcesTest(unittest.TestCase):
                                 f"({stem} " in built, f"{patch.name} names {test}")
 
     def test_no_switch_is_in_the_product(self):
-        found = subprocess.run(["grep", "-rlE", "HPVMD_COMPILER_MUTANT", "--include=*.cc", "--include=*.h", "base",
-                                "compiler", "backends", "scheduler", "engine"], cwd=seeded.ROOT, capture_output=True,
+        found = subprocess.run(["grep", "-rlE", r"HPVMD_MUTANT\(", "--include=*.cc", "--include=*.h", "base",
+                                "compiler", "backends", "scheduler", "engine", "server", "executor", "supervisor"], cwd=seeded.ROOT, capture_output=True,
                                text=True, check=False).stdout
         self.assertEqual(found, "")
 

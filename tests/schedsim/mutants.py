@@ -4,8 +4,8 @@
 
     tests/schedsim/mutants.py BIN [--seeds N] [--seconds S] [--table FILE] [NAME ...]
 
-BIN is hpv-schedsim of a build with -DHPVMD_MUTANTS=ON. The names are read from the sources: every HPVMD_MUTANT("plan_...")
-in scheduler/. Each runs until a property is broken; exit 1 when one is not caught.
+BIN is hpv-schedsim of a copy that tests/mutants/patched.py made, built with the preset mutants. Each bug of plans in
+tests/mutants/system runs until a property is broken; exit 1 when one is not caught.
 """
 import argparse
 import os
@@ -45,7 +45,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--table", help="also write a table in Markdown to this file")
     options = parser.parse_args()
-    sources = seeded.names_in_sources(("scheduler",), "plan_[a-z_]+")
+    sources = seeded.system_bugs("plan_")
     rows, missed = [], 0
     for name in options.names or sorted(sources):
         caught = run(options.binary, name, options.seeds, options.seconds)

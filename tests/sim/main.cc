@@ -22,6 +22,9 @@
 #include "server/process/log.h"
 #include "tests/sim/store_world.h"
 #include "tests/sim/world.h"
+#ifdef HPVMD_MUTANTS
+#include "base/mutant.h"  // Of tests/mutants/patched.py.
+#endif
 
 namespace hpvm::sim {
 namespace {

@@ -4,9 +4,9 @@
 
     tests/sim/mutants.py BIN [--seeds N] [--seconds S] [--table FILE] [NAME ...]
 
-BIN is hpv-sim of a build with -DHPVMD_MUTANTS=ON. The names are read from the sources: every HPVMD_MUTANT("name") in
-server/ and scheduler/. Each runs until a checker complains; exit 1 when one is not caught. Those in ELSEWHERE concern what the
-simulation does not have, and name the test that catches them.
+BIN has hpv-sim of a copy that tests/mutants/patched.py made, built with the preset mutants. Each bug of
+tests/mutants/system, but those of plans, runs until a checker complains; exit 1 when one is not caught. Those in ELSEWHERE
+concern what the simulation does not have, and name the test that catches them.
 """
 import argparse
 import pathlib
@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--table", help="also write a table in Markdown to this file")
     options = parser.parse_args()
-    sources = seeded.names_in_sources(("server", "scheduler"), "(?!plan_)[a-z_]+")  # Plans: tests/schedsim.
+    sources = {name: file for name, file in seeded.system_bugs().items() if not name.startswith("plan_")}
     chosen = options.names or sorted(sources)
     rows, missed = [], 0
     for name in chosen:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/failpoint.h"
 #include "server/core/jobs/job_lifecycle.h"
 
 namespace hpvm {
@@ -14,7 +13,7 @@ bool JobLifecycle::TakeArrayTurn(const LiveJobRef& job) {
   if (array == nullptr || array->running_max == 0 || job->has_array_turn) {
     return true;
   }
-  if (array->turns >= array->running_max && !HPVMD_MUTANT("core_array_limit_ignored")) {
+  if (array->turns >= array->running_max) {
     array->waiting.emplace(job->row.sequence(), job);
     return false;
   }

@@ -17,10 +17,6 @@ void JobLifecycle::AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone
     then(scope, absl::OkStatus());  // On disk already.
     return;
   }
-  if (HPVMD_MUTANT("core_cancel_acked_before_record")) {
-    then(scope, absl::OkStatus());
-    then = [](CoreScope&, const Status&) {};
-  }
   job->cancel_waiters.push_back(std::move(then));
   if (std::exchange(job->cancel_asked, true)) {
     return;

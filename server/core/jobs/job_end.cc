@@ -206,9 +206,6 @@ void JobLifecycle::DropOutputs(Tenant& tenant, JobAttempt& attempt) {
   attempt.results.clear_outputs();
   attempt.blobs.clear();
   attempt.blob_results.clear();
-  if (HPVMD_MUTANT("core_output_bytes_leak")) {
-    tenant.stored_rows.Merge(std::move(attempt.disk_bytes));
-  }
   attempt.disk_bytes.Release();
 }
 
@@ -300,7 +297,7 @@ void JobLifecycle::PutBack(CoreScope& scope, const LiveJobRef& job, bool counts)
       shown.mutable_lost_attempts()->DeleteSubrange(0, shown.lost_attempts_size() - kLostAttemptsKept);
     }
     delay = RetryDelay(next.attempts_spent(), *options_.rng);
-  } else if (!HPVMD_MUTANT("core_drain_spends_attempt")) {
+  } else {
     next.set_attempts_spent(next.attempts_spent() - std::min(1u, next.attempts_spent()));
     delay = Duration(why.detail.has_value() ? static_cast<int64_t>(why.detail->retry_after_ns()) : 0);
   }
@@ -371,7 +368,7 @@ void JobLifecycle::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState 
     array->waiting.erase(job->row.sequence());
   }
   HPVMD_FAILPOINT("core.end.record").IgnoreError();
-  const bool has_results = job->attempt != nullptr && !HPVMD_MUTANT("core_results_not_stored");
+  const bool has_results = job->attempt != nullptr;
   ChangeRow(scope, job, std::move(next), has_results, &JobLifecycle::OnEnded);
 }
 
@@ -400,7 +397,7 @@ void JobLifecycle::OnEnded(CoreScope& scope, const LiveJobRef& job) {
 
 void JobLifecycle::LeaveTurn(CoreScope& scope, const LiveJobRef& job) {
   job->running.Release();
-  if (std::exchange(job->has_turn, false) && !HPVMD_MUTANT("core_turn_leaks")) {
+  if (std::exchange(job->has_turn, false)) {
     arbiter_.Tick(scope, {scheduler::JobEnded{job->tenant->key, job->key}});
   }
 }
@@ -449,9 +446,6 @@ void JobLifecycle::TellUnit(CoreScope& scope, const TenantRef& tenant, const std
     const LiveJobRef job = found->second;
     if (change.verdict == Verdict::kNever) {
       job->failed_dependency = change.because;
-    }
-    if (HPVMD_MUTANT("core_lost_wakeup")) {
-      continue;
     }
     Settle(scope, job);
   }

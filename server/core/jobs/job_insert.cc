@@ -160,7 +160,7 @@ void JobSubmitter::Insert(CoreScope& scope, const SubmissionRef& submission) {
     submission->stored.clear_request();  // Its blob has it.
   }
   insert.request = submission->stored.SerializeAsString();
-  insert.idempotency_key = HPVMD_MUTANT("core_key_not_stored") ? "" : submission->key;
+  insert.idempotency_key = submission->key;
   insert.request_hash = submission->hash;
   // From here on it is told of what the jobs wait for, also while they are being written.
   Tenant& tenant = *submission->tenant;
@@ -201,14 +201,6 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
   }
   if (submission->jobs.size() < submission->count) {
     return false;
-  }
-  if (HPVMD_MUTANT("core_ack_before_commit")) {
-    options_.jobs->Write(std::move(insert), [](const WriteResult&) {});
-    options_.jobs->PostRead(submission->tenant->name, [this, submission] {
-      OnInserted(submission, WriteResult());
-      return FairQueue::Step::kDone;
-    });
-    return true;
   }
   options_.jobs->Write(std::move(insert),
                        [this, submission](const WriteResult& result) { OnInserted(submission, result); });
@@ -291,7 +283,7 @@ void JobSubmitter::EndInserting(Submission& submission) {
 void JobSubmitter::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) {
   Outcome outcome;
   v1::SubmitResponse& response = *submission->response;
-  if (known.request_hash != submission->hash && !HPVMD_MUTANT("core_key_ignores_request")) {
+  if (known.request_hash != submission->hash) {
     outcome = AlreadyExists("The idempotency key \"" + submission->key + "\" was used with another request, for job " +
                             known.job_id + ".");
     outcome.detail.emplace().set_job_id(known.job_id);

@@ -96,7 +96,7 @@ void JobLifecycle::Settle(CoreScope& scope, const LiveJobRef& job) {
     never.detail.emplace().set_job_id(job->failed_dependency->job_id());
     EndJob(scope, job, v1::JOB_STATE_FAILED, never);
   } else if (shutdown_.draining || !table_.has_room || job->tenant->policy->disabled ||
-             (!HPVMD_MUTANT("core_dependency_ignored") && job->tenant->dependencies.IsWaiting(job->row.job().id()))) {
+             job->tenant->dependencies.IsWaiting(job->row.job().id())) {
     return;
   } else if (job->not_before > now) {
     WaitUntil(scope, job, job->not_before);
@@ -168,18 +168,13 @@ void JobLifecycle::OnTurn(CoreScope& scope, scheduler::JobKey key) {
   }
   HPVMD_FAILPOINT("core.attempt.record").IgnoreError();
   StoredJob next = job->row;
-  next.set_attempts_spent(next.attempts_spent() + (HPVMD_MUTANT("core_attempts_never_spent") ? 0 : 1));
+  next.set_attempts_spent(next.attempts_spent() + 1);
   next.set_lease(table_.lease);
   next.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
   next.mutable_job()->set_attempt(next.job().attempt() + 1);
   next.mutable_job()->set_started_unix_ns(options_.clock->WallNs());
   next.mutable_job()->clear_not_before_unix_ns();
   job->phase = LiveJob::Phase::kStarting;
-  if (HPVMD_MUTANT("core_dispatch_before_record")) {
-    job->row = next;
-    OnStarted(scope, job);
-    return;
-  }
   ChangeRow(scope, job, std::move(next), /*with_results=*/false, &JobLifecycle::OnStarted);
 }
 
@@ -212,7 +207,7 @@ void JobLifecycle::OnStarted(CoreScope& scope, const LiveJobRef& job) {
   LogInfo("Job started", {{"tenant", job->tenant->name},
                           {"job", job->row.job().id()},
                           {"attempt", std::to_string(job->row.job().attempt())}});
-  if ((job->cancel_asked || job->is_late || shutdown_.closed) && !HPVMD_MUTANT("core_cancel_lost_while_starting")) {
+  if (job->cancel_asked || job->is_late || shutdown_.closed) {
     Dispatch(scope, job, nullptr);
     return;
   }
@@ -258,7 +253,7 @@ void JobLifecycle::Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts
   const bool is_suspended = job->tenant->policy->disabled;
   job->attempt->broken_off |= shutdown_.breaking_off || is_suspended;
   Status stop = HPVMD_FAILPOINT("core.attempt.dispatch");
-  if (job->cancel_asked && !HPVMD_MUTANT("core_cancel_lost_while_starting")) {
+  if (job->cancel_asked) {
     stop = Cancelled("The job was cancelled.");
   } else if (job->is_late) {
     stop = DeadlineExceeded("The job did not end within its deadline.");

@@ -68,9 +68,6 @@ Status JobRestorer::Restore() {
       lifecycle_.Settle(scope, job);
       continue;
     }
-    if (HPVMD_MUTANT("core_running_forgotten_at_restart")) {
-      continue;
-    }
     RunOutcome lost;
     lost.was_sent = true;
     lost.outcome = Unavailable("The daemon ended while attempt " + std::to_string(job->row.job().attempt()) + " ran.");
@@ -114,7 +111,7 @@ LiveJobRef JobRestorer::TakeUp(CoreScope& scope, StoredJob row, bool doubts_cloc
   const v1::Job& shown = job->row.job();
   const bool is_running = shown.state() == v1::JOB_STATE_RUNNING;
   job->phase = is_running ? LiveJob::Phase::kReading : LiveJob::Phase::kWaiting;
-  job->cancel_asked = shown.cancel_requested() && !HPVMD_MUTANT("core_cancel_forgotten_at_restart");
+  job->cancel_asked = shown.cancel_requested();
   // The wall clock went on meanwhile, or jumped: waits become longer or shorter, within what they may be at all.
   const Time now = options_.clock->Now();
   const int64_t wall = options_.clock->WallNs();

@@ -85,9 +85,8 @@ Outcome JobSubmitter::AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease
     status = Unavailable("The server has not read its stored jobs yet.");
   }
   const uint64_t own_max = config_->jobs_queued_per_tenant_max, all_max = config_->jobs_queued_max;
-  const uint64_t slack = HPVMD_MUTANT("core_queue_limit_off_by_one") ? 1 : 0;
   const uint64_t waiting = tenant.waiting_jobs();
-  if (status.ok() && (count > own_max || waiting > own_max - count + slack)) {
+  if (status.ok() && (count > own_max || waiting > own_max - count)) {
     status = ResourceExhausted("The tenant's queue is full (" + std::to_string(waiting) + " jobs wait, " +
                                std::to_string(count) + " more would; the limit is " + std::to_string(own_max) + ").");
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/failpoint.h"
 #include "server/core/state/core_snapshot.h"
 
 namespace hpvm {
@@ -115,9 +114,6 @@ void JobTable::SetRunning(LiveJob& job, bool runs) {
 
 void JobTable::SetWaiting(LiveJob& job, bool waits) {
   if ((job.queued.amount() > 0) == waits) {
-    return;
-  }
-  if (HPVMD_MUTANT("core_waiting_count_leaks") && !waits) {
     return;
   }
   job.queued = waits ? job.tenant->account.TakeAnyway(scheduler::Resource::kQueuedJobs, 1) : scheduler::Lease();

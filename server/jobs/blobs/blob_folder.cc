@@ -55,7 +55,7 @@ bool BlobFolderState::BeginSettling(const BlobKey& key, bool is_release) {
     return found == entries.end() || !found->second.is_settling;
   });
   Entry& entry = entries[key];
-  if (entry.pins > 0 && !HPVMD_MUTANT("blob_release_ignores_pins")) {
+  if (entry.pins > 0) {
     entry.is_released = entry.is_released || is_release;
     return false;
   }

@@ -121,9 +121,7 @@ class Putting final : public BlobPut {
       }
     }
     HPVMD_RETURN_IF_ERROR(state_->disk.MakeFolder(folder));
-    if (!HPVMD_MUTANT("blob_skip_parent_sync")) {
-      to_sync_.insert(parent);
-    }
+    to_sync_.insert(parent);
     made_.insert(folder);
     return absl::OkStatus();
   }
@@ -208,7 +206,7 @@ class Putting final : public BlobPut {
 
   Status Sync(DiskFile& file) {
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.sync.before"));
-    Status synced = HPVMD_MUTANT("blob_skip_sync") ? absl::OkStatus() : file.Sync();
+    Status synced = file.Sync();
     if (!synced.ok()) {
       // A full disk shows here with some file systems: another file may yet be written, when there is room.
       return absl::IsResourceExhausted(synced) ? synced : state_->Break(synced);
@@ -237,9 +235,7 @@ class Putting final : public BlobPut {
   Status SyncOneFolder() {
     const std::string folder = *to_sync_.begin();
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.folder_sync.before"));
-    if (!HPVMD_MUTANT("blob_skip_folder_sync")) {
-      HPVMD_RETURN_IF_ERROR(state_->SyncFolder(folder));
-    }
+    HPVMD_RETURN_IF_ERROR(state_->SyncFolder(folder));
     to_sync_.erase(to_sync_.begin());
     return HPVMD_FAILPOINT("blob.folder_sync.after");
   }

@@ -72,7 +72,7 @@ class Sweeping {
       }
       const BlobKey key{tenant, *hash};
       if (state_.BeginSettling(key, /*is_release=*/false)) {
-        const bool used = is_used_(tenant, *hash) && !HPVMD_MUTANT("blob_sweep_removes_used");
+        const bool used = is_used_(tenant, *hash);
         removed_ += state_.EndSettling(key, used) ? 1 : 0;
       }
     }

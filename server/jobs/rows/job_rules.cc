@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/failpoint.h"
 #include "server/jobs/rows/job_state_name.h"
 
 namespace hpvm {
@@ -57,9 +56,6 @@ Status CheckChange(const PresentJob& present, const ChangeJob& change) {
       change.job.job().array_id() != present.array_id ||
       (change.results.has_value() && !IsTerminal(change.job.job().state()))) {
     return InvalidArgument(Text("The change of job \"", change.id, "\" is not one of that job."));
-  }
-  if (HPVMD_MUTANT("store_cas_ignored")) {
-    return absl::OkStatus();
   }
   if (IsTerminal(present.state) || present.state != change.state || present.attempt != change.attempt ||
       present.lease != change.lease) {

@@ -136,9 +136,6 @@ StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::st
     sqlite3_db_config(connection->db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   }
   HPVMD_RETURN_IF_ERROR(connection->Execute(mode == Mode::kWriter ? kWriterPragmas : kReaderPragmas));
-  if (HPVMD_MUTANT("store_skip_sync")) {
-    HPVMD_RETURN_IF_ERROR(connection->Execute("PRAGMA synchronous=OFF"));
-  }
   HPVMD_RETURN_IF_ERROR(connection->Prepare("BEGIN IMMEDIATE", &connection->begin_));
   HPVMD_RETURN_IF_ERROR(connection->Prepare("COMMIT", &connection->commit_));
   sqlite3_wal_hook(connection->db_, NotePages, &connection->wal_pages_);
@@ -202,9 +199,7 @@ Status SqliteConnection::Commit() {
   if (code != SQLITE_DONE) {
     status = FromSqlite(db_, code, "Committing to the job database");
     const int primary = code & 0xff;
-    if (HPVMD_MUTANT("store_unknown_is_refused")) {
-      status = ResourceExhausted(Message(status));
-    } else if (primary != SQLITE_FULL && primary != SQLITE_BUSY) {
+    if (primary != SQLITE_FULL && primary != SQLITE_BUSY) {
       status = DataLoss(Message(status));
     }
   }

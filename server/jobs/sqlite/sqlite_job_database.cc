@@ -117,7 +117,7 @@ class SqliteJobDatabase final : public JobDatabase {
     return readers_.With([&](SqliteReader& reader) { return reader.ListBlobs(each); });
   }
   StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override {
-    if (is_broken_.load() && !HPVMD_MUTANT("store_broken_forgets_blobs")) {
+    if (is_broken_.load()) {
       // A row that a failed commit left in the log is not seen here, but by whoever starts next.
       return DataLoss("The job database failed; which blobs it names is known after the next start.");
     }
@@ -244,9 +244,7 @@ StatusOr<std::unique_ptr<SqliteReader>> SqliteJobDatabase::OpenReader() {
 
 template <typename Change>
 Status SqliteJobDatabase::Transact(Change change) {
-  if (!HPVMD_MUTANT("store_goes_on_after_failure")) {
-    HPVMD_RETURN_IF_ERROR(failure_);
-  }
+  HPVMD_RETURN_IF_ERROR(failure_);
   if (writer_connection_ == nullptr) {
     return FailedPrecondition("The job database was opened for reading.");
   }
@@ -361,11 +359,8 @@ StatusOr<ScrubbedRows> SqliteJobDatabase::Scrub(uint64_t from, uint64_t bytes_ma
 
 StatusOr<uint64_t> SqliteJobDatabase::NextLease() {
   std::lock_guard lock(write_mutex_);
-  HPVMD_RETURN_IF_ERROR(Transact([this] {
-    return HPVMD_MUTANT("store_lease_given_again")
-               ? absl::OkStatus()
-               : writer_connection_->Execute("UPDATE meta SET value = value + 1 WHERE name = 'lease'");
-  }));
+  HPVMD_RETURN_IF_ERROR(Transact(
+      [this] { return writer_connection_->Execute("UPDATE meta SET value = value + 1 WHERE name = 'lease'"); }));
   HPVMD_ASSIGN_OR_RETURN(const int64_t lease,
                          writer_connection_->QueryInt("SELECT value FROM meta WHERE name = 'lease'"));
   return static_cast<uint64_t>(lease);

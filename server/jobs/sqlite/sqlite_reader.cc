@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/failpoint.h"
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_schema.h"
 
@@ -125,7 +124,7 @@ Status SqliteReader::PrepareAll() {
 StatusOr<StoredJob> SqliteReader::Find(std::string_view tenant, std::string_view id) {
   SqliteReset reset(find_);
   HPVMD_ASSIGN_OR_RETURN(const bool found, find_.Start(id).Next());
-  if (!found || (find_.Bytes(1) != tenant && !HPVMD_MUTANT("store_no_owner_check"))) {
+  if (!found || find_.Bytes(1) != tenant) {
     return NoSuchJob(id);
   }
   return ReadJobRow(find_);

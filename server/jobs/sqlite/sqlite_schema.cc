@@ -138,9 +138,6 @@ uint32_t RowSum(uint64_t sequence, std::string_view payload) {
   }
   const uLong start = crc32_z(0, which.data(), which.size());
   // Of no bytes zlib may be given a null pointer, which it takes for the wish to begin anew.
-  if (HPVMD_MUTANT("store_sum_ignored")) {
-    return 0;
-  }
   return payload.empty()
              ? static_cast<uint32_t>(start)
              : static_cast<uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(payload.data()), payload.size()));

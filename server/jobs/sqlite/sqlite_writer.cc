@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/failpoint.h"
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_schema.h"
 
@@ -145,7 +144,7 @@ Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseCha
 
 // False: the key is known.
 StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* result) {
-  if (insert.idempotency_key.empty() || HPVMD_MUTANT("store_key_not_stored")) {
+  if (insert.idempotency_key.empty()) {
     return true;
   }
   const StoredJob& first = insert.jobs.front();
@@ -363,9 +362,6 @@ Status SqliteWriter::SetBlobs(const Row& row, std::string_view tenant, const std
 }
 
 StatusOr<bool> SqliteWriter::IsBlobUsed(std::string_view tenant, const Sha256& hash) {
-  if (HPVMD_MUTANT("store_blob_goes_early")) {
-    return false;
-  }
   SqliteReset reset(find_blob_);
   return find_blob_.Start(tenant, SqlBytes{BytesOf(hash)}).Next();
 }
@@ -428,14 +424,9 @@ Status SqliteWriter::Forget(const Row& row, const DropJob& drop) {
   if (!row.key.empty()) {
     HPVMD_RETURN_IF_ERROR(leave_key_.Run(drop.tenant, row.key, drop.id, static_cast<int>(row.state), row.array_id));
   }
-  if (HPVMD_MUTANT("store_key_goes_with_job") && !row.key.empty()) {
-    HPVMD_RETURN_IF_ERROR(delete_key_.Run(drop.tenant, row.key));
-  }
   HPVMD_RETURN_IF_ERROR(delete_job_.Run(row.sequence));
   // The newest row's number must not be given again after a restart.
-  return row.sequence + 1 == next_sequence_ && !HPVMD_MUTANT("store_number_given_again")
-             ? save_sequence_.Run(next_sequence_)
-             : absl::OkStatus();
+  return row.sequence + 1 == next_sequence_ ? save_sequence_.Run(next_sequence_) : absl::OkStatus();
 }
 
 Status SqliteWriter::Write(const ForgetKeys& forget, WriteResult* result, UseChanges* use) {

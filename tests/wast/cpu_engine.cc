@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/instance_runner.h"
+#include "backends/cpu/testing/instance_runner.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/pass/pipeline.h"
 #include "tests/wast/engine.h"

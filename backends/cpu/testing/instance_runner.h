@@ -5,8 +5,8 @@
 // Runs may nest: a function of another module that the instance calls (ir::HostCalls) may run an instance of its own,
 // of the same image too. Nested runs share the stack of the outermost one, so calls between modules end with "call
 // stack exhausted" like others. Any thread may run an image; what the storage holds is the caller's business.
-#ifndef HPVMD_BACKENDS_CPU_INSTANCE_RUNNER_H_
-#define HPVMD_BACKENDS_CPU_INSTANCE_RUNNER_H_
+#ifndef HPVMD_BACKENDS_CPU_TESTING_INSTANCE_RUNNER_H_
+#define HPVMD_BACKENDS_CPU_TESTING_INSTANCE_RUNNER_H_
 
 #include <cstdint>
 #include <memory>
@@ -54,4 +54,4 @@ class InstanceRunner {
 
 }  // namespace hpvm::cpu
 
-#endif  // HPVMD_BACKENDS_CPU_INSTANCE_RUNNER_H_
+#endif  // HPVMD_BACKENDS_CPU_TESTING_INSTANCE_RUNNER_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instances in the caller's memory: what they leave there, and modules that call each other.
-#include "backends/cpu/instance_runner.h"
+#include "backends/cpu/testing/instance_runner.h"
 
 #include <string>
 #include <vector>

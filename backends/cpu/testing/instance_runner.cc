@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/instance_runner.h"
+#include "backends/cpu/testing/instance_runner.h"
 
 #include <algorithm>
 #include <string>

@@ -46,7 +46,7 @@ std::string_view Name(DeviceKind kind);  // "null", "interp", "cpu", "gpu", "fpg
 struct DeviceInfo {
   std::string id;  // "cpu:0"; unique in the process.
   DeviceKind kind = DeviceKind::kNull;
-  ArtifactKind artifact_kind = ArtifactKind::kInterp;  // What to compile for it.
+  ArtifactKind artifact_kind = ArtifactKind::kInterp;  // The kind of code that it runs.
   std::string name;            // For people: "AMD EPYC, 2 threads, AVX-512".
   std::string silicon;         // Devices with the same text share the same hardware.
   uint32_t compute_units = 1;  // Worker threads, multiprocessors.

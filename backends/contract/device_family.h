@@ -35,12 +35,12 @@ struct DeviceOptions {
 };
 
 struct DeviceFamily {
-  // Of its devices' names: "opencl" of "opencl:1".
+  // Its devices' names begin with it: "opencl:1" is one of "opencl".
   std::string_view name;
   // Opens one by its name. kNotFound for one that does not exist, with how many there are.
   StatusOr<std::unique_ptr<Device>> (*open)(std::string_view device, Hub& hub, const DeviceOptions& options) = nullptr;
 
-  // --- Of families whose devices come with a vendor's libraries ---
+  // --- For families whose devices come with a vendor's libraries ---
   // The names of those here; loads the libraries. Null: the family is its only device, and loads nothing.
   StatusOr<std::vector<std::string>> (*list)() = nullptr;
   // Builds a program in this process, which may not survive it.

@@ -612,7 +612,7 @@ Status CheckReceived(const Envelope& envelope, size_t body_bytes, size_t fds, De
   if (envelope.message_case() != Envelope::kRunDone) {
     HPVMD_RETURN_IF_ERROR(CheckBare("A message without data", body_bytes, 0));
   }
-  if (envelope.message_case() != Envelope::kUsage) {  // Which also comes unasked.
+  if (envelope.message_case() != Envelope::kUsage) {  // An executor sends it unasked, too.
     HPVMD_RETURN_IF_ERROR(CheckAnswered(envelope, envelope.message_case() != Envelope::kFatal));
   }
   switch (envelope.message_case()) {

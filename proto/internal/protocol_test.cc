@@ -15,7 +15,7 @@ namespace {
 using internal::Envelope;
 using ::testing::HasSubstr;
 
-// What another process sent becomes no message without the checks.
+// Bytes from another process become no message without the checks.
 static_assert(!std::is_convertible_v<Unchecked<Envelope>, Envelope>);
 static_assert(!std::is_constructible_v<Envelope, Unchecked<Envelope>>);
 static_assert(!std::is_copy_constructible_v<Unchecked<Envelope>>);
@@ -70,7 +70,7 @@ TEST(ProtocolTest, UnknownFieldsAreDropped) {
   EXPECT_EQ(received->SerializeAsString().find("smuggled"), std::string::npos);
 }
 
-// What the daemon says itself, and devices that the executor did not list, it does not take from an executor.
+// The daemon takes from no executor what it says itself, nor devices that the executor did not list.
 TEST(ProtocolTest, RecordsAreHeldAgainstReady) {
   const struct {
     void (*spoil)(internal::RunDone&);

@@ -235,7 +235,7 @@ TEST(CostHistoryTest, NotesWithoutSamples) {
   EXPECT_EQ(curve.At(WorkOf(1000), Processor()), StaticCosts().Run(WorkOf(1000), 0, Processor()));
 }
 
-// What another process kept comes back as it was; what no process can have kept does not.
+// A history that another process kept comes back as it was; one that no process can have kept does not.
 TEST(CostHistoryTest, RestoresWhatIsSound) {
   SeededRng rng(1);
   const CostHistory kept = Measure(RandomMachine(rng), 300, rng);

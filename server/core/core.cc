@@ -73,7 +73,6 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   limits.set_buffer_bytes_max(config.limits_buffer_bytes_max);
   limits.set_buffers_bytes_max(config.limits_buffers_bytes_max);
   limits.set_buffers_max(static_cast<uint32_t>(config.limits_buffers_max));
-  limits.set_queued_jobs_max(static_cast<uint32_t>(config.jobs_queued_per_tenant_max));
   limits.set_job_deadline_default_ns(config.jobs_deadline_default_ms * 1'000'000);
   limits.set_job_deadline_max_ns(config.jobs_deadline_max_ms * 1'000'000);
   limits.set_prepared_graphs_max(static_cast<uint32_t>(config.limits_prepared_graphs_max));
@@ -82,6 +81,10 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   limits.set_job_attempts_max(kAttemptsMax);
   limits.set_stored_jobs_bytes_max(config.jobs_stored_bytes_max);
   CoreScope scope(context_.monitor);
+  // Of a tenant without a quota of its own, 0, the server's queue is the limit.
+  const uint64_t own_max = tenant.policy->limits[static_cast<size_t>(scheduler::Resource::kQueuedJobs)];
+  limits.set_queued_jobs_max(
+      static_cast<uint32_t>(own_max == 0 ? config.jobs_queued_max : std::min(own_max, config.jobs_queued_max)));
   response->set_state(context_.shutdown.draining ? v1::ServerInfoResponse::STATE_DRAINING
                                                  : v1::ServerInfoResponse::STATE_SERVING);
 }

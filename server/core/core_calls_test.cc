@@ -13,7 +13,7 @@
 #include "server/process/log.h"
 #include "server/testing/call_world.h"
 #ifdef HPVMD_MUTANTS
-#include "base/mutant.h"  // Of tests/mutants/patched.py.
+#include "base/mutant.h"  // tests/mutants/patched.py writes it.
 #endif
 
 namespace hpvm::testing {

@@ -157,6 +157,32 @@ TEST_F(QuotaTest, QueuedJobs) {
   EXPECT_EQ(Balance(Resource::kRunningJobs).used, 0u);
 }
 
+// A tenant's own quota of queued jobs holds in place of the configuration's, whether it is smaller or larger; a client
+// reads the one that holds.
+TEST_F(QuotaTest, QueuedJobsOfOneTenant) {
+  Config config = config_;
+  config.jobs_queued_per_tenant_max = 1;
+  config.jobs_queued_max = 4;
+  core_->SetConfig(config);
+  const auto told = [&] {
+    v1::ServerInfoResponse response;
+    core_->ServerInfo(*tenant_, &response);
+    return response.limits().queued_jobs_max();
+  };
+  EXPECT_EQ(told(), 1u);
+  Limit(Resource::kQueuedJobs, 3);
+  EXPECT_EQ(told(), 3u);
+  const std::string first = SubmitJob(Request());  // Runs.
+  for (int i = 0; i < 3; ++i) {
+    SubmitAfter(first);
+  }
+  EXPECT_THAT(Message(Submit(Request())->outcome->status), HasSubstr("The tenant's quota of queued-jobs (3)"));
+  Limit(Resource::kQueuedJobs, 0);  // None of its own.
+  EXPECT_EQ(told(), 4u);
+  SubmitAfter(first);
+  EXPECT_THAT(Message(Submit(Request())->outcome->status), HasSubstr("The server's queue is full (4 jobs wait"));
+}
+
 // Disk bytes: what rows hold, also of jobs that have ended; refused before anything is written.
 TEST_F(QuotaTest, DiskBytes) {
   const std::string id = SubmitJob(Request());

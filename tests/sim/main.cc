@@ -23,7 +23,7 @@
 #include "tests/sim/store_world.h"
 #include "tests/sim/world.h"
 #ifdef HPVMD_MUTANTS
-#include "base/mutant.h"  // Of tests/mutants/patched.py.
+#include "base/mutant.h"  // tests/mutants/patched.py writes it.
 #endif
 
 namespace hpvm::sim {

@@ -45,7 +45,7 @@ README_LINES_MAX = 30
 README_FOR_USERS = {"client/kernel"}  # A guide, installed beside the header.
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
-# What another process sent is opened by proto/internal/protocol.h only, which hands out what it has checked.
+# Only proto/internal/protocol.h opens messages of another process: it hands out what it has checked.
 PARSE = re.compile(r"\b(?:Merge|Parse|ParsePartial)From\w+\(")
 UNCHECKED_PEERS = ("supervisor", "executor")
 DOC_PATH = re.compile(r"`((?:base|sandbox|builder|proto|supervisor|graph|compiler|scheduler|backends|engine|executor|server|client|schemas|deploy|tests|"

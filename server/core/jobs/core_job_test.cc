@@ -716,13 +716,16 @@ TEST_F(JobTest, ListsByState) {
 
 // The configuration in force is replaced as a whole; limits count at once.
 TEST_F(JobTest, TakesNewLimits) {
+  config_.jobs_running_per_tenant_max = 1;
+  Restart();
+  SubmitJob(Request());  // Runs.
   SubmitJob(Request());
   Config config = config_;
-  config.jobs_queued_per_tenant_max = 0;
+  config.jobs_queued_per_tenant_max = 1;
   const std::shared_ptr<const Config> before = core_->config();
   core_->SetConfig(config);
   EXPECT_EQ(before->jobs_queued_per_tenant_max, 1'000u);
-  EXPECT_EQ(core_->config()->jobs_queued_per_tenant_max, 0u);
+  EXPECT_EQ(core_->config()->jobs_queued_per_tenant_max, 1u);
   EXPECT_EQ(Submit(Request())->code(), StatusCode::kResourceExhausted);
   config.jobs_queued_per_tenant_max = 10;
   config.limits_buffers_bytes_max = 4;

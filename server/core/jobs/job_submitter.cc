@@ -84,12 +84,7 @@ Outcome JobSubmitter::AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease
   if (status.ok() && table_.lease == 0) {
     status = Unavailable("The server has not read its stored jobs yet.");
   }
-  const uint64_t own_max = config_->jobs_queued_per_tenant_max, all_max = config_->jobs_queued_max;
-  const uint64_t waiting = tenant.waiting_jobs();
-  if (status.ok() && (count > own_max || waiting > own_max - count)) {
-    status = ResourceExhausted("The tenant's queue is full (" + std::to_string(waiting) + " jobs wait, " +
-                               std::to_string(count) + " more would; the limit is " + std::to_string(own_max) + ").");
-  }
+  const uint64_t all_max = config_->jobs_queued_max;
   if (status.ok() && (count > all_max || table_.waiting > all_max - count)) {
     status = ResourceExhausted("The server's queue is full (" + std::to_string(table_.waiting) +
                                " jobs wait; the limit is " + std::to_string(all_max) + ").");

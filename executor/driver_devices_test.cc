@@ -205,10 +205,12 @@ TEST_F(DriverDevicesTest, TellsAndGivesBackDeviceMemory) {
   EXPECT_EQ(usage.device_bytes(0), 0u);
   EXPECT_GE(usage.device_bytes(1), 8000u);
   EXPECT_EQ(usage.idle_device_bytes(1), usage.device_bytes(1));
-  const StatusOr<internal::Usage> left =
-      Await<internal::Usage>([&](auto done) { link_->Reclaim(1, 0, std::move(done)); });
+  internal::Envelope reclaim;
+  reclaim.mutable_reclaim()->set_entry(1);
+  const StatusOr<internal::Envelope> left =
+      Await<internal::Envelope>([&](auto done) { link_->Ask(std::move(reclaim), std::move(done)); });
   ASSERT_TRUE(left.ok()) << Message(left.status());
-  EXPECT_EQ(left->device_bytes(1), 0u);
+  EXPECT_EQ(left->usage().device_bytes(1), 0u);
   ExpectTwice(1, "opencl:0");
 }
 
@@ -237,11 +239,11 @@ TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
   EXPECT_EQ(reply->done.short_entry_plus_1(), 0u);
   page->entries[1].bytes_max.store(0);
   page->entries[1].state.store(static_cast<uint32_t>(GrantState::kRevoked));
-  const Status acknowledged = [&] {
-    std::promise<Status> done;
-    link_->GrantChanged(1, 1, [&](const Status& status) { done.set_value(status); });
-    return done.get_future().get();
-  }();
+  internal::Envelope changed;
+  changed.mutable_grant_changed()->set_entry(1);
+  changed.mutable_grant_changed()->set_epoch(1);
+  const Status acknowledged =
+      Await<internal::Envelope>([&](auto done) { link_->Ask(std::move(changed), std::move(done)); }).status();
   EXPECT_TRUE(acknowledged.ok()) << Message(acknowledged);
   RunInput late = InlineRun(1, std::vector<int32_t>(1000, 7));
   late.within = std::chrono::milliseconds(200);

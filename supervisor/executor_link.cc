@@ -10,20 +10,17 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <list>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
-#include <variant>
 
 #include "base/failpoint.h"
 #include "base/io/child_process.h"
 #include "base/io/frame_channel.h"
-#include "base/io/memfd.h"
 #include "proto/internal/protocol.h"
+#include "supervisor/executor_holdings.h"
 #include "supervisor/executor_hub.h"
-#include "supervisor/run_message.h"
-#include "supervisor/stop_patience.h"
+#include "supervisor/pending_requests.h"
+#include "supervisor/request_message.h"
 
 namespace hpvm {
 namespace {
@@ -33,82 +30,12 @@ using internal::Envelope;
 // What may wait for an executor that does not read: a few of the largest frames.
 constexpr size_t kQueuedBytesMax = 64 * limits::kMiB;
 constexpr size_t kStderrBytesKept = 4096;
-// Bytes sent in a frame's body rather than in a memfd of their own.
-constexpr uint64_t kInlineSourceBytesMax = 1 * limits::kMiB;
 // What a socket's buffers can hold, read in the reader's portions, and some.
 constexpr int kLastReadsMax = 64;
 // A prepare compiles; its own deadline is the compiler's to keep, so only a long overrun costs the process.
 constexpr Duration kPrepareGrace = std::chrono::seconds(5);
-// What asks for no work is answered at once by a process that is well; a grant is noticed between two chunks.
-constexpr Duration kAnswerWithin = std::chrono::seconds(60);
-
 // From this sandbox level on the process has a process namespace.
 constexpr uint32_t kOwnPidsLevel = 4;
-
-using PrepareDone = std::function<void(StatusOr<internal::Prepared>)>;
-using RunDone = std::function<void(StatusOr<RunReply>)>;
-using AckDone = std::function<void(Status)>;
-using UsageDone = std::function<void(StatusOr<internal::Usage>)>;
-using CostsDone = std::function<void(StatusOr<internal::Costs>)>;
-struct HelloDone {};
-
-struct Pending {
-  std::variant<HelloDone, PrepareDone, RunDone, AckDone, UsageDone, CostsDone> done;
-  Time kill_at = kNever;
-  Time stop_at = kNever;                       // Runs: from when on it should stop.
-  StopPatience patience = {};                  // From then on.
-  std::function<void()> on_started = nullptr;  // Runs.
-  uint32_t node_records_max = 0;               // Runs.
-};
-
-struct FailPending {
-  const Status& status;
-  void operator()(const HelloDone&) const {}
-  void operator()(const AckDone& done) const {
-    if (done) {
-      done(status);
-    }
-  }
-  template <typename Done>
-  void operator()(const Done& done) const {
-    done(status);
-  }
-};
-
-// Keys in the order of their last use, with a bound; what falls out must be let go of at the other side.
-template <typename Key>
-class RecentKeys {
- public:
-  // True when the key was there.
-  bool Touch(const Key& key, uint64_t weight = 1) {
-    const auto found = places_.find(key);
-    if (found != places_.end()) {
-      order_.splice(order_.end(), order_, found->second);
-      return true;
-    }
-    places_.emplace(key, order_.insert(order_.end(), {key, weight}));
-    weight_ += weight;
-    return false;
-  }
-  bool Erase(const Key& key) {
-    const auto found = places_.find(key);
-    if (found == places_.end()) {
-      return false;
-    }
-    weight_ -= found->second->second;
-    order_.erase(found->second);
-    places_.erase(found);
-    return true;
-  }
-  const Key& oldest() const { return order_.front().first; }
-  size_t size() const { return places_.size(); }
-  uint64_t weight() const { return weight_; }
-
- private:
-  std::list<std::pair<Key, uint64_t>> order_;
-  std::unordered_map<Key, typename std::list<std::pair<Key, uint64_t>>::iterator> places_;
-  uint64_t weight_ = 0;
-};
 
 // Messages that answer nothing: an executor sends one every 100 ms at most.
 constexpr int kUsagesPerSecond = 50, kUsagesAtOnce = 100;
@@ -139,22 +66,13 @@ Status ReachReceived(Envelope::MessageCase message) {
       return HPVMD_FAILPOINT("link.started.receive");
     case Envelope::kRunDone:
       return HPVMD_FAILPOINT("link.run_done.receive");
-    case Envelope::kGrantAck:
-      return HPVMD_FAILPOINT("link.grant_ack.receive");
     case Envelope::kUsage:
       return HPVMD_FAILPOINT("link.usage.receive");
-    case Envelope::kCosts:
-      return HPVMD_FAILPOINT("link.costs.receive");
-    default:
+    case Envelope::kFatal:
       return absl::OkStatus();
+    default:
+      return HPVMD_FAILPOINT("link.answer.receive");
   }
-}
-
-// A memfd with a copy of `bytes`.
-StatusOr<UniqueFd> MemfdOf(std::span<const uint8_t> bytes) {
-  HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, CreateSealedMemfd("hpvm-bytes", bytes.size()));
-  HPVMD_RETURN_IF_ERROR(WriteAt(fd.get(), 0, bytes));
-  return fd;
 }
 
 Status BrokeProtocol(const Status& why) {
@@ -183,14 +101,12 @@ class Link final : public ExecutorLink, public HubSource {
                std::function<void(const Status&)> on_end) override;
   StatusOr<ExecutorReady> WaitReady(Time deadline) override;
 
-  RequestId Prepare(const PrepareInput& input, PrepareDone done) override;
-  RequestId Run(const RunInput& input, RunDone done) override;
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) override;
+  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override;
+  void Ask(Envelope request, AskDone done) override;
   void Release(uint64_t handle) override;
   void Cancel(RequestId id) override;
-  void GrantChanged(uint32_t entry, uint32_t epoch, AckDone done) override;
   void Forget(uint64_t memory_id) override;
-  void Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done) override;
-  void ListCosts(uint64_t handle, CostsDone done) override;
   std::optional<Duration> CpuTime() const override { return alive() ? UsedCpuTime() : std::nullopt; }
   bool was_spare() const override { return is_spare_; }
   void Shutdown() override;
@@ -208,32 +124,25 @@ class Link final : public ExecutorLink, public HubSource {
   Status SpawnProcess();
   Status StartOnHub(Status status);
   void GreetOnHub();
-  // Sends a request and remembers it, or tells `pending` why not. mutex_ held.
-  StatusOr<RequestId> SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending);
-  RequestId Finish(StatusOr<RequestId> sent, Pending* unsent);
-  // Sends what is answered at once by a process that is well, unless `reached` forbids it.
-  void Ask(Status reached, const Envelope& envelope, Pending pending);
+  // Sends a request and remembers it. mutex_ held.
+  StatusOr<RequestId> SendRequest(EncodedRequest& request, const Pending& pending);
+  // 0 for a request that was not sent; its callback runs on the hub's thread like any other.
+  RequestId Finish(const StatusOr<RequestId>& sent, Pending pending);
   std::optional<Duration> UsedCpuTime() const;
   Status SendLocked(const Envelope& envelope, std::span<const uint8_t> body = {}, std::span<const int> fds = {},
                     bool more = false);
-  Status ShareMemories(const RunInput& input);
-  Status ShareMemory(const MemorySlice& slice);
-  Status PutModules(const PrepareInput& input);
+  ExecutorHoldings::Send Sender();
   void ArmOverdue(Time when);
-  bool IsOverdue(Pending& pending, Time now);
   void KillLocked(Status why);
 
   // Hub's thread.
   void ReadSocket();
   Status HandleFrame(Frame frame);
   Status HandleReady(const internal::Ready& ready);
-  Status HandleRunDone(Pending pending, internal::RunDone done, std::vector<uint8_t> body);
-  Status HandleAnswer(Envelope said, std::vector<uint8_t> body, Pending pending);
   Status HandleUsage(const internal::Usage& usage);
   void ReadStderr();
   void End(const std::string& how);
   Status EndStatus(const std::string& how);
-  std::string WhatWasLate(const Pending& pending) const;
 
   ExecutorHub::Core& hub_;
   const bool is_spare_;
@@ -258,10 +167,8 @@ class Link final : public ExecutorLink, public HubSource {
   std::condition_variable changed_;
   std::optional<FrameWriter> writer_;
   bool watches_write_ = false;
-  RequestId next_id_ = 1;
-  std::unordered_map<RequestId, Pending> pending_;
-  RecentKeys<Sha256> modules_;
-  RecentKeys<uint64_t> memories_;
+  PendingRequests pending_;
+  ExecutorHoldings holdings_;
   Time armed_for_ = kNever;
   Time started_{0};
   std::optional<ExecutorReady> ready_;
@@ -355,13 +262,12 @@ void Link::GreetOnHub() {
   *hello.envelope.mutable_hello() = HelloOf(options_);
   Status status = HPVMD_FAILPOINT("link.hello.send");
   if (status.ok()) {
-    std::vector<int> fds;
     for (const int fd : {options_.grant_page, options_.spill_fd}) {
       if (fd >= 0) {
-        fds.push_back(fd);
+        hello.fds.push_back(fd);
       }
     }
-    status = SendRequest(hello, fds, Pending{.done = HelloDone{}}).status();
+    status = SendRequest(hello, {}).status();
     options_.spill_fd = -1;  // Sent, and the caller's.
   }
   // One that has ended already says itself how, in a moment; if it only does not listen, the timer ends it.
@@ -419,17 +325,11 @@ StatusOr<ExecutorReady> Link::WaitReady(Time deadline) {
   return end_status_.ok() ? Unavailable("The executor process was shut down.") : end_status_;
 }
 
-StatusOr<RequestId> Link::SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending) {
-  if (pending_.size() >= kRequestsMax) {
-    return ResourceExhausted("The requests that wait for the executor (" + std::to_string(pending_.size()) +
-                             ") reach the limit (" + std::to_string(kRequestsMax) + ").");
-  }
-  const RequestId id = next_id_++;
+StatusOr<RequestId> Link::SendRequest(EncodedRequest& request, const Pending& pending) {
+  HPVMD_ASSIGN_OR_RETURN(const RequestId id, pending_.NextId());
   request.envelope.set_request_id(id);
-  HPVMD_RETURN_IF_ERROR(SendLocked(request.envelope, request.body, fds));
-  const Time next = std::min(pending.stop_at, pending.kill_at);
-  pending_.emplace(id, std::move(pending));
-  ArmOverdue(next);
+  HPVMD_RETURN_IF_ERROR(SendLocked(request.envelope, request.body, request.fds));
+  ArmOverdue(pending_.Add(id, request.envelope.message_case(), pending));
   return id;
 }
 
@@ -459,220 +359,97 @@ Status Link::SendLocked(const Envelope& envelope, std::span<const uint8_t> body,
   return status;
 }
 
-// `unsent` is what SendRequest did not take; its callback runs on the hub's thread like any other.
-RequestId Link::Finish(StatusOr<RequestId> sent, Pending* unsent) {
+RequestId Link::Finish(const StatusOr<RequestId>& sent, Pending pending) {
   if (sent.ok()) {
     return *sent;
   }
-  hub_.Post([pending = std::move(*unsent), status = sent.status()] { std::visit(FailPending{status}, pending.done); });
+  hub_.Post([pending = std::move(pending), status = sent.status()] { pending.Fail(status); });
   return 0;
 }
 
-Status Link::PutModules(const PrepareInput& input) {
-  for (const ModuleInput& module : input.modules) {
-    const uint64_t bytes = module.bytes.fd >= 0 ? module.bytes.fd_bytes : module.bytes.bytes.size();
-    if (bytes == 0 || bytes > limits::kModuleBytesMax) {
-      return InvalidArgument("Module \"" + module.name + "\": The size (" + std::to_string(bytes) +
-                             " bytes) is not between 1 and the limit (" + std::to_string(limits::kModuleBytesMax) +
-                             ").");
-    }
-    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.module.send"));
-    if (modules_.Touch(module.hash, bytes)) {
-      continue;
-    }
-    while (modules_.size() > kModulesMax || modules_.weight() > kModulesBytesMax) {
-      const Sha256 oldest = modules_.oldest();
-      if (oldest == module.hash) {
-        modules_.Erase(oldest);
-        return ResourceExhausted("The modules of one graph exceed the limit (" + std::to_string(kModulesBytesMax) +
-                                 " bytes).");
-      }
-      modules_.Erase(oldest);
-      Envelope drop;
-      drop.mutable_drop_module()->set_sha256(oldest.bytes.data(), oldest.bytes.size());
-      HPVMD_RETURN_IF_ERROR(SendLocked(drop, {}, {}, true));
-    }
-    Envelope envelope;
-    internal::PutModule* put = envelope.mutable_put_module();
-    put->set_sha256(module.hash.bytes.data(), module.hash.bytes.size());
-    put->set_bytes(bytes);
-    Status status;
-    if (module.bytes.fd < 0 && bytes <= kInlineSourceBytesMax) {
-      put->mutable_body()->set_bytes(static_cast<uint32_t>(bytes));
-      status = SendLocked(envelope, module.bytes.bytes, {}, true);
-    } else {
-      UniqueFd copy;
-      if (module.bytes.fd < 0) {
-        HPVMD_ASSIGN_OR_RETURN(copy, MemfdOf(module.bytes.bytes));
-      }
-      const int fd[] = {module.bytes.fd >= 0 ? module.bytes.fd : copy.get()};
-      status = SendLocked(envelope, {}, fd);
-    }
-    if (!status.ok()) {
-      modules_.Erase(module.hash);
-      return status;
-    }
-  }
-  return absl::OkStatus();
+ExecutorHoldings::Send Link::Sender() {
+  return [this](const Envelope& envelope, std::span<const uint8_t> body, std::span<const int> fds, bool more) {
+    return SendLocked(envelope, body, fds, more);
+  };
 }
 
-RequestId Link::Prepare(const PrepareInput& input, PrepareDone done) {
-  Pending pending{.done = std::move(done)};
-  if (input.within > Duration(0)) {
-    pending.kill_at = RealClock().Now() + input.within + kPrepareGrace;
-  }
-  Pending unsent = pending;
-  EncodedRequest request;
-  internal::PrepareGraph* prepare = request.envelope.mutable_prepare_graph();
-  prepare->set_handle(input.handle);
-  prepare->set_deadline_ns(static_cast<uint64_t>(std::max<int64_t>(input.within.count(), 0)));
-  prepare->set_check(input.check);
-  for (const ModuleInput& module : input.modules) {
-    internal::NamedModule* named = prepare->add_modules();
-    named->set_name(module.name);
-    named->set_sha256(module.hash.bytes.data(), module.hash.bytes.size());
-  }
+RequestId Link::Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) {
+  const Pending pending{
+      .done =
+          [done = std::move(done)](StatusOr<Answer> answer) {
+            answer.ok() ? done(std::move(*answer->said.mutable_prepared())) : done(answer.status());
+            return absl::OkStatus();
+          },
+      .kill_at = input.within > Duration(0) ? RealClock().Now() + input.within + kPrepareGrace : kNever};
   const auto send = [&]() -> StatusOr<RequestId> {
-    if (input.handle == 0 || input.modules.size() > kModulesMax) {
-      return InvalidArgument("The prepare request has no handle or more modules (" +
-                             std::to_string(input.modules.size()) + ") than the limit (" + std::to_string(kModulesMax) +
-                             ").");
-    }
-    UniqueFd copy;
-    int fd = input.document.fd;
-    const uint64_t bytes = fd >= 0 ? input.document.fd_bytes : input.document.bytes.size();
-    prepare->set_document_bytes(bytes);
-    if (fd < 0 && bytes > kInlineSourceBytesMax) {
-      HPVMD_ASSIGN_OR_RETURN(copy, MemfdOf(input.document.bytes));
-      fd = copy.get();
-    } else if (fd < 0) {
-      prepare->mutable_document()->set_bytes(static_cast<uint32_t>(bytes));
-      request.body = input.document.bytes;
-    }
+    EncodedRequest request;
+    HPVMD_RETURN_IF_ERROR(EncodePrepare(input, &request));
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.prepare.send"));
     std::lock_guard lock(mutex_);
-    const Status put = PutModules(input);
-    StatusOr<RequestId> sent =
-        put.ok() ? SendRequest(request, {&fd, fd >= 0 ? 1u : 0u}, std::move(pending)) : StatusOr<RequestId>(put);
+    const Status put = holdings_.PutModules(input, Sender());
+    StatusOr<RequestId> sent = put.ok() ? SendRequest(request, pending) : StatusOr<RequestId>(put);
     if (absl::IsUnavailable(sent.status()) && !ended_ && !shutting_down_ && kill_reason_.ok()) {
       // The process has just gone, and perhaps said why (that its sandbox is too weak): End answers with that.
-      sent = next_id_++;
-      pending_.emplace(*sent, unsent);
+      if (sent = pending_.NextId(); sent.ok()) {
+        pending_.Add(*sent, request.envelope.message_case(), pending);
+      }
     }
     return sent;
   };
-  return Finish(send(), &unsent);
+  return Finish(send(), pending);
 }
 
-Status Link::ShareMemory(const MemorySlice& slice) {
-  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.memory.share"));
-  if (memories_.Touch(slice.memory_id)) {
-    return absl::OkStatus();
-  }
-  while (memories_.size() > kMemoriesMax) {
-    const uint64_t oldest = memories_.oldest();
-    memories_.Erase(oldest);
-    Envelope forget;
-    forget.mutable_forget_memory()->set_memory_id(oldest);
-    HPVMD_RETURN_IF_ERROR(SendLocked(forget, {}, {}, true));
-  }
-  Envelope envelope;
-  internal::ShareMemory* share = envelope.mutable_share_memory();
-  share->set_memory_id(slice.memory_id);
-  share->set_bytes(slice.memory_bytes);
-  share->set_writable(slice.writable);
-  const Status status = SendLocked(envelope, {}, {&slice.fd, 1}, true);
-  if (!status.ok()) {
-    memories_.Erase(slice.memory_id);
-  }
-  return status;
-}
-
-Status Link::ShareMemories(const RunInput& input) {
-  size_t slices = 0;
-  for (const InputTensor& tensor : input.inputs) {
-    slices += tensor.memory.has_value() ? 1 : 0;
-  }
-  for (const OutputTarget& output : input.outputs) {
-    slices += output.kind == OutputTarget::Kind::kMemory ? 1 : 0;
-  }
-  if (slices > kMemoriesMax) {
-    return InvalidArgument("The memories of one run (" + std::to_string(slices) + ") exceed the limit (" +
-                           std::to_string(kMemoriesMax) + ").");
-  }
-  for (const InputTensor& tensor : input.inputs) {
-    if (tensor.memory.has_value()) {
-      HPVMD_RETURN_IF_ERROR(ShareMemory(*tensor.memory));
-    }
-  }
-  for (const OutputTarget& output : input.outputs) {
-    if (output.kind == OutputTarget::Kind::kMemory) {
-      HPVMD_RETURN_IF_ERROR(ShareMemory(output.memory));
-    }
-  }
-  return absl::OkStatus();
-}
-
-RequestId Link::Run(const RunInput& input, RunDone done) {
-  Pending pending{.done = std::move(done),
-                  .on_started = input.on_started,
-                  .node_records_max = std::min(input.options.node_records_max(), kNodeRecordsMax)};
+RequestId Link::Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) {
+  Pending pending{
+      .done = [done = std::move(done), records_max = std::min(input.options.node_records_max(), kNodeRecordsMax)](
+                  StatusOr<Answer> answer) -> Status {
+        if (!answer.ok()) {
+          done(answer.status());
+          return absl::OkStatus();
+        }
+        internal::RunDone& said = *answer->said.mutable_run_done();
+        if (static_cast<uint32_t>(said.nodes_size()) > records_max) {
+          const Status status = InvalidArgument("RunDone: there are more node records than asked for.");
+          done(BrokeProtocol(status));
+          return status;
+        }
+        done(RunReply{.done = std::move(said), .body = std::move(answer->body)});
+        return absl::OkStatus();
+      },
+      .on_started = input.on_started};
   if (input.within > Duration(0)) {
     pending.stop_at = RealClock().Now() + input.within;
     pending.kill_at = pending.stop_at + options_.stop_grace;
   }
-  EncodedRequest request;
-  StatusOr<RequestId> sent = [&]() -> StatusOr<RequestId> {
-    if (input.handle == 0 || input.options.repeat() == 0) {
-      return InvalidArgument("The run has no handle or repeats 0 times.");
-    }
+  const auto send = [&]() -> StatusOr<RequestId> {
+    EncodedRequest request;
     HPVMD_RETURN_IF_ERROR(EncodeRun(input, &request));
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.run.send"));
-    return RequestId{0};
-  }();
-  if (sent.ok()) {
     std::lock_guard lock(mutex_);
-    const Status shared = ShareMemories(input);
-    // The callback moves into the table only when the request is sure to be sent.
-    Pending copy = pending;
-    sent = shared.ok() ? SendRequest(request, {}, std::move(copy)) : StatusOr<RequestId>(shared);
-  }
+    HPVMD_RETURN_IF_ERROR(holdings_.ShareMemories(input, Sender()));
+    return SendRequest(request, pending);
+  };
+  const StatusOr<RequestId> sent = send();
   HPVMD_FAILPOINT("link.run.sent").IgnoreError();  // It runs: only a delay or an end makes sense here.
-  return Finish(std::move(sent), &pending);
+  return Finish(sent, std::move(pending));
 }
 
-void Link::Ask(Status reached, const Envelope& envelope, Pending pending) {
-  pending.kill_at = RealClock().Now() + kAnswerWithin;
-  Pending unsent = pending;
-  StatusOr<RequestId> sent = RequestId{0};
-  if (!reached.ok()) {
-    sent = reached;
-  } else {
-    EncodedRequest request{.envelope = envelope, .body = {}, .storage = {}};
+void Link::Ask(Envelope request, AskDone done) {
+  const Pending pending{.done =
+                            [done = std::move(done)](StatusOr<Answer> answer) {
+                              if (done) {
+                                answer.ok() ? done(std::move(answer->said)) : done(answer.status());
+                              }
+                              return absl::OkStatus();
+                            },
+                        .kill_at = RealClock().Now() + PendingRequests::kAnswerWithin};
+  const auto send = [&]() -> StatusOr<RequestId> {
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.ask.send"));
+    EncodedRequest encoded{.envelope = std::move(request)};
     std::lock_guard lock(mutex_);
-    sent = SendRequest(request, {}, std::move(pending));
-  }
-  Finish(std::move(sent), &unsent);
-}
-
-void Link::GrantChanged(uint32_t entry, uint32_t epoch, AckDone done) {
-  Envelope envelope;
-  envelope.mutable_grant_changed()->set_entry(entry);
-  envelope.mutable_grant_changed()->set_epoch(epoch);
-  Ask(HPVMD_FAILPOINT("link.grant.send"), envelope, {.done = std::move(done)});
-}
-
-void Link::Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done) {
-  Envelope envelope;
-  envelope.mutable_reclaim()->set_entry(entry);
-  envelope.mutable_reclaim()->set_bytes_max(bytes_max);
-  Ask(HPVMD_FAILPOINT("link.reclaim.send"), envelope, {.done = std::move(done)});
-}
-
-void Link::ListCosts(uint64_t handle, CostsDone done) {
-  Envelope envelope;
-  envelope.mutable_list_costs()->set_handle(handle);
-  Ask(HPVMD_FAILPOINT("link.costs.send"), envelope, {.done = std::move(done)});
+    return SendRequest(encoded, pending);
+  };
+  Finish(send(), pending);
 }
 
 void Link::Release(uint64_t handle) {
@@ -687,7 +464,7 @@ void Link::Release(uint64_t handle) {
 
 void Link::Forget(uint64_t memory_id) {
   std::lock_guard lock(mutex_);
-  if (!memories_.Erase(memory_id)) {
+  if (!holdings_.Forget(memory_id)) {
     return;
   }
   Envelope envelope;
@@ -699,8 +476,7 @@ void Link::Forget(uint64_t memory_id) {
 
 void Link::Cancel(RequestId id) {
   std::lock_guard lock(mutex_);
-  const auto found = pending_.find(id);
-  if (found == pending_.end()) {
+  if (!pending_.contains(id)) {
     return;
   }
   Envelope envelope;
@@ -708,16 +484,7 @@ void Link::Cancel(RequestId id) {
   if (HPVMD_FAILPOINT("link.cancel.send").ok()) {  // Else lost: then the grace ends and the process with it.
     SendLocked(envelope).IgnoreError();
   }
-  if (std::holds_alternative<RunDone>(found->second.done)) {
-    Pending& pending = found->second;
-    const Time now = RealClock().Now();
-    if (pending.stop_at > now && pending.kill_at > now + options_.stop_grace) {  // Else it has been asked already.
-      pending.stop_at = kNever;
-      pending.patience = StopPatience(now, options_.stop_grace, UsedCpuTime());
-      pending.kill_at = pending.patience.end();
-      ArmOverdue(pending.kill_at);
-    }
-  }
+  ArmOverdue(pending_.NoteCancelled(id, options_.stop_grace, RealClock().Now(), UsedCpuTime()));
 }
 
 // One timer a link covers all its requests: most end long before it fires, and it then looks for the next.
@@ -726,20 +493,6 @@ void Link::ArmOverdue(Time when) {
     armed_for_ = when;
     hub_.StartTimer(when, source_, kOverdueTimer);
   }
-}
-
-// Notes when the run should have stopped; true when the process must end.
-bool Link::IsOverdue(Pending& pending, Time now) {
-  if (pending.stop_at <= now) {
-    pending.patience = StopPatience(pending.stop_at, options_.stop_grace, UsedCpuTime());
-    pending.stop_at = kNever;
-  }
-  if (pending.kill_at > now) {
-    return false;
-  }
-  const std::optional<Time> longer = pending.patience.Longer(now, UsedCpuTime());
-  pending.kill_at = longer.value_or(pending.kill_at);
-  return !longer.has_value();
 }
 
 std::optional<Duration> Link::UsedCpuTime() const {
@@ -873,16 +626,6 @@ Status Link::HandleReady(const internal::Ready& said) {
   return absl::OkStatus();
 }
 
-Status Link::HandleRunDone(Pending pending, internal::RunDone done, std::vector<uint8_t> body) {
-  if (static_cast<uint32_t>(done.nodes_size()) > pending.node_records_max) {
-    const Status status = InvalidArgument("RunDone: there are more node records than asked for.");
-    std::get<RunDone>(pending.done)(BrokeProtocol(status));
-    return status;
-  }
-  std::get<RunDone>(pending.done)(RunReply{.done = std::move(done), .body = std::move(body)});
-  return absl::OkStatus();
-}
-
 Status Link::HandleUsage(const internal::Usage& usage) {
   if (!usages_.Take(RealClock().Now())) {
     return InvalidArgument("Usage: it is told more often than " + std::to_string(kUsagesPerSecond) +
@@ -907,54 +650,18 @@ Status Link::HandleFrame(Frame frame) {
   if (said.message_case() == Envelope::kUsage && said.request_id() == 0) {
     return HandleUsage(said.usage());
   }
-  const auto unexpected = [] { return InvalidArgument("A message answers no request of its kind."); };
-  Pending pending;
+  const bool is_ready = said.message_case() == Envelope::kReady, is_event = said.message_case() == Envelope::kEvent;
+  StatusOr<Pending> pending;
   {
     std::lock_guard lock(mutex_);
-    const auto found = pending_.find(said.request_id());
-    if (found == pending_.end()) {
-      return unexpected();
-    }
-    if (said.message_case() == Envelope::kEvent) {
-      pending.on_started = std::exchange(found->second.on_started, nullptr);
-    } else {
-      static constexpr Envelope::MessageCase kAnswers[] = {Envelope::kReady,    Envelope::kPrepared, Envelope::kRunDone,
-                                                           Envelope::kGrantAck, Envelope::kUsage,    Envelope::kCosts};
-      if (kAnswers[found->second.done.index()] != said.message_case()) {
-        return unexpected();
-      }
-      pending = std::move(found->second);
-      pending_.erase(found);
-    }
+    pending = pending_.Take(said);
   }
-  return HandleAnswer(std::move(said), std::move(frame.body), std::move(pending));
-}
-
-Status Link::HandleAnswer(Envelope said, std::vector<uint8_t> body, Pending pending) {
-  switch (said.message_case()) {
-    case Envelope::kReady:
-      return HandleReady(said.ready());
-    case Envelope::kEvent:
-      if (!pending.on_started) {
-        return InvalidArgument("Event: nobody asked for it.");
-      }
-      pending.on_started();
-      return absl::OkStatus();
-    case Envelope::kPrepared:
-      std::get<PrepareDone>(pending.done)(std::move(*said.mutable_prepared()));
-      return absl::OkStatus();
-    case Envelope::kRunDone:
-      return HandleRunDone(std::move(pending), std::move(*said.mutable_run_done()), std::move(body));
-    case Envelope::kUsage:
-      std::get<UsageDone>(pending.done)(std::move(*said.mutable_usage()));
-      return absl::OkStatus();
-    case Envelope::kCosts:
-      std::get<CostsDone>(pending.done)(std::move(*said.mutable_costs()));
-      return absl::OkStatus();
-    default:
-      FailPending{absl::OkStatus()}(std::get<AckDone>(pending.done));
-      return absl::OkStatus();
+  HPVMD_RETURN_IF_ERROR(pending.status());
+  if (is_event) {
+    pending->on_started();
+    return absl::OkStatus();
   }
+  return is_ready ? HandleReady(said.ready()) : pending->done(Answer{std::move(said), std::move(frame.body)});
 }
 
 void Link::ReadStderr() {
@@ -984,29 +691,17 @@ void Link::OnTimer(uint64_t tag) {
       break;
     case kOverdueTimer: {
       armed_for_ = kNever;
-      const Time now = RealClock().Now();
-      Time next = kNever;
-      for (auto& [id, pending] : pending_) {
-        if (IsOverdue(pending, now)) {
-          KillLocked(Unavailable("The executor process was killed because " + WhatWasLate(pending)));
-          return;
-        }
-        next = std::min({next, pending.stop_at, pending.kill_at});
+      const StatusOr<Time> next = pending_.FindOverdue(options_.stop_grace, RealClock().Now(), UsedCpuTime());
+      if (!next.ok()) {
+        KillLocked(next.status());
+        return;
       }
-      ArmOverdue(next);
+      ArmOverdue(*next);
       break;
     }
     default:
       break;
   }
-}
-
-std::string Link::WhatWasLate(const Pending& pending) const {
-  if (!std::holds_alternative<RunDone>(pending.done) && !std::holds_alternative<PrepareDone>(pending.done)) {
-    return "it did not answer within " + std::to_string(kAnswerWithin / std::chrono::seconds(1)) + " s.";
-  }
-  return "a request did not stop within " + std::to_string(options_.stop_grace / std::chrono::milliseconds(1)) +
-         " ms after its deadline or cancellation.";
 }
 
 Status Link::EndStatus(const std::string& how) {
@@ -1046,18 +741,15 @@ void Link::End(const std::string& how) {
   hub_.Remove(source_);
   const Status status = EndStatus(how);
   HPVMD_FAILPOINT("link.end.before").IgnoreError();
-  std::unordered_map<RequestId, Pending> failed;
+  PendingRequests failed;
   {
     std::lock_guard lock(mutex_);
     ended_ = true;
     end_status_ = status;
-    failed.swap(pending_);
+    failed = std::exchange(pending_, {});
     changed_.notify_all();
   }
-  const Status reason = status.ok() ? Unavailable("The executor process was shut down.") : status;
-  for (const auto& [id, pending] : failed) {
-    std::visit(FailPending{reason}, pending.done);
-  }
+  failed.FailAll(status.ok() ? Unavailable("The executor process was shut down.") : status);
   if (on_end_) {
     on_end_(status);
   }

@@ -136,6 +136,10 @@ class Session {
       HPVMD_CHECK(graph.handle() != 0 && graph.kernels_size() <= static_cast<int>(kCostsMax));
     }
   }
+  static void Look(const internal::Envelope& answer) {
+    Look(answer.usage());
+    Look(answer.costs());
+  }
   static void Look(const internal::Prepared& reply) {
     for (const Diagnostic& diagnostic : GetDiagnostics(reply.diagnostics())) {
       HPVMD_CHECK(diagnostic.message.size() <= kMessageTextBytesMax);
@@ -266,16 +270,21 @@ void Session::Ask(uint8_t what, Input& input) {
     request.id = link_->Run(run, Done<RunReply>(request));
   } else if (what == 3) {
     const RequestId next = Pick(static_cast<uint8_t>(requests_.size() - 2)) + 1;
-    link_->GrantChanged(argument & 7, argument,
-                        [&request](const Status&) { HPVMD_CHECK(request.answers.fetch_add(1) == 0); });
+    internal::Envelope changed;
+    changed.mutable_grant_changed()->set_entry(argument & 7);
+    changed.mutable_grant_changed()->set_epoch(argument);
+    link_->Ask(std::move(changed), Done<internal::Envelope>(request));
     request.id = next;  // The call does not tell it; most often it is this.
   } else {
     const RequestId next = Pick(static_cast<uint8_t>(requests_.size() - 2)) + 1;
+    internal::Envelope question;
     if (what == 2 || (argument & 64) != 0) {
-      link_->ListCosts(argument & 7, Done<internal::Costs>(request));
+      question.mutable_list_costs()->set_handle(argument & 7);
     } else {
-      link_->Reclaim(argument & 7, uint64_t{argument} << 20, Done<internal::Usage>(request));
+      question.mutable_reclaim()->set_entry(argument & 7);
+      question.mutable_reclaim()->set_bytes_max(uint64_t{argument} << 20);
     }
+    link_->Ask(std::move(question), Done<internal::Envelope>(request));
     request.id = next;
   }
 }

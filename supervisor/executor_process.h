@@ -34,6 +34,8 @@ struct BytesSource {
   std::span<const uint8_t> bytes;
   int fd = -1;
   uint64_t fd_bytes = 0;
+
+  uint64_t size() const { return fd >= 0 ? fd_bytes : bytes.size(); }
 };
 
 struct ModuleInput {
@@ -125,14 +127,13 @@ class ExecutorProcess {
   virtual void Release(uint64_t handle) = 0;
   // Sets the stop word of a run or prepare; its answer comes soon, with kCancelled unless it was done already.
   virtual void Cancel(RequestId id) = 0;
-  // After changing the grant page's entry. `done` when the executor has seen the epoch; may be empty.
-  virtual void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) = 0;
+  // Any other request of executor.proto that has an answer and needs no data: a change of the grant page (the answer
+  // comes when the executor has seen it), memory or costs that are asked for. It is answered at once by a process that
+  // is well. `done` gets the answer's envelope, which holds the message that executor.proto names; it may be empty.
+  using AskDone = std::function<void(StatusOr<internal::Envelope>)>;
+  virtual void Ask(internal::Envelope request, AskDone done) = 0;
   // Lets go of a memory: unmapped there when no run uses it. Call before or after closing the memfd.
   virtual void Forget(uint64_t memory_id) = 0;
-  // Buffers that no run uses go until at most `bytes_max` of the entry's device are held; `done` gets what is then.
-  virtual void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<internal::Usage>)> done) = 0;
-  // Costs of the kernels of a prepared graph; 0: of all that the executor holds.
-  virtual void ListCosts(uint64_t handle, std::function<void(StatusOr<internal::Costs>)> done) = 0;
   // Processor time of the process so far; empty when it is gone, or devices do its work.
   virtual std::optional<Duration> CpuTime() const = 0;
   // The process had waited for a tenant: it may have ended while nobody looked. Constant.

@@ -147,6 +147,8 @@ Status CheckPutModule(const internal::PutModule& put, size_t body_bytes, size_t 
   return fds == (put.has_body() ? 0u : 1u) ? absl::OkStatus() : check.Fail("there is no source, or more than one.");
 }
 
+}  // namespace
+
 Status CheckPrepare(const internal::PrepareGraph& prepare, size_t body_bytes, size_t fds) {
   Checker check("PrepareGraph", body_bytes);
   HPVMD_RETURN_IF_ERROR(check.NotZero("handle", prepare.handle()));
@@ -165,6 +167,8 @@ Status CheckPrepare(const internal::PrepareGraph& prepare, size_t body_bytes, si
                                                    : check.Fail("there is no source, or more than one.");
 }
 
+namespace {
+
 Status CheckInput(Checker& check, const internal::Binding& input) {
   HPVMD_RETURN_IF_ERROR(check.Name("inputs.name", input.name()));
   HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, CheckTensor(check, input.type(), input.shape()));
@@ -179,8 +183,8 @@ Status CheckInput(Checker& check, const internal::Binding& input) {
     return check.Fail("an input has no data.");
   }
   if (given != bytes) {
-    return check.Fail("an input's data (" + std::to_string(given) + " bytes) does not have its shape's size (" +
-                      std::to_string(bytes) + ").");
+    return check.Fail("the data of input \"" + input.name() + "\" (" + std::to_string(given) +
+                      " bytes) does not have its shape's size (" + std::to_string(bytes) + ").");
   }
   return absl::OkStatus();
 }
@@ -196,6 +200,8 @@ Status CheckOptions(const Checker& check, const internal::RunOptions& options) {
   }
   return options.until().empty() ? absl::OkStatus() : check.Name("until", options.until());
 }
+
+}  // namespace
 
 Status CheckRun(const internal::Run& run, size_t body_bytes) {
   Checker check("Run", body_bytes);
@@ -220,6 +226,8 @@ Status CheckRun(const internal::Run& run, size_t body_bytes) {
   }
   return check.Overlaps();
 }
+
+namespace {
 
 Status CheckShareMemory(const internal::ShareMemory& share, size_t fds) {
   Checker check("ShareMemory", 0);
@@ -544,6 +552,15 @@ Status CheckCosts(const internal::Costs& costs, DeviceIds devices) {
   return absl::OkStatus();
 }
 
+// What is answered, by what.
+constexpr struct {
+  Envelope::MessageCase request, answer;
+} kAnswers[] = {
+    {Envelope::kHello, Envelope::kReady},   {Envelope::kPrepareGraph, Envelope::kPrepared},
+    {Envelope::kRun, Envelope::kRunDone},   {Envelope::kGrantChanged, Envelope::kGrantAck},
+    {Envelope::kReclaim, Envelope::kUsage}, {Envelope::kListCosts, Envelope::kCosts},
+};
+
 Status CheckAnswered(const Envelope& envelope, bool answered) {
   if ((envelope.request_id() != 0) == answered) {
     return absl::OkStatus();
@@ -553,55 +570,38 @@ Status CheckAnswered(const Envelope& envelope, bool answered) {
 }
 
 Status CheckSent(const Envelope& envelope, size_t body_bytes, size_t fds) {
-  const auto answered = [&](bool yes) { return CheckAnswered(envelope, yes); };
+  HPVMD_RETURN_IF_ERROR(CheckAnswered(envelope, AnswerTo(envelope.message_case()) != Envelope::MESSAGE_NOT_SET));
   switch (envelope.message_case()) {
-    case Envelope::kHello:
-      HPVMD_RETURN_IF_ERROR(answered(true));
-      return body_bytes == 0 ? CheckHello(envelope.hello(), fds) : CheckBare("Hello", body_bytes, 0);
-    case Envelope::kSettle:
-      HPVMD_RETURN_IF_ERROR(answered(false));
-      HPVMD_RETURN_IF_ERROR(CheckBare("Settle", body_bytes, fds));
-      return CheckHello(envelope.settle().known(), DescriptorsOf(envelope.settle().known()));
     case Envelope::kPutModule:
-      HPVMD_RETURN_IF_ERROR(answered(false));
       return CheckPutModule(envelope.put_module(), body_bytes, fds);
-    case Envelope::kDropModule:
-      HPVMD_RETURN_IF_ERROR(answered(false));
-      HPVMD_RETURN_IF_ERROR(CheckBare("DropModule", body_bytes, fds));
-      return Checker("DropModule", 0).Hash("sha256", envelope.drop_module().sha256());
-    case Envelope::kShareMemory:
-      HPVMD_RETURN_IF_ERROR(answered(false));
-      HPVMD_RETURN_IF_ERROR(CheckBare("ShareMemory", body_bytes, 0));
-      return CheckShareMemory(envelope.share_memory(), fds);
-    case Envelope::kForgetMemory:
-      HPVMD_RETURN_IF_ERROR(answered(false));
-      return CheckBare("ForgetMemory", body_bytes, fds);
     case Envelope::kPrepareGraph:
-      HPVMD_RETURN_IF_ERROR(answered(true));
       return CheckPrepare(envelope.prepare_graph(), body_bytes, fds);
-    case Envelope::kReleaseGraph:
-      HPVMD_RETURN_IF_ERROR(answered(false));
-      return CheckBare("ReleaseGraph", body_bytes, fds);
     case Envelope::kRun:
-      HPVMD_RETURN_IF_ERROR(answered(true));
       HPVMD_RETURN_IF_ERROR(CheckBare("Run", 0, fds));
       return CheckRun(envelope.run(), body_bytes);
-    case Envelope::kCancel:
-      HPVMD_RETURN_IF_ERROR(answered(false));
-      return CheckBare("Cancel", body_bytes, fds);
-    case Envelope::kGrantChanged:
-      HPVMD_RETURN_IF_ERROR(answered(true));
-      return CheckBare("GrantChanged", body_bytes, fds);
-    case Envelope::kShutdown:
-      HPVMD_RETURN_IF_ERROR(answered(false));
-      return CheckBare("Shutdown", body_bytes, fds);
+    case Envelope::kHello:
+      return body_bytes == 0 ? CheckHello(envelope.hello(), fds) : CheckBare("Hello", body_bytes, 0);
+    case Envelope::kShareMemory:
+      HPVMD_RETURN_IF_ERROR(CheckBare("ShareMemory", body_bytes, 0));
+      return CheckShareMemory(envelope.share_memory(), fds);
+    default:
+      break;
+  }
+  HPVMD_RETURN_IF_ERROR(CheckBare("A message without data", body_bytes, fds));
+  switch (envelope.message_case()) {
+    case Envelope::kSettle:
+      return CheckHello(envelope.settle().known(), DescriptorsOf(envelope.settle().known()));
+    case Envelope::kDropModule:
+      return Checker("DropModule", 0).Hash("sha256", envelope.drop_module().sha256());
     case Envelope::kReclaim:
-      HPVMD_RETURN_IF_ERROR(answered(true));
-      HPVMD_RETURN_IF_ERROR(CheckBare("Reclaim", body_bytes, fds));
       return Checker("Reclaim", 0).Count("entry", envelope.reclaim().entry(), kDevicesMax - 1);
+    case Envelope::kForgetMemory:
+    case Envelope::kReleaseGraph:
+    case Envelope::kCancel:
+    case Envelope::kGrantChanged:
     case Envelope::kListCosts:
-      HPVMD_RETURN_IF_ERROR(answered(true));
-      return CheckBare("ListCosts", body_bytes, fds);
+    case Envelope::kShutdown:
+      return absl::OkStatus();
     default:
       return InvalidArgument("An Envelope to the executor holds no message that it takes.");
   }
@@ -679,6 +679,12 @@ StatusOr<Envelope> CheckToExecutor(Unchecked<Envelope> said, size_t body_bytes, 
 StatusOr<Envelope> CheckFromExecutor(Unchecked<Envelope> said, size_t body_bytes, size_t fds, DeviceIds devices) {
   HPVMD_RETURN_IF_ERROR(CheckReceived(ProtocolChecks::Look(said), body_bytes, fds, devices));
   return ProtocolChecks::Take(said);
+}
+
+Envelope::MessageCase AnswerTo(Envelope::MessageCase request) {
+  const auto* found =
+      std::find_if(std::begin(kAnswers), std::end(kAnswers), [&](const auto& pair) { return pair.request == request; });
+  return found == std::end(kAnswers) ? Envelope::MESSAGE_NOT_SET : found->answer;
 }
 
 void SetStatus(const Status& status, internal::Status* message) {

@@ -89,6 +89,12 @@ StatusOr<internal::Envelope> CheckToExecutor(Unchecked<internal::Envelope> said,
 StatusOr<internal::Envelope> CheckFromExecutor(Unchecked<internal::Envelope> said, size_t body_bytes, size_t fds,
                                                std::span<const std::string> devices);
 
+// The same of single requests, for whoever writes them.
+Status CheckPrepare(const internal::PrepareGraph& prepare, size_t body_bytes, size_t fds);
+Status CheckRun(const internal::Run& run, size_t body_bytes);
+// The message that answers a request; MESSAGE_NOT_SET for what is not answered.
+internal::Envelope::MessageCase AnswerTo(internal::Envelope::MessageCase request);
+
 void SetStatus(const Status& status, internal::Status* message);
 Status GetStatus(const internal::Status& message);
 // The findings that the message lists.

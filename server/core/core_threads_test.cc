@@ -51,16 +51,16 @@ class AnsweringProcess final : public ExecutorProcess {
   }
   void Release(uint64_t) override {}
   void Cancel(RequestId) override {}
-  void GrantChanged(uint32_t, uint32_t, std::function<void(Status)> done) override {
-    if (done) {
-      Add(std::move(done));
+  void Ask(internal::Envelope request, AskDone done) override {
+    if (!request.has_grant_changed()) {
+      done(internal::Envelope());
+    } else if (done) {
+      Add([done = std::move(done)](const Status& status) {
+        done(status.ok() ? StatusOr<internal::Envelope>(internal::Envelope()) : status);
+      });
     }
   }
   void Forget(uint64_t) override {}
-  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<internal::Usage>)> done) override {
-    done(internal::Usage());
-  }
-  void ListCosts(uint64_t, std::function<void(StatusOr<internal::Costs>)> done) override { done(internal::Costs()); }
   std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { End(); }
   void Kill(std::string_view) override { End(); }

@@ -141,18 +141,18 @@ class FakeProcess final : public ExecutorProcess {
   }
   void Release(uint64_t handle) override { state_->released.push_back(handle); }
   void Cancel(RequestId id) override { state_->cancels.push_back(id); }
-  void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) override {
-    if (done) {
-      done(absl::OkStatus());
+  void Ask(internal::Envelope request, AskDone done) override {
+    if (request.has_reclaim()) {
+      state_->reclaims.push_back({request.reclaim().entry(), request.reclaim().bytes_max(),
+                                  Answering(std::move(done), &internal::Envelope::mutable_usage)});
+    } else if (request.has_list_costs()) {
+      state_->costs.push_back(
+          {request.list_costs().handle(), Answering(std::move(done), &internal::Envelope::mutable_costs)});
+    } else if (done) {
+      done(internal::Envelope());
     }
   }
   void Forget(uint64_t memory_id) override { state_->forgotten.push_back(memory_id); }
-  void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<internal::Usage>)> done) override {
-    state_->reclaims.push_back({entry, bytes_max, std::move(done)});
-  }
-  void ListCosts(uint64_t handle, std::function<void(StatusOr<internal::Costs>)> done) override {
-    state_->costs.push_back({handle, std::move(done)});
-  }
   std::optional<Duration> CpuTime() const override { return state_->cpu_time; }
   bool was_spare() const override { return state_->was_spare; }
   void Shutdown() override { state_->shut_down = true; }

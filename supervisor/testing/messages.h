@@ -4,6 +4,7 @@
 #define HPVMD_SUPERVISOR_TESTING_MESSAGES_H_
 
 #include <array>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -14,6 +15,19 @@
 #include "supervisor/executor_process.h"
 
 namespace hpvm::testing {
+
+// `done` of ExecutorProcess::Ask, for whoever answers with a message of one kind.
+template <typename Message>
+std::function<void(StatusOr<Message>)> Answering(ExecutorProcess::AskDone done,
+                                                 Message* (internal::Envelope::*message)()) {
+  return [done = std::move(done), message](StatusOr<Message> answer) {
+    internal::Envelope said;
+    if (answer.ok()) {
+      *(said.*message)() = *std::move(answer);
+    }
+    done(answer.ok() ? StatusOr<internal::Envelope>(std::move(said)) : answer.status());
+  };
+}
 
 inline v1::PortSummary Port(const std::string& name, ElementType type, std::initializer_list<std::string> shape) {
   v1::PortSummary port;

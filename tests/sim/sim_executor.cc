@@ -31,7 +31,7 @@ struct HeldMemory {
 struct Request {
   std::function<void(StatusOr<internal::Prepared>)> prepared;
   std::function<void(StatusOr<RunReply>)> ran;
-  std::function<void(Status)> granted;
+  ExecutorProcess::AskDone granted;
   // Of runs.
   GraphSpec graph;
   uint64_t run = 0;  // At the checker.
@@ -63,7 +63,7 @@ class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done);
   void Release(uint64_t handle) { graphs_.erase(handle); }
   void Cancel(RequestId id);
-  void GrantChanged(std::function<void(Status)> done);
+  void GrantChanged(ExecutorProcess::AskDone done);
   // Ends soon, or at once while the daemon goes down. `is_fault`: it costs attempts.
   void EndSoon(Status why);
   // Every pending request fails, then the end is told.
@@ -386,12 +386,12 @@ void SimExecutor::Cancel(RequestId id) {
   WatchFor(id, stop_grace_);
 }
 
-void SimExecutor::GrantChanged(std::function<void(Status)> done) {
+void SimExecutor::GrantChanged(ExecutorProcess::AskDone done) {
   const RequestId id = next_id_++;
   pending_[id].granted = std::move(done);
   After(Microseconds(Between(spawner_.rng(), 1, 300)), [id](SimExecutor& self) {
     if (auto request = self.pending_.extract(id); !request.empty() && request.mapped().granted) {
-      request.mapped().granted(absl::OkStatus());
+      request.mapped().granted(internal::Envelope());
     }
   });
 }
@@ -449,14 +449,14 @@ class SimProcess final : public ExecutorProcess {
   }
   void Release(uint64_t handle) override { executor_->Release(handle); }
   void Cancel(RequestId id) override { executor_->Cancel(id); }
-  void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) override {
-    executor_->GrantChanged(std::move(done));
+  void Ask(internal::Envelope request, AskDone done) override {
+    if (request.has_grant_changed()) {
+      executor_->GrantChanged(std::move(done));
+    } else {
+      done(internal::Envelope());
+    }
   }
   void Forget(uint64_t memory_id) override {}
-  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<internal::Usage>)> done) override {
-    done(internal::Usage());
-  }
-  void ListCosts(uint64_t, std::function<void(StatusOr<internal::Costs>)> done) override { done(internal::Costs()); }
   std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { executor_->EndSoon(absl::OkStatus()); }
   void Kill(std::string_view why) override { executor_->EndSoon(Unavailable(why)); }

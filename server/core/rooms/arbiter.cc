@@ -166,7 +166,7 @@ void Arbiter::AwaitReturn(CoreScope& scope, const scheduler::Revoke& revoke) {
   // Of the entries that share the hardware the last answer counts. An executor that ended holds nothing.
   const auto left = std::make_shared<std::atomic<size_t>>(
       std::count(slot.entry_devices.begin(), slot.entry_devices.end(), revoke.device));
-  const auto done = [this, left, returned](const Status&) {
+  const auto done = [this, left, returned](const StatusOr<internal::Envelope>&) {
     if (left->fetch_sub(1) == 1) {
       CoreScope inner(monitor_);
       Tick(inner, {returned});
@@ -176,7 +176,12 @@ void Arbiter::AwaitReturn(CoreScope& scope, const scheduler::Revoke& revoke) {
     if (slot.entry_devices[entry] == revoke.device) {
       const auto* page = reinterpret_cast<const GrantPage*>(slot.grant_page.data());
       const uint32_t epoch = page->entries[entry].epoch.load(std::memory_order_relaxed);
-      scope.Defer([port = slot.port, entry, epoch, done] { port->GrantChanged(entry, epoch, done); });
+      scope.Defer([port = slot.port, entry, epoch, done] {
+        internal::Envelope changed;
+        changed.mutable_grant_changed()->set_entry(entry);
+        changed.mutable_grant_changed()->set_epoch(epoch);
+        port->Ask(std::move(changed), done);
+      });
     }
   }
 }

@@ -63,9 +63,12 @@ uint64_t Executors::Ask(CoreScope& scope, const Tenant& but, const std::string& 
     slot.usage.set_idle_device_bytes(static_cast<int>(claim.entry), claim.idle_bytes - part);
     scope.Defer([this, port = slot.port, tenant = claim.tenant->shared_from_this(), epoch = slot.epoch,
                  entry = claim.entry, left = claim.bytes - part, answered] {
-      port->Reclaim(entry, left, [this, tenant, epoch, answered](const StatusOr<internal::Usage>& usage) {
-        if (usage.ok()) {
-          OnUsage(tenant, epoch, *usage);
+      internal::Envelope reclaim;
+      reclaim.mutable_reclaim()->set_entry(entry);
+      reclaim.mutable_reclaim()->set_bytes_max(left);
+      port->Ask(std::move(reclaim), [this, tenant, epoch, answered](const StatusOr<internal::Envelope>& answer) {
+        if (answer.ok()) {
+          OnUsage(tenant, epoch, answer->usage());
         }
         if (answered) {
           answered();

@@ -38,22 +38,24 @@ void Graphs::ListCosts(const TenantRef& tenant, const v1::ListCostsRequest& requ
 
 void Graphs::AskCosts(CoreScope& scope, const TenantRef& tenant, uint64_t link_handle, CostsCall call) {
   scope.Defer([this, tenant, link_handle, call = std::move(call), port = tenant->executor.port] {
-    port->ListCosts(link_handle, [this, tenant, link_handle, call](StatusOr<internal::Costs> costs) {
-      OnCosts(*tenant, link_handle, call, std::move(costs));
+    internal::Envelope question;
+    question.mutable_list_costs()->set_handle(link_handle);
+    port->Ask(std::move(question), [this, tenant, link_handle, call](StatusOr<internal::Envelope> answer) {
+      OnCosts(*tenant, link_handle, call, std::move(answer));
     });
   });
 }
 
-void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, StatusOr<internal::Costs> costs) {
-  Outcome outcome = costs.status();
-  if (!costs.ok()) {
-    outcome = While(costs.status(), "asking the executor for costs");
-    if (absl::IsUnavailable(costs.status())) {
+void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, StatusOr<internal::Envelope> answer) {
+  if (!answer.ok()) {
+    Outcome outcome = While(answer.status(), "asking the executor for costs");
+    if (absl::IsUnavailable(answer.status())) {
       outcome.detail.emplace().set_retryable(true);
     }
     call.done(outcome);
     return;
   }
+  internal::Costs& costs = *answer->mutable_costs();
   {
     CoreScope scope(monitor_);
     // A graph may have several handles; those that only jobs use have none.
@@ -62,7 +64,7 @@ void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call
       std::string& first = handles[handle->preparation->link_handle];
       first = first.empty() ? id : std::min(first, id);
     }
-    for (internal::GraphCosts& graph : *costs->mutable_graphs()) {
+    for (internal::GraphCosts& graph : *costs.mutable_graphs()) {
       if (link_handle != 0 && graph.handle() != link_handle) {
         continue;
       }
@@ -76,9 +78,9 @@ void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call
       }
     }
   }
-  *call.response->mutable_transfers() = std::move(*costs->mutable_transfers());
-  call.response->set_more(costs->more());
-  call.done(outcome);
+  *call.response->mutable_transfers() = std::move(*costs.mutable_transfers());
+  call.response->set_more(costs.more());
+  call.done(Outcome());
 }
 
 }  // namespace hpvm

@@ -94,7 +94,7 @@ class Graphs : private CoreRoom {
   // What nobody has used for long gives way: the oldest such handle, and buffers as far as one of that size needs it.
   void YieldHandle(CoreScope& scope, Tenant& tenant);
   void AskCosts(CoreScope& scope, const TenantRef& tenant, uint64_t link_handle, CostsCall call);
-  void OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, StatusOr<internal::Costs> costs);
+  void OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, StatusOr<internal::Envelope> answer);
   void Expire(CoreScope& scope, const TenantRef& tenant);
 
   Quotas& quotas_;

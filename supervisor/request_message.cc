@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "supervisor/run_message.h"
+#include "supervisor/request_message.h"
 
 #include <string.h>
 
 #include <algorithm>
-#include <string_view>
 
+#include "base/io/memfd.h"
 #include "proto/internal/protocol.h"
 
 namespace hpvm {
 namespace {
 
-uint64_t AlignUp(uint64_t value) { return (value + kRangeAlignment - 1) / kRangeAlignment * kRangeAlignment; }
+// Bytes sent in a frame's body rather than in a memfd of their own.
+constexpr uint64_t kInlineSourceBytesMax = 1 * limits::kMiB;
 
-Status CheckCount(std::string_view what, uint64_t count, uint64_t max) {
-  if (count <= max) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument("The number of " + std::string(what) + " (" + std::to_string(count) + ") exceeds the limit (" +
-                         std::to_string(max) + ").");
-}
+uint64_t AlignUp(uint64_t value) { return (value + kRangeAlignment - 1) / kRangeAlignment * kRangeAlignment; }
 
 Status CheckSlice(const std::string& port, const MemorySlice& slice) {
   uint64_t end = 0;
@@ -37,13 +32,6 @@ void SetMemory(const MemorySlice& slice, internal::MemoryRange* range) {
 }
 
 Status EncodeInput(const InputTensor& input, uint64_t* body_bytes, internal::Binding* binding) {
-  const std::optional<uint64_t> bytes = TensorBytes(input.type, input.shape);
-  const uint64_t given = input.memory.has_value() ? input.memory->bytes : input.bytes.size();
-  if (!bytes.has_value() || *bytes != given) {
-    return InvalidArgument("Port \"" + input.name + "\": The data (" + std::to_string(given) +
-                           " bytes) does not have the size that its shape needs" +
-                           (bytes.has_value() ? " (" + std::to_string(*bytes) + ")." : "."));
-  }
   binding->set_name(input.name);
   binding->set_type(static_cast<uint32_t>(input.type));
   binding->mutable_shape()->Add(input.shape.begin(), input.shape.end());
@@ -52,7 +40,7 @@ Status EncodeInput(const InputTensor& input, uint64_t* body_bytes, internal::Bin
     SetMemory(*input.memory, binding->mutable_memory());
     return absl::OkStatus();
   }
-  const uint64_t offset = AlignUp(*body_bytes);
+  const uint64_t offset = AlignUp(*body_bytes), given = input.bytes.size();
   if (offset + given > kBodyBytesMax) {
     return InvalidArgument("The inline inputs together (" + std::to_string(offset + given) +
                            " bytes) exceed the limit (" + std::to_string(kBodyBytesMax) + ").");
@@ -87,10 +75,36 @@ void FillBody(const RunInput& input, uint64_t body_bytes, EncodedRequest* reques
 
 }  // namespace
 
+Status AddSource(const BytesSource& source, EncodedRequest* request, const std::function<internal::Range*()>& range) {
+  if (source.fd < 0 && source.size() <= kInlineSourceBytesMax) {
+    range()->set_bytes(static_cast<uint32_t>(source.size()));
+    request->body = source.bytes;
+    return absl::OkStatus();
+  }
+  if (source.fd < 0) {
+    HPVMD_ASSIGN_OR_RETURN(request->copy, CreateSealedMemfd("hpvm-bytes", source.size()));
+    HPVMD_RETURN_IF_ERROR(WriteAt(request->copy.get(), 0, source.bytes));
+  }
+  request->fds = {source.fd < 0 ? request->copy.get() : source.fd};
+  return absl::OkStatus();
+}
+
+Status EncodePrepare(const PrepareInput& input, EncodedRequest* request) {
+  internal::PrepareGraph* prepare = request->envelope.mutable_prepare_graph();
+  prepare->set_handle(input.handle);
+  prepare->set_deadline_ns(static_cast<uint64_t>(std::max<int64_t>(input.within.count(), 0)));
+  prepare->set_check(input.check);
+  for (const ModuleInput& module : input.modules) {
+    internal::NamedModule* named = prepare->add_modules();
+    named->set_name(module.name);
+    named->set_sha256(module.hash.bytes.data(), module.hash.bytes.size());
+  }
+  prepare->set_document_bytes(input.document.size());
+  HPVMD_RETURN_IF_ERROR(AddSource(input.document, request, [&] { return prepare->mutable_document(); }));
+  return CheckPrepare(*prepare, request->body.size(), request->fds.size());
+}
+
 Status EncodeRun(const RunInput& input, EncodedRequest* request) {
-  HPVMD_RETURN_IF_ERROR(CheckCount("inputs", input.inputs.size(), kPortsMax));
-  HPVMD_RETURN_IF_ERROR(CheckCount("outputs", input.outputs.size(), kPortsMax));
-  HPVMD_RETURN_IF_ERROR(CheckCount("symbols", input.symbols.size(), kPortsMax));
   internal::Run* run = request->envelope.mutable_run();
   run->set_handle(input.handle);
   uint64_t body_bytes = 0;
@@ -121,13 +135,12 @@ Status EncodeRun(const RunInput& input, EncodedRequest* request) {
   }
   run->set_deadline_ns(static_cast<uint64_t>(std::max<int64_t>(input.within.count(), 0)));
   run->set_events(input.on_started != nullptr);
-  HPVMD_RETURN_IF_ERROR(CheckCount("rotations", static_cast<uint64_t>(input.options.rotations_size()), kPortsMax));
   internal::RunOptions& options = *run->mutable_options();
   options = input.options;
   options.set_node_records_max(std::min(options.node_records_max(), kNodeRecordsMax));
   options.set_inline_bytes_max(std::min(options.inline_bytes_max(), kInlineBytesMax));
   FillBody(input, body_bytes, request);
-  return absl::OkStatus();
+  return CheckRun(*run, request->body.size());
 }
 
 }  // namespace hpvm

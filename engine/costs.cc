@@ -394,11 +394,12 @@ CostReview GraphCosts::Feed(const PreparedGraph& prepared, const graph::FlatGrap
   return review;
 }
 
-bool GraphCosts::List(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) const {
-  std::lock_guard lock(store_->mutex());
+bool ListKernels(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) {
+  const GraphCosts& costs = *prepared.costs;
+  std::lock_guard lock(costs.store_->mutex());
   // Variants of a node may be one kernel for a device.
   std::set<std::pair<const DeviceCosts*, scheduler::DeviceIndex>> seen;
-  for (const KernelUse& use : kernels_->uses) {
+  for (const KernelUse& use : costs.kernels_->uses) {
     if (!seen.emplace(use.costs, use.device).second) {
       continue;
     }

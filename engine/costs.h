@@ -8,7 +8,7 @@
 // Histories of kernels that the compiler keeps (Artifact::name) are kept with them, through LearntStore, and come back
 // with the artifact. What comes back is checked; it only says what is fast.
 //
-// Threads: CostStore's methods and GraphCosts::List from any; the rest of GraphCosts from whoever prepares the graph,
+// Threads: CostStore's methods from any; the rest of GraphCosts from whoever prepares the graph,
 // or whose turn it is to run it.
 #ifndef HPVMD_ENGINE_COSTS_H_
 #define HPVMD_ENGINE_COSTS_H_
@@ -98,12 +98,10 @@ class GraphCosts {
   CostReview Feed(const PreparedGraph& prepared, const graph::FlatGraph& flat, std::span<const scheduler::Task> tasks,
                   std::span<const NodeTiming> timings, Duration run, FeedState* state);
 
-  // At most `most`; false when there are more.
-  bool List(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) const;
-
   struct Kernels;  // In costs.cc.
 
  private:
+  friend bool ListKernels(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels);
   const std::shared_ptr<CostStore> store_;  // Shared: a graph that somebody holds may outlive the engine.
   std::unique_ptr<Kernels> kernels_;
 };
@@ -114,7 +112,10 @@ inline constexpr size_t kFedLaunchesMax = 1024;
 // `measures_transfers`: ForPlan copies a little to and from devices, else their facts say what a transfer takes.
 std::shared_ptr<CostStore> CreateCostStore(std::span<Device* const> devices, bool measures_transfers,
                                            LearntStore& keeper, const Clock& clock);
-// Of the engine's devices, to and from host memory.
+// What is known of a graph's kernels (devices are indices in Engine::devices). At most `most`; false when there are
+// more. Any thread, also while the graph runs.
+bool ListKernels(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels);
+// Of the engine's devices, to and from host memory. Any thread.
 std::vector<TransferCostRecord> ListTransfers(const CostStore& store);
 
 }  // namespace hpvm

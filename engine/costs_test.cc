@@ -167,7 +167,7 @@ class CostsTest : public ::testing::Test {
 
   KernelCostRecord RecordOf(const std::string& device) const {
     std::vector<KernelCostRecord> records;
-    EXPECT_TRUE(engine_->ListCosts(*graph_, 100, &records));
+    EXPECT_TRUE(ListKernels(*graph_, 100, &records));
     for (const KernelCostRecord& record : records) {
       if (graph_->facts[record.device].id == device) {
         return record;
@@ -223,7 +223,7 @@ TEST_F(CostsTest, SharesAreNoSamples) {
 TEST_F(CostsTest, ListsAtMost) {
   Feed("cpu:0", 1000);
   std::vector<KernelCostRecord> records;
-  EXPECT_FALSE(engine_->ListCosts(*graph_, 1, &records));
+  EXPECT_FALSE(ListKernels(*graph_, 1, &records));
   EXPECT_EQ(records.size(), 1u);
 }
 
@@ -348,20 +348,20 @@ TEST_F(CostsTest, FeedingIsBounded) {
 TEST_F(CostsTest, MeasuresTransfers) {
   for (const bool measures : {false, true}) {
     Start({{}, Gpu()}, measures);
-    std::vector<TransferCostRecord> records = engine_->ListTransferCosts();
+    std::vector<TransferCostRecord> records = ListTransfers(engine_->costs());
     ASSERT_EQ(records.size(), 2u);
     EXPECT_TRUE(records[0].is_estimate && records[1].is_estimate);
     EXPECT_EQ(records[0].source, TransferCostRecord::kHost);
     EXPECT_EQ(records[0].target, 1u);
     clock_.leap_ns = 1'000'000'000;
     graph_->costs->ForPlan(*graph_, flat_, false);
-    records = engine_->ListTransferCosts();
+    records = ListTransfers(engine_->costs());
     EXPECT_TRUE(records[0].is_estimate && records[1].is_estimate);
     clock_.leap_ns = 0;
     for (int plan = 0; plan < 3; ++plan) {
       graph_->costs->ForPlan(*graph_, flat_, false);
     }
-    records = engine_->ListTransferCosts();
+    records = ListTransfers(engine_->costs());
     for (const TransferCostRecord& record : records) {
       EXPECT_EQ(record.is_estimate, !measures);
       EXPECT_GT(record.bytes_per_second, 0);

@@ -36,10 +36,6 @@ Engine::Engine(EngineOptions options)
 
 Engine::~Engine() = default;
 
-bool Engine::ListCosts(const PreparedGraph& graph, size_t most, std::vector<KernelCostRecord>* kernels) const {
-  return graph.costs->List(graph, most, kernels);
-}
-
 std::vector<DeviceInfo> Engine::devices() const {
   std::vector<DeviceInfo> infos;
   for (const Device* device : options_.devices) {

@@ -249,10 +249,8 @@ class Engine {
   // kUnavailable when a device is lost (node, device).
   StatusOr<RunResult> Run(PreparedGraph& graph, const RunRequest& request);
 
-  // What is known of the graph's kernels (devices are indices in devices()), and of transfers. At most `most` kernels;
-  // false when there are more. Any thread, also while the graph runs.
-  bool ListCosts(const PreparedGraph& graph, size_t most, std::vector<KernelCostRecord>* kernels) const;
-  std::vector<TransferCostRecord> ListTransferCosts() const { return ListTransfers(*costs_); }
+  // What is known of kernels and transfers: see ListKernels and ListTransfers.
+  const CostStore& costs() const { return *costs_; }
 
   std::vector<DeviceInfo> devices() const;
   DeviceMemory& device_memory() { return *memory_; }

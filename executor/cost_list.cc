@@ -35,7 +35,7 @@ void Describe(const TransferCostRecord& record, const std::vector<DeviceInfo>& d
 void DescribeCosts(const Engine& engine, const std::map<uint64_t, std::shared_ptr<PreparedGraph>>& graphs,
                    internal::Costs* costs) {
   const std::vector<DeviceInfo> devices = engine.devices();
-  for (const TransferCostRecord& record : engine.ListTransferCosts()) {
+  for (const TransferCostRecord& record : ListTransfers(engine.costs())) {
     if (costs->transfers_size() == static_cast<int>(kTransferCostsMax)) {
       break;
     }
@@ -45,7 +45,7 @@ void DescribeCosts(const Engine& engine, const std::map<uint64_t, std::shared_pt
   std::vector<KernelCostRecord> records;
   for (const auto& [handle, graph] : graphs) {
     records.clear();
-    costs->set_more(!engine.ListCosts(*graph, kCostsMax - count, &records) || costs->more());
+    costs->set_more(!ListKernels(*graph, kCostsMax - count, &records) || costs->more());
     if (records.empty()) {
       continue;
     }

@@ -27,7 +27,10 @@ Status Costs(const Globals& globals, const std::string& handle) {
       }
       break;
     default:
-      fputs(Printable(CostText(costs)).c_str(), stdout);
+      fputs(Printable(CostText(costs.kernels(), costs.more())).c_str(), stdout);
+      if (!costs.transfers().empty()) {
+        printf("\n%s", Printable(CostText(costs.transfers())).c_str());
+      }
       break;
   }
   if (costs.kernels().empty()) {

@@ -29,29 +29,26 @@ std::string ErrorText(const v1::KernelCost& kernel) {
 
 }  // namespace
 
-std::string CostText(const v1::ListCostsResponse& costs) {
+std::string CostText(const google::protobuf::RepeatedPtrField<v1::KernelCost>& kernels, bool has_more) {
   std::vector<std::vector<std::string>> rows = {
       {"KERNEL", "DEVICE", "INSTANCES", "ESTIMATE", "MEASURED", "SAMPLES", "ERROR"}};
-  for (const v1::KernelCost& kernel : costs.kernels()) {
+  for (const v1::KernelCost& kernel : kernels) {
     rows.push_back({kernel.kernel(), kernel.device(), "<= " + std::to_string(kernel.instances()),
                     DurationText(Whole(kernel.estimate_ns())),
                     kernel.samples() == 0 ? "~" : DurationText(Whole(kernel.measured_ns())),
                     std::to_string(kernel.samples()), ErrorText(kernel)});
   }
-  std::string text = Table(rows);
-  if (costs.more()) {
-    text += "... there are more kernels; --handle names one graph's\n";
-  }
-  if (costs.transfers().empty()) {
-    return text;
-  }
-  rows = {{"FROM", "TO", "START", "SPEED"}};
-  for (const v1::TransferCost& transfer : costs.transfers()) {
+  return Table(rows) + (has_more ? "... there are more kernels; --handle names one graph's\n" : "");
+}
+
+std::string CostText(const google::protobuf::RepeatedPtrField<v1::TransferCost>& transfers) {
+  std::vector<std::vector<std::string>> rows = {{"FROM", "TO", "START", "SPEED"}};
+  for (const v1::TransferCost& transfer : transfers) {
     const char* mark = transfer.is_estimate() ? "~" : "";
     rows.push_back({transfer.source(), transfer.target(), mark + DurationText(Whole(transfer.start_ns())),
                     mark + BytesText(Whole(transfer.bytes_per_second())) + "/s"});
   }
-  return text + "\n" + Table(rows);
+  return Table(rows);
 }
 
 }  // namespace hpvm::ctl

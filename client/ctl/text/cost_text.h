@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of costs, as text.
+// Records of costs as text.
 #ifndef HPVMD_CLIENT_CTL_TEXT_COST_TEXT_H_
 #define HPVMD_CLIENT_CTL_TEXT_COST_TEXT_H_
 
 #include <string>
 
-#include "hpvm/v1/service.pb.h"
+#include "hpvm/v1/record.pb.h"
 
 namespace hpvm::ctl {
 
-// Two tables, kernels and transfers; what is still an estimate has a "~".
-std::string CostText(const v1::ListCostsResponse& costs);
+// Tables; what is still an estimate has a "~".
+std::string CostText(const google::protobuf::RepeatedPtrField<v1::KernelCost>& kernels, bool has_more);
+std::string CostText(const google::protobuf::RepeatedPtrField<v1::TransferCost>& transfers);
 
 }  // namespace hpvm::ctl
 

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "hpvm/v1/service.pb.h"
+
 namespace hpvm::ctl {
 namespace {
 
@@ -23,7 +25,7 @@ TEST(CostTextTest, MarksEstimates) {
   *unknown = *measured;
   unknown->set_device("opencl:0");
   unknown->set_samples(0);
-  EXPECT_EQ(CostText(costs),
+  EXPECT_EQ(CostText(costs.kernels(), false),
             "KERNEL  DEVICE    INSTANCES  ESTIMATE  MEASURED  SAMPLES  ERROR\n"
             "m/blur  cpu:0     <= 1024    2.00 us   1.50 ms   7        25 %\n"
             "m/blur  opencl:0  <= 1024    2.00 us   ~         0        -\n");
@@ -33,9 +35,8 @@ TEST(CostTextTest, MarksEstimates) {
   up->set_start_ns(20'000);
   up->set_bytes_per_second(1024.0 * 1024 * 1024);
   up->set_is_estimate(true);
-  costs.set_more(true);
-  const std::string text = CostText(costs);
-  EXPECT_NE(text.find("there are more kernels"), std::string::npos);
+  EXPECT_NE(CostText(costs.kernels(), true).find("there are more kernels"), std::string::npos);
+  const std::string text = CostText(costs.transfers());
   EXPECT_NE(text.find("host  opencl:0  ~20.0 us  ~1.00 GiB/s"), std::string::npos) << text;
 }
 
@@ -49,7 +50,7 @@ TEST(CostTextTest, TakesAnyFigure) {
     kernel->set_samples(3);
     kernel->set_error(figure);
   }
-  EXPECT_NE(CostText(costs).find("ERROR"), std::string::npos);
+  EXPECT_NE(CostText(costs.kernels(), false).find("ERROR"), std::string::npos);
 }
 
 }  // namespace

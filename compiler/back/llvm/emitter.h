@@ -97,7 +97,7 @@ struct ModuleEmitter {
 };
 
 extern const char kBulkHelpers[];  // helpers_bulk.cc
-extern const char kGangHelpers[];  // helpers_gang.cc
+std::string GangHelpers();         // helpers_gang.cc
 // Parses the helpers into a fresh module (helpers.cc).
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context);
 

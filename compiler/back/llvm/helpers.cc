@@ -305,7 +305,7 @@ attributes #2 = { alwaysinline nounwind "no-builtins" }
 
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context) {
   llvm::SMDiagnostic error;
-  const std::string text = std::string(kHelpers) + kBulkHelpers + kGangHelpers;
+  const std::string text = std::string(kHelpers) + kBulkHelpers + GangHelpers();
   std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(text, error, context);
   if (module == nullptr) {
     return Internal("The back end's helpers do not parse: line " + std::to_string(error.getLineNo()) + ": " +

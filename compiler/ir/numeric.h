@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the arithmetic operations compute, as functions on plain types: the meaning that the interpreter executes and
-// passes may fold by. Integers are passed unsigned. Include only from files compiled without floating-point
-// contraction.
+// What the arithmetic operations compute, as functions on plain types, beyond those of <functional>: the meaning that
+// the interpreter executes and passes may fold by. Integers are passed unsigned. Include only from files compiled
+// without floating-point contraction.
 #ifndef HPVMD_COMPILER_IR_NUMERIC_H_
 #define HPVMD_COMPILER_IR_NUMERIC_H_
 
@@ -47,30 +47,6 @@ U SignExtend(U a) {
   return static_cast<U>(static_cast<Signed<U>>(static_cast<Narrow>(a)));
 }
 
-template <typename U>
-U Add(U a, U b) {
-  return a + b;
-}
-template <typename U>
-U Sub(U a, U b) {
-  return a - b;
-}
-template <typename U>
-U Mul(U a, U b) {
-  return a * b;
-}
-template <typename U>
-U And(U a, U b) {
-  return a & b;
-}
-template <typename U>
-U Or(U a, U b) {
-  return a | b;
-}
-template <typename U>
-U Xor(U a, U b) {
-  return a ^ b;
-}
 template <typename U>
 U Shl(U a, U b) {
   return a << (b % kWidth<U>);
@@ -150,22 +126,6 @@ F FNearest(F a) {
 template <typename F>
 F FSqrt(F a) {
   return std::sqrt(a);
-}
-template <typename F>
-F FAdd(F a, F b) {
-  return a + b;
-}
-template <typename F>
-F FSub(F a, F b) {
-  return a - b;
-}
-template <typename F>
-F FMul(F a, F b) {
-  return a * b;
-}
-template <typename F>
-F FDiv(F a, F b) {
-  return a / b;
 }
 template <typename F>
 F FMin(F a, F b) {

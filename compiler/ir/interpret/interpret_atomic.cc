@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
+#include <functional>
 
 #include "compiler/ir/interpret/machine.h"
 #include "compiler/ir/numeric.h"
@@ -68,7 +69,7 @@ const Code* Cmpxchg(const Code* code, uint64_t* frame, Instance& instance) {
   return code + 1;
 }
 
-template <Space kSpace, typename T, T (*kCombine)(T, T)>
+template <Space kSpace, typename T, auto kCombine>
 const Code* Update(const Code* code, uint64_t* frame, Instance& instance) {
   T* at = Resolve<kSpace, T>(code, frame, instance, true);
   if (at == nullptr) {
@@ -84,26 +85,6 @@ const Code* Update(const Code* code, uint64_t* frame, Instance& instance) {
 }
 
 template <typename T>
-T Sum(T a, T b) {
-  return static_cast<T>(a + b);
-}
-template <typename T>
-T Difference(T a, T b) {
-  return static_cast<T>(a - b);
-}
-template <typename T>
-T BitAnd(T a, T b) {
-  return static_cast<T>(a & b);
-}
-template <typename T>
-T BitOr(T a, T b) {
-  return static_cast<T>(a | b);
-}
-template <typename T>
-T BitXor(T a, T b) {
-  return static_cast<T>(a ^ b);
-}
-template <typename T>
 T Second(T, T b) {
   return b;
 }
@@ -114,14 +95,6 @@ T MinS(T a, T b) {
 template <typename T>
 T MaxS(T a, T b) {
   return static_cast<Signed<T>>(a) > static_cast<Signed<T>>(b) ? a : b;
-}
-template <typename T>
-T MinU(T a, T b) {
-  return std::min(a, b);
-}
-template <typename T>
-T MaxU(T a, T b) {
-  return std::max(a, b);
 }
 template <typename T>
 T FloatSum(T a, T b) {
@@ -141,25 +114,25 @@ Handler HandlerOf(Opcode code) {
     case Opcode::kAtomicStore:
       return AtomicStore<kSpace, T>;
     case Opcode::kAtomicAdd:
-      return Update<kSpace, T, Sum<T>>;
+      return Update<kSpace, T, std::plus<T>{}>;
     case Opcode::kAtomicSub:
-      return Update<kSpace, T, Difference<T>>;
+      return Update<kSpace, T, std::minus<T>{}>;
     case Opcode::kAtomicAnd:
-      return Update<kSpace, T, BitAnd<T>>;
+      return Update<kSpace, T, std::bit_and<T>{}>;
     case Opcode::kAtomicOr:
-      return Update<kSpace, T, BitOr<T>>;
+      return Update<kSpace, T, std::bit_or<T>{}>;
     case Opcode::kAtomicXor:
-      return Update<kSpace, T, BitXor<T>>;
+      return Update<kSpace, T, std::bit_xor<T>{}>;
     case Opcode::kAtomicXchg:
       return Update<kSpace, T, Second<T>>;
     case Opcode::kAtomicMinS:
       return Update<kSpace, T, MinS<T>>;
     case Opcode::kAtomicMinU:
-      return Update<kSpace, T, MinU<T>>;
+      return Update<kSpace, T, std::ranges::min>;
     case Opcode::kAtomicMaxS:
       return Update<kSpace, T, MaxS<T>>;
     case Opcode::kAtomicMaxU:
-      return Update<kSpace, T, MaxU<T>>;
+      return Update<kSpace, T, std::ranges::max>;
     case Opcode::kAtomicCmpxchg:
       return Cmpxchg<kSpace, T>;
     default:

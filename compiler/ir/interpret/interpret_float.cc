@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
+
 #include "compiler/ir/interpret/machine.h"
 #include "compiler/ir/numeric.h"
 
@@ -13,13 +15,13 @@ const Code* Unary(const Code* code, uint64_t* frame, Instance&) {
   return code + 1;
 }
 
-template <typename F, F (*kCompute)(F, F)>
+template <typename F, auto kCompute>
 const Code* Binary(const Code* code, uint64_t* frame, Instance&) {
   frame[code->result] = ToBits(kCompute(FromBits<F>(frame[code->a]), FromBits<F>(frame[code->b])));
   return code + 1;
 }
 
-template <typename F, bool (*kHolds)(F, F)>
+template <typename F, auto kHolds>
 const Code* Compare(const Code* code, uint64_t* frame, Instance&) {
   frame[code->result] = kHolds(FromBits<F>(frame[code->a]), FromBits<F>(frame[code->b])) ? 1 : 0;
   return code + 1;
@@ -49,13 +51,13 @@ template <typename F>
 Handler BinaryHandler(Opcode code) {
   switch (code) {
     case Opcode::kFAdd:
-      return Binary<F, FAdd<F>>;
+      return Binary<F, std::plus<F>{}>;
     case Opcode::kFSub:
-      return Binary<F, FSub<F>>;
+      return Binary<F, std::minus<F>{}>;
     case Opcode::kFMul:
-      return Binary<F, FMul<F>>;
+      return Binary<F, std::multiplies<F>{}>;
     case Opcode::kFDiv:
-      return Binary<F, FDiv<F>>;
+      return Binary<F, std::divides<F>{}>;
     case Opcode::kFMin:
       return Binary<F, FMin<F>>;
     case Opcode::kFMax:
@@ -66,45 +68,20 @@ Handler BinaryHandler(Opcode code) {
 }
 
 template <typename F>
-bool Eq(F a, F b) {
-  return a == b;
-}
-template <typename F>
-bool Ne(F a, F b) {
-  return a != b;
-}
-template <typename F>
-bool Lt(F a, F b) {
-  return a < b;
-}
-template <typename F>
-bool Gt(F a, F b) {
-  return a > b;
-}
-template <typename F>
-bool Le(F a, F b) {
-  return a <= b;
-}
-template <typename F>
-bool Ge(F a, F b) {
-  return a >= b;
-}
-
-template <typename F>
 Handler CompareHandler(Opcode code) {
   switch (code) {
     case Opcode::kFEq:
-      return Compare<F, Eq<F>>;
+      return Compare<F, std::equal_to<>{}>;
     case Opcode::kFNe:
-      return Compare<F, Ne<F>>;
+      return Compare<F, std::not_equal_to<>{}>;
     case Opcode::kFLt:
-      return Compare<F, Lt<F>>;
+      return Compare<F, std::less<>{}>;
     case Opcode::kFGt:
-      return Compare<F, Gt<F>>;
+      return Compare<F, std::greater<>{}>;
     case Opcode::kFLe:
-      return Compare<F, Le<F>>;
+      return Compare<F, std::less_equal<>{}>;
     default:
-      return Compare<F, Ge<F>>;
+      return Compare<F, std::greater_equal<>{}>;
   }
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
+
 #include "compiler/ir/interpret/machine.h"
 #include "compiler/ir/numeric.h"
 
@@ -40,7 +42,7 @@ const Code* SignedDivision(const Code* code, uint64_t* frame, Instance& instance
 }
 
 // T is signed or unsigned, as the comparison is.
-template <typename T, bool (*kHolds)(T, T)>
+template <typename T, auto kHolds>
 const Code* Compare(const Code* code, uint64_t* frame, Instance&) {
   frame[code->result] = kHolds(static_cast<T>(frame[code->a]), static_cast<T>(frame[code->b])) ? 1 : 0;
   return code + 1;
@@ -50,31 +52,6 @@ template <typename U>
 const Code* Eqz(const Code* code, uint64_t* frame, Instance&) {
   frame[code->result] = static_cast<U>(frame[code->a]) == 0 ? 1 : 0;
   return code + 1;
-}
-
-template <typename T>
-bool Eq(T a, T b) {
-  return a == b;
-}
-template <typename T>
-bool Ne(T a, T b) {
-  return a != b;
-}
-template <typename T>
-bool Lt(T a, T b) {
-  return a < b;
-}
-template <typename T>
-bool Le(T a, T b) {
-  return a <= b;
-}
-template <typename T>
-bool Gt(T a, T b) {
-  return a > b;
-}
-template <typename T>
-bool Ge(T a, T b) {
-  return a >= b;
 }
 
 template <typename U>
@@ -99,11 +76,11 @@ template <typename U>
 Handler BinaryHandler(Opcode code) {
   switch (code) {
     case Opcode::kAdd:
-      return Binary<Add<U>, U>;
+      return Binary<std::plus<U>{}, U>;
     case Opcode::kSub:
-      return Binary<Sub<U>, U>;
+      return Binary<std::minus<U>{}, U>;
     case Opcode::kMul:
-      return Binary<Mul<U>, U>;
+      return Binary<std::multiplies<U>{}, U>;
     case Opcode::kDivS:
       return SignedDivision<U>;
     case Opcode::kDivU:
@@ -113,11 +90,11 @@ Handler BinaryHandler(Opcode code) {
     case Opcode::kRemU:
       return Division<RemU<U>, U>;
     case Opcode::kAnd:
-      return Binary<And<U>, U>;
+      return Binary<std::bit_and<U>{}, U>;
     case Opcode::kOr:
-      return Binary<Or<U>, U>;
+      return Binary<std::bit_or<U>{}, U>;
     case Opcode::kXor:
-      return Binary<Xor<U>, U>;
+      return Binary<std::bit_xor<U>{}, U>;
     case Opcode::kShl:
       return Binary<Shl<U>, U>;
     case Opcode::kShrS:
@@ -138,25 +115,25 @@ Handler CompareHandler(Opcode code) {
     case Opcode::kEqz:
       return Eqz<U>;
     case Opcode::kEq:
-      return Compare<U, Eq<U>>;
+      return Compare<U, std::equal_to<>{}>;
     case Opcode::kNe:
-      return Compare<U, Ne<U>>;
+      return Compare<U, std::not_equal_to<>{}>;
     case Opcode::kLtS:
-      return Compare<S, Lt<S>>;
+      return Compare<S, std::less<>{}>;
     case Opcode::kLtU:
-      return Compare<U, Lt<U>>;
+      return Compare<U, std::less<>{}>;
     case Opcode::kGtS:
-      return Compare<S, Gt<S>>;
+      return Compare<S, std::greater<>{}>;
     case Opcode::kGtU:
-      return Compare<U, Gt<U>>;
+      return Compare<U, std::greater<>{}>;
     case Opcode::kLeS:
-      return Compare<S, Le<S>>;
+      return Compare<S, std::less_equal<>{}>;
     case Opcode::kLeU:
-      return Compare<U, Le<U>>;
+      return Compare<U, std::less_equal<>{}>;
     case Opcode::kGeS:
-      return Compare<S, Ge<S>>;
+      return Compare<S, std::greater_equal<>{}>;
     default:
-      return Compare<U, Ge<U>>;
+      return Compare<U, std::greater_equal<>{}>;
   }
 }
 

@@ -116,16 +116,10 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* ListCosts(Context* context, const v1::ListCostsRequest* request,
                                       v1::ListCostsResponse* response) override {
-    DeferredCall* call = DeferredCall::Create();
-    const Entered entered(gate_, *context, Method("ListCosts"), request->ByteSizeLong());
-    const StatusOr<TenantRef>& tenant = entered.tenant;
-    const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
-    if (!status.ok()) {
-      call->Finish(ToGrpc(status));
-    } else {
-      core_.graphs().ListCosts(*tenant, *request, response, call->Finisher());
-    }
-    return call;
+    return AnswerLater(DeferredCall::Create(), context, Method("ListCosts"), *request, Key::kRefused,
+                       [&](const TenantRef& tenant, DeferredCall& call) {
+                         core_.graphs().ListCosts(tenant, *request, response, call.Finisher());
+                       });
   }
   grpc::ServerReadReactor<v1::PutModuleRequest>* PutModule(Context* context, v1::PutModuleResponse* response) override {
     const Entered entered(gate_, *context, Method("PutModule"), 0);
@@ -137,19 +131,8 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
-    PrepareCall* call = PrepareCall::Create(core_);
-    const Entered entered(gate_, *context, Method("PrepareGraph"), request->ByteSizeLong());
-    const StatusOr<TenantRef>& tenant = entered.tenant;
-    Outcome refused = Hold(entered, *request, &call->ticket);
-    if (refused.ok()) {
-      refused = CheckRequestOptions(request->options(), false);
-    }
-    if (!refused.ok()) {
-      call->Finish(ToGrpc(refused));
-    } else {
-      call->Start(*tenant, *request, response);
-    }
-    return call;
+    return AnswerLater(PrepareCall::Create(core_), context, Method("PrepareGraph"), *request, Key::kRefused,
+                       [&](const TenantRef& tenant, PrepareCall& call) { call.Start(tenant, *request, response); });
   }
   grpc::ServerUnaryReactor* ReleaseGraph(Context* context, const v1::ReleaseGraphRequest* request,
                                          v1::ReleaseGraphResponse* response) override {
@@ -173,15 +156,11 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override {
-    DeferredCall* call = DeferredCall::Create();
-    const Entered entered(gate_, *context, Method("Submit"), request->ByteSizeLong());
-    const StatusOr<TenantRef>& tenant = entered.tenant;
-    if (const Outcome held = Hold(entered, *request, &call->ticket); !held.ok()) {
-      call->Finish(ToGrpc(held));
-    } else {
-      core_.job_submitter().Submit(*tenant, *request, response, call->Finisher(request->options(), response));
-    }
-    return call;
+    return AnswerLater(DeferredCall::Create(), context, Method("Submit"), *request, Key::kHonoured,
+                       [&](const TenantRef& tenant, DeferredCall& call) {
+                         core_.job_submitter().Submit(tenant, *request, response,
+                                                      call.Finisher(request->options(), response));
+                       });
   }
   grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
@@ -201,31 +180,18 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
-    DeferredCall* call = DeferredCall::Create();
-    const Entered entered(gate_, *context, Method("CancelJob"), request->ByteSizeLong());
-    const StatusOr<TenantRef>& tenant = entered.tenant;
-    Outcome refused = Hold(entered, *request, &call->ticket);
-    if (refused.ok()) {
-      refused = CheckRequestOptions(request->options(), false);
-    }
-    if (!refused.ok()) {
-      call->Finish(ToGrpc(refused));
-    } else {
-      core_.job_canceller().CancelJob(*tenant, request->job_id(), response, call->Finisher());
-    }
-    return call;
+    return AnswerLater(DeferredCall::Create(), context, Method("CancelJob"), *request, Key::kRefused,
+                       [&](const TenantRef& tenant, DeferredCall& call) {
+                         core_.job_canceller().CancelJob(tenant, request->job_id(), response, call.Finisher());
+                       });
   }
   grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
                                      v1::SubmitResponse* response) override {
-    DeferredCall* call = DeferredCall::Create();
-    const Entered entered(gate_, *context, Method("RetryJob"), request->ByteSizeLong());
-    const StatusOr<TenantRef>& tenant = entered.tenant;
-    if (const Outcome held = Hold(entered, *request, &call->ticket); !held.ok()) {
-      call->Finish(ToGrpc(held));
-    } else {
-      core_.job_submitter().RetryJob(*tenant, *request, response, call->Finisher(request->options(), response));
-    }
-    return call;
+    return AnswerLater(DeferredCall::Create(), context, Method("RetryJob"), *request, Key::kHonoured,
+                       [&](const TenantRef& tenant, DeferredCall& call) {
+                         core_.job_submitter().RetryJob(tenant, *request, response,
+                                                        call.Finisher(request->options(), response));
+                       });
   }
   grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
                                                                  const v1::FetchOutputRequest* request) override {
@@ -294,6 +260,26 @@ class Service final : public v1::Hpvm::CallbackService {
     }
     reactor->Finish(ToGrpc(status));
     return reactor;
+  }
+
+  // Whether an idempotency key means something; where it does, the core looks at the request's options.
+  enum class Key : uint8_t { kRefused, kHonoured };
+
+  // One that the core answers later, by the call that `begin` gets.
+  template <typename Call, typename Request, typename Begin>
+  grpc::ServerUnaryReactor* AnswerLater(Call* call, Context* context, const MethodFacts& method, const Request& request,
+                                        Key key, const Begin& begin) {
+    const Entered entered(gate_, *context, method, request.ByteSizeLong());
+    Outcome refused = Hold(entered, request, &call->ticket);
+    if (refused.ok() && key == Key::kRefused) {
+      refused = CheckRequestOptions(request.options(), /*key_honoured=*/false);
+    }
+    if (refused.ok()) {
+      begin(*entered.tenant, *call);
+    } else {
+      call->Finish(ToGrpc(refused));
+    }
+    return call;
   }
 
   // One that asks the store, or frees and clears memory: when it is its tenant's turn, on a thread for that.

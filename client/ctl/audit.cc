@@ -242,9 +242,7 @@ CLI::App& AddCommand(Commands commands, CLI::App& parent, const char* name, cons
   CLI::App* command = parent.add_subcommand(name, description);
   command->footer(footer);
   command->add_option("--from", options->from, "From this record on");
-  command->callback([options, work, &globals = commands.globals, &action = commands.action] {
-    action = [options, work, &globals] { return Report(work(globals, *options)); };
-  });
+  SetWork(commands, *command, [=](const Globals& globals) { return work(globals, *options); });
   return *command;
 }
 

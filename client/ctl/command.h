@@ -43,6 +43,10 @@ struct Commands {
   Globals& globals;
   Action& action;
 };
+// What a command does when it is chosen, and no command below it. Its failure is reported; `code` is the exit code of
+// work that is done, kOk unless it is set. `work` shares the command's options, which outlive whoever adds it.
+void SetWork(Commands commands, CLI::App& command, std::function<Status(const Globals&, ExitCode* code)> work);
+void SetWork(Commands commands, CLI::App& command, std::function<Status(const Globals&)> work);
 // --token-file, --ca, --cert and what belongs to them.
 void AddCredentialOptions(CLI::App& app, Globals& globals);
 // Whether a secret stands on the command line; says what is wrong about that.

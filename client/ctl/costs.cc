@@ -51,9 +51,7 @@ void AddCosts(Commands commands) {
       "how\n"
       "far predictions were off, on average. ~ marks what was never measured.\n"
       "Examples:\n  hpvmctl costs\n  hpvmctl costs -o json");
-  command->callback([&globals = commands.globals, &action = commands.action, handle] {
-    action = [&globals, handle] { return Report(Costs(globals, *handle)); };
-  });
+  SetWork(commands, *command, [=](const Globals& globals) { return Costs(globals, *handle); });
 }
 
 }  // namespace hpvm::ctl

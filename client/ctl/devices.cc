@@ -26,9 +26,7 @@ void AddDevices(Commands commands) {
   command->footer(
       "With -o wide also the sandbox level at which your kernels run, and what it keeps them from.\n"
       "Examples:\n  hpvmctl devices\n  hpvmctl devices -o wide");
-  command->callback([&globals = commands.globals, &action = commands.action] {
-    action = [&globals] { return Report(Devices(globals)); };
-  });
+  SetWork(commands, *command, Devices);
 }
 
 }  // namespace hpvm::ctl

@@ -14,8 +14,6 @@
 namespace hpvm::ctl {
 namespace {
 
-using Messages = std::vector<const google::protobuf::Message*>;
-
 std::string ShapeText(const v1::Buffer& buffer) {
   if (buffer.type() == v1::ELEMENT_TYPE_UNSPECIFIED) {
     return "-";
@@ -28,11 +26,7 @@ std::string ShapeText(const v1::Buffer& buffer) {
 template <typename Item, typename Row>
 void PrintList(const std::vector<Item>& items, Format format, std::vector<std::string> heading, const Row& row) {
   if (format == Format::kJson) {
-    Messages messages;
-    for (const Item& item : items) {
-      messages.push_back(&item);
-    }
-    PrintJson(messages);
+    PrintJson(Pointers(items));
     return;
   }
   std::vector<std::vector<std::string>> rows;
@@ -85,26 +79,20 @@ Status GiveBack(const Globals& globals, const std::vector<std::string>& ids,
   return first;
 }
 
-CLI::App* AddList(Commands commands, CLI::App& group, const char* description, const char* example,
-                  Status (*list)(const Globals&)) {
+void AddList(Commands commands, CLI::App& group, const char* description, const char* example,
+             Status (*list)(const Globals&)) {
   CLI::App* command = group.add_subcommand("list", description);
   command->footer(std::string("Example:\n  ") + example);
-  command->callback([list, &globals = commands.globals, &action = commands.action] {
-    action = [list, &globals] { return Report(list(globals)); };
-  });
-  return command;
+  SetWork(commands, *command, list);
 }
 
-CLI::App* AddGiveBack(Commands commands, CLI::App& group, const char* name, const char* description, const char* ids,
-                      const char* example, Status (Client::*give_back)(const std::string&, const CallOptions&)) {
+void AddGiveBack(Commands commands, CLI::App& group, const char* name, const char* description, const char* ids,
+                 const char* example, Status (Client::*give_back)(const std::string&, const CallOptions&)) {
   CLI::App* command = group.add_subcommand(name, description);
   const auto words = std::make_shared<std::vector<std::string>>();  // Shared by the option and the action.
   command->add_option(ids, *words)->required();
   command->footer(std::string("Example:\n  ") + example);
-  command->callback([words, give_back, &globals = commands.globals, &action = commands.action] {
-    action = [words, give_back, &globals] { return Report(GiveBack(globals, *words, give_back)); };
-  });
-  return command;
+  SetWork(commands, *command, [=](const Globals& globals) { return GiveBack(globals, *words, give_back); });
 }
 
 }  // namespace

@@ -221,15 +221,7 @@ class JobCommands {
 
   std::shared_ptr<Options> Add(CLI::App& command, Work work) {
     auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
-    command.callback([options, work, &globals = commands_.globals, &action = commands_.action] {
-      if (!action) {  // The innermost command's callback comes first.
-        action = [options, work, &globals] {
-          ExitCode code = kOk;
-          const Status status = work(globals, *options, &code);
-          return status.ok() ? code : Report(status);
-        };
-      }
-    });
+    SetWork(commands_, command, [=](const Globals& globals, ExitCode* code) { return work(globals, *options, code); });
     return options;
   }
 

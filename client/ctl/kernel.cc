@@ -337,9 +337,7 @@ void AddKernel(Commands commands) {
       "  hpvmctl kernel explain blur.wasm blur --param in=in --param out=out --param width=i32 --math fast\n"
       "  hpvmctl kernel explain --graph matmul.json --node multiply --emit asm\n"
       "  hpvmctl kernel explain blur.wasm blur --device opencl:0 --emit device");
-  explain->callback([=, &globals = commands.globals, &action = commands.action] {
-    action = [=, &globals] { return Report(Explain(globals, *options)); };
-  });
+  SetWork(commands, *explain, [=](const Globals& globals) { return Explain(globals, *options); });
 }
 
 }  // namespace hpvm::ctl

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <new>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
@@ -59,6 +60,22 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
 
 std::string RefuseEmpty(std::string& word) {
   return word.empty() ? "It is empty; leave the option out, or give it a value." : "";
+}
+
+void SetWork(Commands commands, CLI::App& command, std::function<Status(const Globals&, ExitCode* code)> work) {
+  command.callback([work = std::move(work), &globals = commands.globals, &action = commands.action] {
+    if (!action) {  // The innermost command's callback comes first.
+      action = [work, &globals] {
+        ExitCode code = kOk;
+        const Status status = work(globals, &code);
+        return status.ok() ? code : Report(status);
+      };
+    }
+  });
+}
+
+void SetWork(Commands commands, CLI::App& command, std::function<Status(const Globals&)> work) {
+  SetWork(commands, command, [work = std::move(work)](const Globals& globals, ExitCode*) { return work(globals); });
 }
 
 bool Globals::ShowsProgress() const {

@@ -32,9 +32,7 @@ void AddModule(Commands commands) {
       module->add_subcommand("put", "Upload a module and print its SHA-256, for {\"sha256\": ...} in documents");
   put->add_option("file", *file)->required();
   put->footer("Example:\n  hpvmctl module put matmul.wasm");
-  put->callback([=, &globals = commands.globals, &action = commands.action] {
-    action = [=, &globals] { return Report(Put(globals, *file)); };
-  });
+  SetWork(commands, *put, [=](const Globals& globals) { return Put(globals, *file); });
 }
 
 }  // namespace hpvm::ctl

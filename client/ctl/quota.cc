@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl quota and hpvmctl whoami: what a caller is taken for, and what it may use.
-#include <stdio.h>
 
 #include <memory>
 
@@ -8,8 +7,6 @@
 #include "client/admin.h"
 #include "client/ctl/command.h"
 #include "client/ctl/report.h"
-#include "client/ctl/text/tenant_text.h"
-#include "client/ctl/text/text.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -33,9 +30,7 @@ void Add(Commands commands, const char* name, const char* description, const cha
          Status (*work)(const Globals&)) {
   CLI::App* command = commands.app.add_subcommand(name, description);
   command->footer(footer);
-  command->callback([work, &globals = commands.globals, &action = commands.action] {
-    action = [work, &globals] { return Report(work(globals)); };
-  });
+  SetWork(commands, *command, work);
 }
 
 }  // namespace

@@ -93,13 +93,7 @@ void AddRun(Commands commands) {
       "Examples:\n"
       "  hpvmctl run --local mandelbrot.json --symbol w=1280 --symbol h=720 --output image=m.png\n"
       "  hpvmctl run --local --check blur.json --input in=small.npy");
-  command->callback([=, &globals = commands.globals, &action = commands.action] {
-    action = [&globals, options] {
-      ExitCode code = kOk;
-      const Status status = Run(globals, *options, &code);
-      return status.ok() ? code : Report(status);
-    };
-  });
+  SetWork(commands, *command, [=](const Globals& globals, ExitCode* code) { return Run(globals, *options, code); });
 }
 
 }  // namespace hpvm::ctl

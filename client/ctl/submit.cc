@@ -223,18 +223,6 @@ void AddAfterwards(CLI::App& command, AfterwardsOptions& options, std::string& k
       ->check(CLI::Validator(RefuseEmpty, ""));
 }
 
-template <typename Arguments>
-void SetAction(CLI::App& command, const std::shared_ptr<Arguments>& arguments,
-               Status (*work)(const Globals&, const Arguments&, ExitCode*), Commands commands) {
-  command.callback([=, &globals = commands.globals, &action = commands.action] {
-    action = [&globals, arguments, work] {
-      ExitCode code = kOk;
-      const Status status = work(globals, *arguments, &code);
-      return status.ok() ? code : Report(status);
-    };
-  });
-}
-
 }  // namespace
 
 void AddSubmit(Commands commands) {
@@ -267,7 +255,8 @@ void AddSubmit(Commands commands) {
       "  hpvmctl submit --detach --idempotency-key night-7 --deadline 2h matmul.json --input A=a.npy --input B=b.npy\n"
       "  hpvmctl submit sweep.json --array 0-99%8 --input seed=@index --output r=r-{index}.npy\n"
       "  hpvmctl submit sum.json --after array-0193…:ended --input parts=parts.npy");
-  SetAction(*command, arguments, Submit, commands);
+  SetWork(commands, *command,
+          [=](const Globals& globals, ExitCode* code) { return Submit(globals, *arguments, code); });
 }
 
 void AddRetry(Commands commands) {
@@ -288,7 +277,7 @@ void AddRetry(Commands commands) {
       "Examples:\n"
       "  hpvmctl retry job-0193… --deadline 1h --output C=c.npy\n"
       "  hpvmctl retry array-0193… --detach");
-  SetAction(*command, arguments, Retry, commands);
+  SetWork(commands, *command, [=](const Globals& globals, ExitCode* code) { return Retry(globals, *arguments, code); });
 }
 
 }  // namespace hpvm::ctl

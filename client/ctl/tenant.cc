@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl tenant create|list|show|set|quota|disable|enable.
-#include <errno.h>
 #include <pwd.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <charconv>
@@ -232,9 +230,7 @@ std::shared_ptr<Options> AddCommand(Commands commands, CLI::App& parent, const c
   auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
   *made = parent.add_subcommand(name, description);
   (*made)->footer(std::string("Examples:\n") + examples);
-  (*made)->callback([options, work, &globals = commands.globals, &action = commands.action] {
-    action = [options, work, &globals] { return Report(work(globals, *options)); };
-  });
+  SetWork(commands, **made, [=](const Globals& globals) { return work(globals, *options); });
   return options;
 }
 

@@ -107,9 +107,7 @@ CLI::App& AddCommand(Commands commands, CLI::App& parent, const char* name, cons
                      const char* examples, Work work, std::shared_ptr<Options> options) {
   CLI::App* command = parent.add_subcommand(name, description);
   command->footer(std::string("Examples:\n") + examples);
-  command->callback([options, work, &globals = commands.globals, &action = commands.action] {
-    action = [options, work, &globals] { return Report(work(globals, *options)); };
-  });
+  SetWork(commands, *command, [=](const Globals& globals) { return work(globals, *options); });
   return *command;
 }
 

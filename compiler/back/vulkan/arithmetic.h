@@ -11,9 +11,9 @@
 namespace hpvm::vulkan {
 
 // Quotients and square roots of f32 on integers, as functions from bits to bits (soft_float.cc).
-class SoftFloats {
+class SoftFloats : private Room {
  public:
-  SoftFloats(Variant& variant, Functions& functions) : v_(variant), functions_(functions) {}
+  SoftFloats(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
 
   SpvId SoftDivide();
   SpvId SoftSqrt();
@@ -25,16 +25,13 @@ class SoftFloats {
   SoftNumber Unpack(SpvId magnitude);
   SpvId Pack(SpvId quotient, SpvId exponent);
 
-  Variant& v_;
   Functions& functions_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
 };
 
 // emit_float.cc.
-class Floats {
+class Floats : private Room {
  public:
-  Floats(Variant& variant, Functions& functions) : v_(variant), functions_(functions), soft_(variant, functions) {}
+  Floats(Variant& variant, Functions& functions) : Room(variant), functions_(functions), soft_(variant, functions) {}
 
   SpvId EmitFloatUnary(const ir::Op& op, SpvId a);
   SpvId EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b);
@@ -55,18 +52,15 @@ class Floats {
   SpvId UnknownZero(ir::Type type);
   SpvId WithSign(ir::Type type, SpvId value, SpvId sign);  // All as bits.
 
-  Variant& v_;
   Functions& functions_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
   SoftFloats soft_;
 };
 
 // emit_integer.cc, emit_convert.cc.
-class Arithmetic {
+class Arithmetic : private Room {
  public:
   Arithmetic(Variant& variant, Values& values, Floats& floats, Traps& traps)
-      : v_(variant), values_(values), floats_(floats), traps_(traps) {}
+      : Room(variant), values_(values), floats_(floats), traps_(traps) {}
 
   SpvId EmitArithmetic(const ir::Op& op);
 
@@ -78,12 +72,9 @@ class Arithmetic {
   SpvId EmitConversion(const ir::Op& op, SpvId a);
   SpvId EmitTruncation(const ir::Op& op, SpvId a);
 
-  Variant& v_;
   Values& values_;
   Floats& floats_;
   Traps& traps_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
 };
 
 }  // namespace hpvm::vulkan

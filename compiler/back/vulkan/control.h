@@ -46,10 +46,10 @@ class ControlPlan {
 };
 
 // Questions of instances about the launch.
-class Queries {
+class Queries : private Room {
  public:
   Queries(Variant& variant, Functions& functions, Values& values)
-      : v_(variant), functions_(functions), values_(values) {}
+      : Room(variant), functions_(functions), values_(values) {}
 
   SpvId EmitQuery(const ir::Op& op);
   SpvId ParamValue(uint32_t k);
@@ -59,11 +59,8 @@ class Queries {
   SpvId QueryIn(ir::Opcode code, uint32_t d);
   SpvId MakeQuery(ir::Opcode code, uint32_t d);
 
-  Variant& v_;
   Functions& functions_;
   Values& values_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
 };
 
 // Takes who traps elsewhere than out of the kernel.
@@ -75,9 +72,9 @@ class TrapDetour {
 };
 
 // A trap writes what it is into the work item's own variables and ends the kernel function, whose caller records it.
-class Traps {
+class Traps : private Room {
  public:
-  Traps(Variant& variant, Values& values, Queries& queries) : v_(variant), values_(values), queries_(queries) {}
+  Traps(Variant& variant, Values& values, Queries& queries) : Room(variant), values_(values), queries_(queries) {}
 
   void Declare();
   void SetDetour(TrapDetour* detour) { detour_ = detour; }  // Borrowed.
@@ -94,11 +91,8 @@ class Traps {
  private:
   void EmitRecord(SpvId code);
 
-  Variant& v_;
   Values& values_;
   Queries& queries_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
   TrapDetour* detour_ = nullptr;
   SpvId trap_code_ = 0, trap_source_ = 0, trap_function_ = 0, trap_address_ = 0;
   std::array<SpvId, 2> trap_place_{};  // Coarse modules: the place in the tile of the instance that trapped.
@@ -106,14 +100,14 @@ class Traps {
 };
 
 // The constructs that are open, and how control leaves them.
-class Jumps {
+class Jumps : private Room {
  public:
   struct Goal {
     size_t frame;
     bool is_continue;
   };
 
-  Jumps(Variant& variant, const ControlPlan& control, Traps& traps) : v_(variant), control_(control), traps_(traps) {}
+  Jumps(Variant& variant, const ControlPlan& control, Traps& traps) : Room(variant), control_(control), traps_(traps) {}
 
   void Declare();
   size_t OpenSwitch(ir::OpId op);  // Its frame.
@@ -150,18 +144,15 @@ class Jumps {
   uint32_t NameOf(Goal goal) const { return 2 * frames_[goal.frame].name + (goal.is_continue ? 1 : 0); }
   SpvId Selector();
 
-  Variant& v_;
   const ControlPlan& control_;
   Traps& traps_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
   std::vector<Frame> frames_;
   uint32_t next_name_ = 1;
   SpvId selector_ = 0, left_loops_ = 0;
 };
 
 // Kernels with barriers, where who traps meets its group at the next anchor (emit_postpone.cc, gpu/trap_route.h).
-class Meetings : public TrapDetour {
+class Meetings : public TrapDetour, private Room {
  public:
   Meetings(Variant& variant, Values& values, const ControlPlan& control, Jumps& jumps);
 
@@ -190,12 +181,9 @@ class Meetings : public TrapDetour {
   bool IsUsedBehind(ir::ValueId value, ir::RegionId region, size_t index) const;
   void EmitFlagTest();
 
-  Variant& v_;
   Values& values_;
   const ControlPlan& control_;
   Jumps& jumps_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
   bool postpones_ = false;
   std::vector<ir::OpId> routes_;              // By OpId; gpu::FindTrapRoutes.
   std::map<uint32_t, Meeting> meetings_;      // By the anchor.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Structured control; control.h says how.
-#include <algorithm>
 
-#include "base/limits.h"
 #include "compiler/back/vulkan/emitter.h"
 #include "compiler/ir/launch.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accesses that are found by their address: module memory, state, and where provenance failed everything. They are
 // functions, one for each kind of access, that leave a trap's code in a variable when no range holds the access.
-#include <algorithm>
 
 #include "compiler/back/vulkan/memory.h"
 

@@ -17,7 +17,7 @@ namespace hpvm::vulkan {
 using ir::Opcode;
 
 Meetings::Meetings(Variant& variant, Values& values, const ControlPlan& control, Jumps& jumps)
-    : v_(variant), values_(values), control_(control), jumps_(jumps) {
+    : Room(variant), values_(values), control_(control), jumps_(jumps) {
   postpones_ = v_.plan.trap_exit == gpu::TrapExit::kPostpone;
   if (!postpones_) {
     return;

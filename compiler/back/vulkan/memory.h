@@ -37,9 +37,9 @@ struct Spot {
 };
 
 // The arrays (emit_entry.cc).
-class Arrays {
+class Arrays : private Room {
  public:
-  Arrays(Variant& variant, Functions& functions) : v_(variant), functions_(functions) {}
+  Arrays(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
 
   void Declare();
   // At the entry point's beginning: gives written arrays their content.
@@ -56,19 +56,16 @@ class Arrays {
   SpvId OwnArray(const gpu::OwnMemory& memory);
   void EmitOwnStart(const gpu::OwnMemory& memory, const WordArray& array);
 
-  Variant& v_;
   Functions& functions_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
   std::map<uint64_t, WordArray> segments_;
   std::vector<WordArray> module_memory_, state_;
   std::optional<WordArray> group_;
 };
 
 // Loads and stores at a spot.
-class Access {
+class Access : private Room {
  public:
-  explicit Access(Variant& variant) : v_(variant) {}
+  explicit Access(Variant& variant) : Room(variant) {}
 
   SpvId LoadRaw(const Spot& spot, uint32_t width);
   void StoreRaw(const Spot& spot, uint32_t width, SpvId raw);
@@ -90,17 +87,13 @@ class Access {
   SpvId LoadUnaligned(const Spot& spot);
   void StoreUnaligned(const Spot& spot, SpvId value);
   bool HasView(const Spot& spot, View view) const;
-
-  Variant& v_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
 };
 
 enum class Memory : uint8_t { kFlat, kModule, kState };
 
 // Finds and checks where an access's bytes lie: by the range that is known, or by address (emit_flat.cc) in functions
 // that are called where needed.
-class Search {
+class Search : private Room {
  public:
   struct RangeSource {
     const WordArray* words = nullptr;
@@ -115,7 +108,7 @@ class Search {
   };
 
   Search(Variant& variant, Functions& functions, Values& values, Traps& traps, Arrays& arrays, Access& access)
-      : v_(variant), functions_(functions), values_(values), traps_(traps), arrays_(arrays), access_(access) {}
+      : Room(variant), functions_(functions), values_(values), traps_(traps), arrays_(arrays), access_(access) {}
 
   // Nothing: the access always traps, and the block has ended.
   std::optional<Spot> FindInParam(ir::OpId id);
@@ -140,23 +133,20 @@ class Search {
   SpvId SearchByte(Memory memory);
   SpvId LoadByBytes(Memory memory, SpvId address, uint32_t width);
 
-  Variant& v_;
   Functions& functions_;
   Values& values_;
   Traps& traps_;
   Arrays& arrays_;
   Access& access_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
   SpvId fault_ = 0;
 };
 
 // The IR's loads, stores and bulk operations.
-class MemoryOps {
+class MemoryOps : private Room {
  public:
   MemoryOps(Variant& variant, Functions& functions, Values& values, Traps& traps, Arrays& arrays, Access& access,
             Search& search)
-      : v_(variant),
+      : Room(variant),
         functions_(functions),
         values_(values),
         traps_(traps),
@@ -173,24 +163,21 @@ class MemoryOps {
   SpvId FromRaw(const ir::Op& op, SpvId raw);
   SpvId ToRaw(const ir::Op& op, SpvId value);
 
-  Variant& v_;
   Functions& functions_;
   Values& values_;
   Traps& traps_;
   Arrays& arrays_;
   Access& access_;
   Search& search_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
   const std::vector<bool> index_loads_ = FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
 };
 
 // emit_atomic.cc.
-class Atomics {
+class Atomics : private Room {
  public:
   Atomics(Variant& variant, Functions& functions, Values& values, Traps& traps, Access& access, Search& search,
           Floats& floats)
-      : v_(variant),
+      : Room(variant),
         functions_(functions),
         values_(values),
         traps_(traps),
@@ -211,15 +198,12 @@ class Atomics {
   SpvId AtomicResult(const ir::Op& op, SpvId old);
   SpvId Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const SpvId> operands);
 
-  Variant& v_;
   Functions& functions_;
   Values& values_;
   Traps& traps_;
   Access& access_;
   Search& search_;
   Floats& floats_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
 };
 
 }  // namespace hpvm::vulkan

@@ -2,8 +2,6 @@
 // What the variants of one module share: buffers seen through several types, the launch's values, built-ins.
 #include "compiler/back/vulkan/module_emitter.h"
 
-#include <algorithm>
-
 #include "compiler/ir/walk.h"
 
 namespace hpvm::vulkan {

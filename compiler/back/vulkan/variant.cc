@@ -145,7 +145,7 @@ SpvId Functions::Function(const std::string& name, SpvId result, std::vector<Spv
 }
 
 Values::Values(Variant& variant)
-    : v_(variant), values_(variant.f.values.size(), 0), conditions_(variant.f.values.size(), 0) {}
+    : Room(variant), values_(variant.f.values.size(), 0), conditions_(variant.f.values.size(), 0) {}
 
 SpvId Values::ConditionOf(ir::ValueId id) {
   const SpvId known = conditions_[id.index];

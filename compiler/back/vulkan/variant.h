@@ -86,6 +86,15 @@ class Variant {
   std::set<SpvId> interface_;
 };
 
+// What every part of a variant's writer has at hand.
+struct Room {
+  explicit Room(Variant& variant) : v_(variant) {}
+
+  Variant& v_;
+  SpirvWriter& w = v_.w;
+  Code& c = v_.c;
+};
+
 // The SPIR-V functions of a variant: the kernel, and those that it calls.
 class Functions {
  public:
@@ -113,7 +122,7 @@ class Functions {
 };
 
 // The ids of the IR's values, and the variables for values that merge.
-class Values {
+class Values : private Room {
  public:
   explicit Values(Variant& variant);
 
@@ -131,9 +140,6 @@ class Values {
  private:
   std::span<const SpvId> Variables(ir::ValueId first, uint32_t count);
 
-  Variant& v_;
-  SpirvWriter& w = v_.w;
-  Code& c = v_.c;
   std::vector<SpvId> values_;                         // By ValueId.
   std::vector<SpvId> conditions_;                     // By ValueId: the bool of a comparison's result; 0: none.
   std::map<uint32_t, std::vector<SpvId>> variables_;  // By the first value: of results and parameters.

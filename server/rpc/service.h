@@ -58,7 +58,6 @@ class GrpcServer {
                 grpc::ServerBuilder& builder);
   std::unique_ptr<Parts> parts_;
   std::atomic<bool> ends_{false};
-  bool shut_ = false;
   std::vector<std::string> addresses_;
   std::vector<std::string> socket_paths_;  // Removed at the end.
 };

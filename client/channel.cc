@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/channel.h"
 
-#include <algorithm>
-
 #include "base/limits.h"
 #include "hpvm/v1/service.grpc.pb.h"
 

@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "client/client.h"
 #include "client/status.h"

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backends/contract/device.h"

@@ -2,11 +2,7 @@
 #include "executor/driver_worker.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <utility>
 
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"

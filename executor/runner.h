@@ -22,13 +22,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backends/contract/grant.h"
 #include "backends/contract/grant_gate.h"
 #include "base/io/fd.h"
 #include "base/io/frame_channel.h"
 #include "engine/engine.h"
 #include "executor/run_job.h"
-#include "proto/internal/protocol.h"
 
 namespace hpvm {
 

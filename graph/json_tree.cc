@@ -2,7 +2,7 @@
 #include "graph/json_tree.h"
 
 #include <algorithm>
-#include <cstring>
+
 #include <nlohmann/json.hpp>
 
 namespace hpvm::graph {

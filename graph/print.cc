@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The canonical document. Small lists and objects stand on one line, so that a person can read it.
 #include <charconv>
-#include <limits>
 #include <string>
 
 #include "graph/expr.h"

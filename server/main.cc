@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <thread>
 

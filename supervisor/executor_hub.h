@@ -4,7 +4,6 @@
 #ifndef HPVMD_SUPERVISOR_EXECUTOR_HUB_H_
 #define HPVMD_SUPERVISOR_EXECUTOR_HUB_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>

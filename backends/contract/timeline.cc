@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hub and the host's timelines.
-#include <limits>
 #include <optional>
 
 #include "backends/contract/device.h"

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "backends/contract/device.h"
-#include "backends/contract/grant.h"
 #include "backends/contract/grant_gate.h"
 #include "compiler/api/learnt.h"
 

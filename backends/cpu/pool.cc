@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "backends/cpu/pool_thread.h"
 #include "backends/cpu/spin.h"

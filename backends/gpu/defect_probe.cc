@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/defect_probe.h"
 
-#include <algorithm>
 #include <memory>
-#include <utility>
-#include <vector>
 
 #include "backends/shared/host_buffer.h"
 

@@ -3,11 +3,10 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "backends/gpu/branch_barrier_bitcode.h"
-#include "backends/gpu/wrap_shader.h"
 #include "backends/gpu/probe_code.inc"
+#include "backends/gpu/wrap_shader.h"
 
 namespace hpvm {
 namespace {

@@ -2,7 +2,6 @@
 #include "backends/gpu/trap_records.h"
 
 #include <algorithm>
-#include <string>
 
 #include "backends/shared/host_queue.h"
 #include "compiler/api/place.h"

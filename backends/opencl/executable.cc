@@ -2,7 +2,6 @@
 #include "backends/opencl/executable.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 

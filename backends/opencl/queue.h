@@ -10,9 +10,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <span>
-#include <vector>
 
 #include "backends/gpu/host_copy.h"
 #include "backends/gpu/submit_thread.h"

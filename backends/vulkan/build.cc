@@ -2,9 +2,7 @@
 #include "backends/vulkan/build.h"
 
 #include <charconv>
-#include <mutex>
 #include <string_view>
-#include <utility>
 
 #include "backends/contract/driver_builder.h"
 #include "backends/vulkan/context.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/vulkan/copy_kernel.h"
 
-#include <vector>
-
 namespace hpvm::vulkan {
 namespace {
 

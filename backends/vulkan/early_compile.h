@@ -5,7 +5,6 @@
 #ifndef HPVMD_BACKENDS_VULKAN_EARLY_COMPILE_H_
 #define HPVMD_BACKENDS_VULKAN_EARLY_COMPILE_H_
 
-#include <cstdint>
 #include <span>
 
 #include "backends/vulkan/executable.h"

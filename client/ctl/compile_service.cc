@@ -10,10 +10,8 @@
 
 #include "client/ctl/local.h"
 
-#include "base/hash.h"
 #include "base/io/child_process.h"
 #include "base/io/fd.h"
-#include "base/limits.h"
 
 namespace hpvm::ctl {
 namespace {

@@ -3,7 +3,6 @@
 #ifndef HPVMD_CLIENT_CTL_GRAPH_OPTIONS_H_
 #define HPVMD_CLIENT_CTL_GRAPH_OPTIONS_H_
 
-#include <map>
 #include <string>
 #include <vector>
 

@@ -2,7 +2,6 @@
 #include "compiler/ir/bounds_prover.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 
 namespace hpvm::ir {

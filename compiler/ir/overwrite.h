@@ -7,7 +7,6 @@
 #ifndef HPVMD_COMPILER_IR_OVERWRITE_H_
 #define HPVMD_COMPILER_IR_OVERWRITE_H_
 
-#include <cstdint>
 #include <vector>
 
 #include "compiler/ir/access.h"

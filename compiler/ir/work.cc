@@ -2,7 +2,6 @@
 #include "compiler/ir/work.h"
 
 #include <algorithm>
-#include <array>
 
 #include "compiler/ir/bounds_prover.h"
 

@@ -3,8 +3,6 @@
 #ifndef HPVMD_COMPILER_PASS_COUNT_WORK_H_
 #define HPVMD_COMPILER_PASS_COUNT_WORK_H_
 
-#include <cstdint>
-
 #include "compiler/ir/ir.h"
 #include "compiler/ir/work.h"
 #include "compiler/pass/find_bounds.h"

@@ -2,7 +2,6 @@
 #include "compiler/pass/library_name.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace hpvm {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/pipeline.h"
 
-#include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
 #include "compiler/pass/remove_barriers.h"

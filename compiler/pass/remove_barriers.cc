@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/remove_barriers.h"
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/uniformity.h"
 
-#include <algorithm>
 #include <unordered_map>
 
 #include "compiler/ir/walk.h"

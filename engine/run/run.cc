@@ -2,8 +2,6 @@
 // One run of a prepared graph: check the bindings, find or build the plan, put the caller's memory into its tables, run
 // its stages as often as asked for.
 #include <algorithm>
-#include <array>
-#include <memory>
 #include <optional>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Histories as functions of a launch's size, and the cost model made of them.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "scheduler/cost/cost_history.h"

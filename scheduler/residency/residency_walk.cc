@@ -2,7 +2,6 @@
 #include "scheduler/residency/residency_walk.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace hpvm::scheduler {

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "server/process/log.h"

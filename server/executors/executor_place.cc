@@ -2,7 +2,6 @@
 #include "server/executors/executor_place.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>

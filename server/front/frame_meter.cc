@@ -4,7 +4,6 @@
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/status.h"
 

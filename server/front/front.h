@@ -7,7 +7,6 @@
 #ifndef HPVMD_SERVER_FRONT_FRONT_H_
 #define HPVMD_SERVER_FRONT_FRONT_H_
 
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -15,7 +14,6 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/io/fd.h"

@@ -10,7 +10,6 @@
 #include "base/failpoint.h"
 #include "server/events/events.h"
 #include "server/jobs/blobs/disk_room.h"
-#include "server/jobs/rows/job_rules.h"
 
 namespace hpvm {
 namespace {

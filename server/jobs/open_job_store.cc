@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The job store of a daemon: where its files lie, and what is checked before it is used.
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "server/jobs/job_store.h"

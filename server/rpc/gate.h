@@ -10,7 +10,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_map>
 

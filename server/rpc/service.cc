@@ -17,7 +17,6 @@
 #include "server/front/front.h"
 #include "server/front/tls_watch.h"
 #include "server/identity/methods.h"
-#include "server/process/log.h"
 #include "server/rpc/admin_calls.h"
 #include "server/rpc/call_scope.h"
 #include "server/rpc/calls.h"

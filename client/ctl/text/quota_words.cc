@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <optional>
 
 #include "client/ctl/text/text.h"
 #include "client/ctl/text/words.h"

@@ -2,7 +2,6 @@
 #include "client/ctl/text/scalar_word.h"
 
 #include <charconv>
-#include <cmath>
 #include <cstring>
 
 namespace hpvm::ctl {

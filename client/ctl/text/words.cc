@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 
 namespace hpvm::ctl {
 namespace {

@@ -5,7 +5,6 @@
 #define HPVMD_COMPILER_BACK_KERNEL_IL_SPIRV_BRIDGE_H_
 
 #include <cstddef>
-#include <cstdint>
 
 extern "C" {
 

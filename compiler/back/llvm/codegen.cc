@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <new>
 #include <optional>
 
 #include "llvm/Analysis/TargetLibraryInfo.h"

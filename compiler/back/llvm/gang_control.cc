@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control of a tile: constructs that lanes take together are branches, others are linearised under masks (gang.h).
 #include <algorithm>
-#include <span>
 
 #include "compiler/back/llvm/gang.h"
 

@@ -2,7 +2,6 @@
 #include "compiler/back/opencl/kernel_writer.h"
 
 #include "compiler/back/opencl/literal.h"
-#include "compiler/ir/spelling.h"
 
 namespace hpvm::opencl {
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include <optional>
-#include <string>
 
 #include "compiler/api/artifact.h"
 #include "compiler/back/opencl/opencl_back.h"

@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/diagnostic.h"
 #include "compiler/api/service.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "compiler/front/spirv/interface.h"
-#include "compiler/front/spirv/limits.h"
 
 #include <spirv/unified1/spirv.hpp>
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "compiler/ir/interpret/launch_check.h"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "compiler/ir/interpret/machine.h"
-#include "compiler/ir/spelling.h"
 
 namespace hpvm::ir {
 namespace {

@@ -5,8 +5,6 @@
 #define HPVMD_COMPILER_IR_INTERPRET_LAUNCH_CHECK_H_
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/status.h"

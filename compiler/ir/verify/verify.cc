@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/limits.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/verify/verify_module.h"
 #include "compiler/ir/verify/verify_op.h"

@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include "compiler/ir/walk.h"
-
 namespace hpvm {
 namespace {
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/group_plan.h"
 #include "compiler/pass/gang/group_steps.h"

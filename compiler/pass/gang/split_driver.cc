@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What runs once a group: control around barriers, scalars, and calls of the segments' loops.
 #include "compiler/ir/spelling.h"
-#include "compiler/ir/walk.h"
 #include "compiler/pass/gang/split_build.h"
 
 namespace hpvm {

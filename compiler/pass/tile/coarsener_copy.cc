@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a tile's instances do one after the other: constructs in which their control differs, and the whole kernel where
 // a guard does.
-#include <bit>
 
-#include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
 namespace hpvm {

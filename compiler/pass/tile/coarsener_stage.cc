@@ -12,7 +12,6 @@
 //   the loop as it was, for what is left; at least one iteration, whose values it leaves with
 #include <bit>
 
-#include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
 namespace hpvm {

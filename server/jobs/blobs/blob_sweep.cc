@@ -2,7 +2,6 @@
 // What nobody needs, at the start or later: BlobFolder::Sweep.
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "base/failpoint.h"
 #include "server/jobs/blobs/blob_folder.h"

@@ -3,10 +3,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace hpvm {
 namespace {

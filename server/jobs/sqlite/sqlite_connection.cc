@@ -3,8 +3,6 @@
 
 #include <sqlite3.h>
 
-#include <limits>
-
 #include "base/failpoint.h"
 
 namespace hpvm {

@@ -4,7 +4,6 @@
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_LOWERING_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_LOWERING_H_
 
-#include <array>
 #include <span>
 #include <vector>
 

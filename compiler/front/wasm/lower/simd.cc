@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/front/wasm/lower/simd.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "wabt/opcode.h"

@@ -151,6 +151,20 @@ llvm::CmpInst::Predicate PredicateOf(Opcode code) {
 
 }  // namespace
 
+llvm::Type* TypeOf(ir::Type type, llvm::LLVMContext& context) {
+  switch (type) {
+    case ir::Type::kI32:
+      return llvm::Type::getInt32Ty(context);
+    case ir::Type::kI64:
+      return llvm::Type::getInt64Ty(context);
+    case ir::Type::kF32:
+      return llvm::Type::getFloatTy(context);
+    case ir::Type::kF64:
+      return llvm::Type::getDoubleTy(context);
+  }
+  return nullptr;
+}
+
 bool ArithEmitter::Handles(const ir::Op& op) {
   switch (ir::Info(op.code).family) {
     case ir::Family::kConst:
@@ -208,21 +222,7 @@ llvm::Value* ArithEmitter::Emit(const ir::Op& op, ir::Type result, std::span<llv
 }
 
 llvm::Type* ArithEmitter::TypeOf(ir::Type type, const llvm::Value* like) {
-  llvm::Type* scalar = nullptr;
-  switch (type) {
-    case ir::Type::kI32:
-      scalar = b_.getInt32Ty();
-      break;
-    case ir::Type::kI64:
-      scalar = b_.getInt64Ty();
-      break;
-    case ir::Type::kF32:
-      scalar = b_.getFloatTy();
-      break;
-    case ir::Type::kF64:
-      scalar = b_.getDoubleTy();
-      break;
-  }
+  llvm::Type* scalar = cpu::TypeOf(type, b_.getContext());
   return IsVector(like) ? llvm::VectorType::get(scalar, LanesOf(like)) : scalar;
 }
 

@@ -15,6 +15,8 @@
 
 namespace hpvm::cpu {
 
+llvm::Type* TypeOf(ir::Type type, llvm::LLVMContext& context);
+
 class ArithEmitter {
  public:
   explicit ArithEmitter(llvm::IRBuilder<>& b) : b_(b) {}

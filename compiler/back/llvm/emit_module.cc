@@ -93,19 +93,7 @@ void SetProcessor(llvm::Function& function, Machine::Kind kind) {
 
 }  // namespace
 
-llvm::Type* ModuleEmitter::TypeOf(ir::Type type) const {
-  switch (type) {
-    case ir::Type::kI32:
-      return llvm::Type::getInt32Ty(context());
-    case ir::Type::kI64:
-      return llvm::Type::getInt64Ty(context());
-    case ir::Type::kF32:
-      return llvm::Type::getFloatTy(context());
-    case ir::Type::kF64:
-      return llvm::Type::getDoubleTy(context());
-  }
-  return nullptr;
-}
+llvm::Type* ModuleEmitter::TypeOf(ir::Type type) const { return cpu::TypeOf(type, context()); }
 
 llvm::Type* ModuleEmitter::ResultOf(const ir::FunctionType& type) const {
   llvm::Type* status = llvm::Type::getInt32Ty(context());

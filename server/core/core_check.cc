@@ -16,15 +16,11 @@ struct Counted {
   bool is_busy = false;
   std::unordered_set<const Blob*> blobs;
 
-  void Add(const BlobRef& blob) {
-    if (blob != nullptr && blobs.insert(blob.get()).second) {
-      blob_bytes += blob->size_bytes;
-    }
-  }
+  void Add(const Blob& blob) { blob_bytes += blobs.insert(&blob).second ? blob.size_bytes : 0; }
   void Add(const Preparation& preparation) {
-    Add(preparation.document);
+    Add(*preparation.document);
     for (const NamedBlob& module : preparation.modules) {
-      Add(module.blob);
+      Add(*module.blob);
     }
   }
 };
@@ -82,8 +78,8 @@ Status Core::CheckAccounts(bool at_rest) {
     for (const auto& [key, preparation] : tenant->preparations) {
       counted.Add(*preparation);
     }
-    tenant->modules.ForEach([&](const BlobRef& blob) { counted.Add(blob); });
-    tenant->graphs.ForEach([&](const BlobRef& blob) { counted.Add(blob); });
+    tenant->modules.ForEach([&](const Blob& blob) { counted.Add(blob); });
+    tenant->graphs.ForEach([&](const Blob& blob) { counted.Add(blob); });
     const bool is_exact = at_rest && !counted.is_busy && tenant->uploads == 0;
     const ExecutorSlot& slot = tenant->executor;
     HPVMD_RETURN_IF_ERROR(Compare(*tenant, Resource::kQueuedJobs, counted.queued, false));

@@ -106,7 +106,7 @@ TEST_F(QuotaTest, PreparedGraphsGiveWayToDocuments) {
     auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(text)), text.size(), 1000, 0, "");
     upload->PayWith(*core_->graphs().HoldHostBytes(*tenant_, text.size()));
     EXPECT_TRUE(upload->Add(text).ok());
-    return core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kGraph, *upload->Finish());
+    return core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kGraph, *upload->Finish()).status();
   };
   EXPECT_EQ(put().code(), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(core_->graphs().ReleaseGraph(*tenant_, handle).ok());
@@ -121,8 +121,7 @@ TEST_F(QuotaTest, Modules) {
     upload->PayWith(*core_->graphs().HoldHostBytes(*tenant_, text.size()));
     EXPECT_TRUE(upload->Add(text).ok());
     HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
-    HPVMD_RETURN_IF_ERROR(core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kModule, blob));
-    return blob;
+    return core_->graphs().InsertBlob(*tenant_, Graphs::BlobKind::kModule, std::move(blob));
   };
   StatusOr<BlobRef> used = put("one");
   ASSERT_TRUE(used.ok());

@@ -214,14 +214,15 @@ std::shared_ptr<PeerCalls> Front::CallsOf(const std::string& who) {
   const Time now = clock_.Now();
   const bool is_full = peers_.size() >= kPeersMax;
   std::erase_if(peers_, [&](const auto& known) {
-    return known.second.calls.use_count() == 1 && (is_full || now - known.second.seen > kPeerKept);
+    return !known.second.calls.is_lent() && (is_full || now - known.second.seen > kPeerKept);
   });
   Peer& peer = peers_[who];
   peer.seen = now;
-  if (peer.calls == nullptr) {
-    peer.calls = std::make_shared<PeerCalls>(options_.calls_per_peer, kPeerResets * options_.frames.resets_per_second);
+  if (peer.calls.get() == nullptr) {
+    peer.calls =
+        Lendable(std::make_shared<PeerCalls>(options_.calls_per_peer, kPeerResets * options_.frames.resets_per_second));
   }
-  return peer.calls;
+  return peer.calls.Lend();
 }
 
 void Front::Refuse(Waiting waiting, std::string_view reason, std::string_view why) {

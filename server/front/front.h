@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/io/fd.h"
+#include "base/lendable.h"
 #include "base/status.h"
 #include "server/events/events.h"
 #include "server/front/connection_facts.h"
@@ -64,7 +65,7 @@ class Front {
   };
   // Kept for a while after its last connection, or each new one would begin anew.
   struct Peer {
-    std::shared_ptr<PeerCalls> calls;
+    Lendable<PeerCalls> calls;  // Lent to its sessions.
     Time seen{0};
   };
   // Outlives the front in sessions that gRPC still has.

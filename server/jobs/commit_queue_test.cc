@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "server/events/events.h"
-#include "server/jobs/rows/memory_job_database.h"
 #include "server/jobs/stored_request.h"
 #include "server/jobs/testing/job_writes.h"
+#include "server/jobs/testing/memory_job_database.h"
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/testing/sim_disk.h"
 

@@ -7,10 +7,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "server/jobs/rows/memory_job_database.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/jobs/testing/disk_vfs.h"
 #include "server/jobs/testing/job_writes.h"
+#include "server/jobs/testing/memory_job_database.h"
 #include "server/testing/sim_disk.h"
 
 namespace hpvm {

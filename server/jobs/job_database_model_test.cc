@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 
-#include "server/jobs/rows/memory_job_database.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/jobs/sqlite/sqlite_reader.h"
 #include "server/jobs/testing/disk_vfs.h"
 #include "server/jobs/testing/job_writes.h"
+#include "server/jobs/testing/memory_job_database.h"
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/testing/sim_disk.h"
 
@@ -121,7 +122,7 @@ void CompareReads(JobWriteGenerator& generator, JobDatabase& model, JobDatabase&
   }
 }
 
-// Batches of one seed: results, every read, use and blobs agree, also after the file was opened anew, and the
+// Batches of one seed: results, every read, use and blobs agree, also after a file was opened anew, and the
 // database's own check finds nothing.
 void CompareDatabases(uint64_t seed, int batches, const SqliteJobDatabaseOptions& options) {
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -142,7 +143,7 @@ void CompareDatabases(uint64_t seed, int batches, const SqliteJobDatabaseOptions
       ASSERT_EQ(TextOf(results[i]), TextOf(wanted[i])) << "write " << i << " of batch " << batch;
     }
     ASSERT_NO_FATAL_FAILURE(CompareReads(generator, model, **database));
-    if (generator.rng().Below(30) == 0) {
+    if (generator.rng().Below(30) == 0 && !options.in_memory) {
       database->reset();
       database = OpenSqliteJobDatabase(options);
       ASSERT_TRUE(database.ok()) << database.status();
@@ -196,6 +197,50 @@ TEST(JobDatabaseModelTest, OnTheRealDisk) {
   options.path = folder.path() + "/jobs.db";
   options.check_ms_max = 250;
   CompareDatabases(1'000, 60, options);
+}
+
+// Without a disk, as a daemon with jobs.store = "memory" opens it; the next one begins with nothing.
+TEST(JobDatabaseModelTest, InMemory) {
+  SqliteJobDatabaseOptions options;
+  options.path = "/nowhere/jobs.db";
+  options.in_memory = true;
+  for (const uint64_t seed : {2'000, 2'001}) {
+    CompareDatabases(seed, 150, options);
+  }
+}
+
+// Reads of many threads and commits wait for each other, and no commit is refused for it.
+TEST(JobDatabaseModelTest, InMemoryBesideReaders) {
+  SqliteJobDatabaseOptions options;
+  options.path = "/nowhere/jobs.db";
+  options.in_memory = true;
+  auto database = OpenSqliteJobDatabase(options);
+  ASSERT_TRUE(database.ok()) << database.status();
+  MemoryJobDatabase model;
+  JobWriteGenerator generator(1);
+  std::atomic<bool> stop{false};
+  std::atomic<int> reads{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      while (!stop) {
+        EXPECT_TRUE((*database)->Use().ok());
+        EXPECT_TRUE((*database)->ListFinished("", 10, true).ok());
+        ++reads;
+      }
+    });
+  }
+  for (int batch = 0; batch < 300 || reads < 300; ++batch) {
+    const std::vector<JobWrite> writes = {generator.Next(model)};
+    std::vector<WriteResult> results;
+    ASSERT_EQ((*database)->Commit(writes, &results), absl::OkStatus());
+    ASSERT_EQ(model.Commit(writes, &results), absl::OkStatus());
+  }
+  stop = true;
+  for (std::thread& reader : readers) {
+    reader.join();
+  }
+  EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
 }
 
 }  // namespace

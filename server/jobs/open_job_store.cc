@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "server/jobs/job_store.h"
-#include "server/jobs/rows/memory_job_database.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/process/log.h"
 
@@ -68,7 +67,11 @@ StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
 StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer, DiskRoom* room) {
   const std::string blobs = folder + "/blobs";
   HPVMD_RETURN_IF_ERROR(MakeFolders(RealDisk(), folder, blobs));
-  return Assemble(std::make_unique<MemoryJobDatabase>(), blobs, nullptr, observer, room, {});
+  SqliteJobDatabaseOptions options;
+  options.path = folder + "/jobs.db";
+  options.in_memory = true;
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, OpenSqliteJobDatabase(options));
+  return Assemble(std::move(database), blobs, nullptr, observer, room, {});
 }
 
 }  // namespace hpvm

@@ -94,13 +94,13 @@ StatusOr<BlobRef> BlobStore::Find(const Sha256& hash) {
     return NotFound("No " + what_ + " with the SHA-256 " + ToHex(hash) + " was uploaded.");
   }
   found->second.used = ++uses_;
-  return found->second.blob;
+  return found->second.blob.Lend();
 }
 
-Status BlobStore::Insert(BlobRef blob, const std::function<bool()>& let_go) {
+StatusOr<BlobRef> BlobStore::Insert(BlobRef blob, const std::function<bool()>& let_go) {
   const auto drop = [&] { return DropOne() || (let_go && let_go()); };
-  if (blobs_.contains(blob->hash)) {
-    return absl::OkStatus();
+  if (const auto found = blobs_.find(blob->hash); found != blobs_.end()) {
+    return found->second.blob.Lend();
   }
   while (blob->size_bytes > bytes_max_ || bytes_ > bytes_max_ - blob->size_bytes) {  // The limit may have shrunk.
     if (!drop()) {
@@ -117,21 +117,21 @@ Status BlobStore::Insert(BlobRef blob, const std::function<bool()>& let_go) {
   }
   bytes_ += blob->size_bytes;
   const Sha256 hash = blob->hash;
-  blobs_[hash] = {std::move(blob), ++uses_, std::move(module)};
-  return absl::OkStatus();
+  Entry& entry = blobs_[hash];
+  entry = {Lendable(std::move(blob)), ++uses_, std::move(module)};
+  return entry.blob.Lend();
 }
 
-void BlobStore::ForEach(const std::function<void(const BlobRef&)>& visit) const {
+void BlobStore::ForEach(const std::function<void(const Blob&)>& visit) const {
   for (const auto& [hash, entry] : blobs_) {
-    visit(entry.blob);
+    visit(*entry.blob);
   }
 }
 
 bool BlobStore::DropOne() {
   auto oldest = blobs_.end();
   for (auto it = blobs_.begin(); it != blobs_.end(); ++it) {
-    // One reference is the store's own: nobody else uses the blob.
-    if (it->second.blob.use_count() == 1 && (oldest == blobs_.end() || it->second.used < oldest->second.used)) {
+    if (!it->second.blob.is_lent() && (oldest == blobs_.end() || it->second.used < oldest->second.used)) {
       oldest = it;
     }
   }

@@ -16,6 +16,7 @@
 
 #include "base/hash.h"
 #include "base/io/fd.h"
+#include "base/lendable.h"
 #include "base/status.h"
 #include "scheduler/share/ledger.h"
 
@@ -30,7 +31,7 @@ struct Blob {
   scheduler::Lease host_bytes;
 };
 
-// Shared: handles and jobs keep the blobs they need, whatever the store drops.
+// Shared: handles and jobs keep the blobs they need. Those from a store are loans of its own.
 using BlobRef = std::shared_ptr<const Blob>;
 
 // An upload in progress. One thread at a time; not locked by the store.
@@ -67,20 +68,21 @@ class BlobStore {
 
   // Marks it used. kNotFound names what and the hash.
   StatusOr<BlobRef> Find(const Sha256& hash);
-  // kResourceExhausted when blobs that are in use leave too little room. `let_go` is asked to use something less, for
-  // as long as there is too little; false: it cannot. May be empty.
-  Status Insert(BlobRef blob, const std::function<bool()>& let_go = nullptr);
+  // Answers with a loan of what is kept, which is as good as `blob` itself. kResourceExhausted when blobs that are lent
+  // leave too little room. `let_go` is asked to use something less, for as long as there is too little; false: it
+  // cannot. May be empty.
+  StatusOr<BlobRef> Insert(BlobRef blob, const std::function<bool()>& let_go = nullptr);
   // Drops the least recently used one that nobody uses; false: all are in use.
   bool DropOne();
   void SetLimit(uint64_t bytes_max) { bytes_max_ = bytes_max; }
 
-  void ForEach(const std::function<void(const BlobRef&)>& visit) const;
+  void ForEach(const std::function<void(const Blob&)>& visit) const;
   uint64_t bytes() const { return bytes_; }
   size_t size() const { return blobs_.size(); }
 
  private:
   struct Entry {
-    BlobRef blob;
+    Lendable<const Blob> blob;
     uint64_t used = 0;  // A counter, not a time.
     scheduler::Lease module;
   };

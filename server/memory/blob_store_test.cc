@@ -62,16 +62,29 @@ TEST(BlobUploadTest, SealsContents) {
 // The least recently used goes first; what is in use stays, even when nothing else fits.
 TEST(BlobStoreTest, DropsWhatNobodyUses) {
   BlobStore store("module", 8);
-  const BlobRef used = MakeBlob("aaa");
-  ASSERT_TRUE(store.Insert(used).ok());
+  const StatusOr<BlobRef> used = store.Insert(MakeBlob("aaa"));
+  ASSERT_TRUE(used.ok());
   ASSERT_TRUE(store.Insert(MakeBlob("bbb")).ok());
   ASSERT_TRUE(store.Insert(MakeBlob("ccc")).ok());
   EXPECT_TRUE(store.Find(HashOf("aaa")).ok());
   EXPECT_FALSE(store.Find(HashOf("bbb")).ok());
   EXPECT_EQ(store.bytes(), 6u);
-  const Status status = store.Insert(MakeBlob("dddddd"));
+  const Status status = store.Insert(MakeBlob("dddddd")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(store.Find(HashOf("aaa")).ok());
+}
+
+// Whoever brings what is there already gets the store's own, and holds that one.
+TEST(BlobStoreTest, AnswersWithWhatItKeeps) {
+  BlobStore store("module", 4);
+  BlobRef first = *store.Insert(MakeBlob("aaa"));
+  BlobRef second = *store.Insert(MakeBlob("aaa"));
+  EXPECT_EQ(first.get(), second.get());
+  first = nullptr;
+  EXPECT_FALSE(store.DropOne());
+  second = nullptr;
+  EXPECT_TRUE(store.DropOne());
+  EXPECT_EQ(store.size(), 0u);
 }
 
 }  // namespace

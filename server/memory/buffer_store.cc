@@ -56,7 +56,7 @@ uint64_t BufferStore::SegmentBytes() const {
   std::unordered_set<const Segment*> segments;
   uint64_t bytes = 0;
   for (const auto& [id, record] : buffers_) {
-    if (record.segment != nullptr && segments.insert(record.segment.get()).second) {
+    if (record.segment.get() != nullptr && segments.insert(record.segment.get()).second) {
       bytes += record.segment->capacity_bytes;
     }
   }
@@ -92,7 +92,7 @@ std::vector<SegmentRef> BufferStore::TakeIdle(Time before, std::optional<uint64_
   std::vector<std::pair<Time, std::string_view>> idle;
   unused_from_ = clock_ != nullptr ? clock_->Now() : Time{0};
   for (auto& [id, record] : buffers_) {
-    if (record.segment.use_count() > 1 && clock_ != nullptr) {
+    if (record.segment.is_lent() && clock_ != nullptr) {
       record.used = clock_->Now();  // Runs and transfers hold a buffer's memory, and use it all the while.
     }
     if (record.used <= before) {
@@ -113,7 +113,7 @@ std::vector<SegmentRef> BufferStore::TakeIdle(Time before, std::optional<uint64_
   for (const auto& [used, id] : idle) {
     const auto found = buffers_.find(id);
     bytes_ -= found->second.size_bytes;
-    taken.push_back(std::move(found->second.segment));
+    taken.push_back(found->second.segment.Lend());
     buffers_.erase(found);
     if (size_bytes.has_value() && Admit(*size_bytes).ok()) {
       unused_from_ = Time{0};  // Others are as old.
@@ -131,14 +131,15 @@ std::vector<const BufferRecord*> BufferStore::After(std::string_view id, size_t 
   return found;
 }
 
-void BufferStore::Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t generation) {
+SegmentRef BufferStore::Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t generation) {
   if (generation <= record.generation) {
-    return;
+    return segment;
   }
-  record.segment = std::move(segment);
+  record.segment = Lendable(std::move(segment));
   record.shape = std::move(shape);
   record.lost = false;
   record.generation = generation;
+  return record.segment.Lend();
 }
 
 }  // namespace hpvm

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/element_type.h"
+#include "base/lendable.h"
 #include "base/status.h"
 #include "server/memory/segment_pool.h"
 
@@ -41,7 +42,7 @@ struct BufferRecord {
   TensorShape shape;
   std::map<std::string, std::string> labels;
   bool lost = false;
-  SegmentRef segment;
+  Lendable<const Segment> segment;  // Lent to the runs and transfers that use it.
   int64_t created_unix_ns = 0;
   Time used{0};  // When somebody last named it.
 };
@@ -66,9 +67,9 @@ class BufferStore {
   StatusOr<BufferRecord*> Find(std::string_view id);
   // kNotFound as Find.
   Status Erase(std::string_view id);
-  // New contents: `segment` becomes the buffer's memory. When a later generation was published already, it is as if
-  // that one had come after this one: nothing changes.
-  void Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t generation);
+  // New contents: `segment` becomes the buffer's memory, and the answer is a loan of it. When a later generation was
+  // published already, it is as if that one had come after this one: nothing changes, and `segment` comes back.
+  SegmentRef Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t generation);
   void SetLimits(const BufferLimits& limits) { limits_ = limits; }
   // Takes out what nobody has used since `before` and nobody uses now, the longest unused first, until one of that size
   // is admitted; without a size all of it. The memory is for the caller to let go of, outside of any lock.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/http_endpoint.h"
 
-#include <arpa/inet.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <poll.h>
 #include <strings.h>
 #include <sys/eventfd.h>
@@ -26,40 +25,26 @@ constexpr int kNice = 10;
 
 StatusOr<UniqueFd> Listen(const HostPort& listen_at) {
   const std::string host = listen_at.host == "localhost" ? "127.0.0.1" : listen_at.host;
-  const auto port = htons(static_cast<uint16_t>(std::stoul(listen_at.port)));  // ParseMetricsListen has checked it.
-  sockaddr_storage address{};
-  socklen_t size = 0;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address);
-  if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = port;
-    size = sizeof(*v4);
-  } else if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = port;
-    size = sizeof(*v6);
-  } else {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), listen_at.port.c_str(), &hints, &found) != 0) {
     return InvalidArgument("The host \"" + host + "\" is no address.");
   }
-  UniqueFd fd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> address(found, freeaddrinfo);
+  UniqueFd fd(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(fd.get(), 64) != 0) {
+      bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0 || listen(fd.get(), 64) != 0) {
     return Unavailable("Listening on \"" + listen_at.host + ":" + listen_at.port +
                        "\" for metrics failed: " + Message(FromErrno(errno, "bind")));
   }
   return fd;
 }
 
-std::string AddressOf(int fd, const HostPort& listen_at) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  const uint16_t port = address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-                                                      : reinterpret_cast<sockaddr_in*>(&address)->sin_port;
-  const bool is_ipv6 = listen_at.host.find(':') != std::string::npos;
-  return (is_ipv6 ? "[" + listen_at.host + "]" : listen_at.host) + ":" + std::to_string(ntohs(port));
+std::string AddressOf(MHD_Daemon* server, const std::string& host) {
+  const uint16_t port = MHD_get_daemon_info(server, MHD_DAEMON_INFO_BIND_PORT)->port;
+  return (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
 // With any port or none.
@@ -156,7 +141,6 @@ StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const HostPort& list
   Parts& parts = *endpoint->parts_;
   parts.handlers = std::move(handlers);
   HPVMD_ASSIGN_OR_RETURN(UniqueFd listener, Listen(listen));
-  endpoint->address_ = AddressOf(listener.get(), listen);
   parts.stop = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // Half of what a connection may hold is for reading: the header's limit.
   parts.server = MHD_start_daemon(
@@ -168,6 +152,7 @@ StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const HostPort& list
     return Unavailable("The HTTP server for metrics cannot be started.");
   }
   listener.release();  // The library's.
+  endpoint->address_ = AddressOf(parts.server, listen.host);
   parts.thread = std::thread([&parts] { parts.Loop(); });
   return endpoint;
 }

@@ -149,7 +149,7 @@ struct BlobSink {
                         " is not known; send its bytes.");
       }
       HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
-      HPVMD_RETURN_IF_ERROR(core.graphs().InsertBlob(*tenant, kind, std::move(blob)));
+      HPVMD_RETURN_IF_ERROR(core.graphs().InsertBlob(*tenant, kind, std::move(blob)).status());
     }
     return absl::OkStatus();
   }

@@ -54,7 +54,7 @@ Status CallClient::FinishUpload(Upload& upload, std::string* answer) {
   *answer = ToHex(HashOf(upload.text));
   if (upload.upload != nullptr) {
     HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload.upload->Finish());
-    HPVMD_RETURN_IF_ERROR(core_->graphs().InsertBlob(*upload.tenant, upload.kind, std::move(blob)));
+    HPVMD_RETURN_IF_ERROR(core_->graphs().InsertBlob(*upload.tenant, upload.kind, std::move(blob)).status());
   }
   (upload.kind == Graphs::BlobKind::kModule ? modules_ : documents_).push_back(*answer);
   return absl::OkStatus();

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "server/jobs/commit_queue.h"
-#include "server/jobs/rows/memory_job_database.h"
+#include "server/jobs/testing/memory_job_database.h"
 #include "server/testing/sim_disk.h"
 
 namespace hpvm::testing {

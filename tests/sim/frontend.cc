@@ -248,7 +248,8 @@ void Frontend::PutGraph(SimDaemon& daemon, const std::string& tenant_name, const
     if (status.ok()) {
       upload.value()->PayWith(*std::move(host_bytes));
       upload.value()->Add(document).IgnoreError();
-      status = daemon.core().graphs().InsertBlob(**tenant, Graphs::BlobKind::kGraph, *upload.value()->Finish());
+      status =
+          daemon.core().graphs().InsertBlob(**tenant, Graphs::BlobKind::kGraph, *upload.value()->Finish()).status();
     }
     daemon.core().graphs().EndUpload(**tenant);
   }

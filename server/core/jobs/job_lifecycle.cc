@@ -239,8 +239,9 @@ BlobMemory JobLifecycle::MemoryOf(const TenantRef& tenant) {
     CoreScope scope(monitor_);
     return (is_module ? tenant->modules : tenant->graphs).Find(hash).value_or(nullptr);
   };
-  memory.keep = [this, tenant](bool is_module, const BlobRef& blob) {
-    graphs_.InsertBlob(*tenant, is_module ? Graphs::BlobKind::kModule : Graphs::BlobKind::kGraph, blob).IgnoreError();
+  memory.keep = [this, tenant](bool is_module, BlobRef blob) {
+    const auto kind = is_module ? Graphs::BlobKind::kModule : Graphs::BlobKind::kGraph;
+    return graphs_.InsertBlob(*tenant, kind, blob).value_or(blob);
   };
   return memory;
 }

@@ -52,7 +52,8 @@ StatusOr<v1::Buffer> Buffers::CreateBuffer(Tenant& tenant, const v1::CreateBuffe
     record.id = NewObjectId("buf", *options_.rng);
   }
   // Without the mutex: zeroing takes time. Insert admits it again.
-  HPVMD_ASSIGN_OR_RETURN(record.segment, tenant.pool.Acquire(record.size_bytes, /*zero=*/true));
+  HPVMD_ASSIGN_OR_RETURN(SegmentRef segment, tenant.pool.Acquire(record.size_bytes, /*zero=*/true));
+  record.segment = Lendable(std::move(segment));
   v1::Buffer message = ToMessage(record);
   CoreScope scope(monitor_);
   HPVMD_RETURN_IF_ERROR(tenant.buffers.Insert(std::move(record)));
@@ -62,14 +63,14 @@ StatusOr<v1::Buffer> Buffers::CreateBuffer(Tenant& tenant, const v1::CreateBuffe
 
 StatusOr<Buffers::BufferAccess> Buffers::OpenBuffer(Tenant& tenant, std::string_view id) {
   CoreScope scope(monitor_);
-  HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, tenant.buffers.Find(id));
-  return BufferAccess{ToMessage(*record), record->segment};
+  HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, tenant.buffers.Find(id));
+  return BufferAccess{ToMessage(*record), record->segment.Lend()};
 }
 
 StatusOr<v1::Buffer> Buffers::FinishWrite(Tenant& tenant, std::string_view id, const SegmentRef& segment) {
   CoreScope scope(monitor_);
   HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, tenant.buffers.Find(id));
-  if (record->segment != segment) {
+  if (record->segment.get() != segment.get()) {
     return Aborted("A run published the buffer while it was written; what was written is lost.");
   }
   record->generation = ++record->last_generation;
@@ -79,8 +80,8 @@ StatusOr<v1::Buffer> Buffers::FinishWrite(Tenant& tenant, std::string_view id, c
 Status Buffers::DeleteBuffer(Tenant& tenant, std::string_view id) {
   SegmentRef last;  // Freed after the mutex.
   CoreScope scope(monitor_);
-  HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, tenant.buffers.Find(id));
-  last = record->segment;
+  HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, tenant.buffers.Find(id));
+  last = record->segment.Lend();
   return tenant.buffers.Erase(id);
 }
 
@@ -130,7 +131,8 @@ Status Buffers::MakeBuffers(Tenant& tenant, std::vector<RunOutput>& outputs, std
     record.id = NewObjectId("buf", *options_.rng);
     record.size_bytes = std::max<uint64_t>(1, output.bytes);
     record.shape = {static_cast<uint8_t>(output.type), output.shape};
-    record.segment = output.segment;
+    record.segment = Lendable(output.segment);
+    output.segment = record.segment.Lend();
     output.buffer_id = record.id;
     output.generation = record.generation;
     YieldBuffers(tenant, record.size_bytes);
@@ -159,14 +161,14 @@ void Buffers::ReserveGenerations(Tenant& tenant, std::vector<RunOutput>& outputs
 }
 
 // Nothing can fail: all existing buffers change together.
-void Buffers::PublishBuffers(Tenant& tenant, const std::vector<RunOutput>& outputs) {
-  for (const RunOutput& output : outputs) {
+void Buffers::PublishBuffers(Tenant& tenant, std::vector<RunOutput>& outputs) {
+  for (RunOutput& output : outputs) {
     if (output.segment == nullptr || output.generation == 0 || output.buffer_id.empty() || output.in_new_buffer) {
       continue;
     }
     if (const StatusOr<BufferRecord*> record = tenant.buffers.Find(output.buffer_id); record.ok()) {
-      tenant.buffers.Publish(**record, output.segment, {static_cast<uint8_t>(output.type), output.shape},
-                             output.generation);
+      output.segment = tenant.buffers.Publish(**record, output.segment,
+                                              {static_cast<uint8_t>(output.type), output.shape}, output.generation);
     }
   }
 }

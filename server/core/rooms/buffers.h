@@ -35,7 +35,7 @@ class Buffers : private CoreRoom {
   Status Publish(Tenant& tenant, std::vector<RunOutput>& outputs);
   Status MakeBuffers(Tenant& tenant, std::vector<RunOutput>& outputs, std::vector<std::string>* made);
   void ReserveGenerations(Tenant& tenant, std::vector<RunOutput>& outputs);
-  void PublishBuffers(Tenant& tenant, const std::vector<RunOutput>& outputs);
+  void PublishBuffers(Tenant& tenant, std::vector<RunOutput>& outputs);
 
  private:
   void YieldBuffers(Tenant& tenant, uint64_t size_bytes);

@@ -36,7 +36,7 @@ StatusOr<PreparationRef> Graphs::UseHandle(Tenant& tenant, std::string_view hand
   if (found == tenant.handles.end()) {
     return NotFound("There is no prepared graph \"" + std::string(handle.substr(0, 80)) + "\".");
   }
-  const std::shared_ptr<GraphHandle>& held = found->second;
+  const std::shared_ptr<GraphHandle> held = found->second.Lend();
   held->used = options_.clock->Now();
   return PreparationRef(held, held->preparation.get());
 }
@@ -54,7 +54,7 @@ void Graphs::YieldHandle(CoreScope& scope, Tenant& tenant) {
   auto oldest = tenant.handles.end();
   for (auto at = tenant.handles.begin(); at != tenant.handles.end(); ++at) {
     const GraphHandle& handle = *at->second;
-    if (at->second.use_count() == 1 && handle.used <= before &&
+    if (!at->second.is_lent() && handle.used <= before &&
         (oldest == tenant.handles.end() || handle.used < oldest->second->used)) {
       oldest = at;
     }
@@ -87,7 +87,7 @@ void Graphs::Expire(CoreScope& scope, const TenantRef& tenant) {
   const size_t count = tenant->handles.size();
   std::erase_if(tenant->handles, [&](const auto& entry) {
     GraphHandle& handle = *entry.second;
-    if (entry.second.use_count() > 1) {
+    if (entry.second.is_lent()) {
       handle.used = now;  // A run that takes long uses it all the while.
     }
     return handle.used <= before;

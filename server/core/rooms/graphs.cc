@@ -88,7 +88,7 @@ void Graphs::EndDownload(Tenant& tenant) {
   --tenant.downloads;
 }
 
-Status Graphs::InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob) {
+StatusOr<BlobRef> Graphs::InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob) {
   CoreScope scope(monitor_);
   return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Insert(std::move(blob), [&] {
     return DropOnePreparation(scope, tenant);
@@ -121,19 +121,19 @@ StatusOr<PreparationRef> Graphs::MakePreparation(CoreScope& scope, Tenant& tenan
   }
   hasher.AddField(check ? "check" : "");
   std::string key = ToHex(hasher.Finish());
-  PreparationRef& preparation = tenant.preparations[key];
-  if (preparation == nullptr) {
-    preparation = std::make_shared<Preparation>();
-    preparation->key = std::move(key);
-    preparation->check = check;
-    preparation->document = std::move(document);
+  Lendable<Preparation>& kept = tenant.preparations[key];
+  if (kept.get() == nullptr) {
+    kept = Lendable(std::make_shared<Preparation>());
+    kept->key = std::move(key);
+    kept->check = check;
+    kept->document = std::move(document);
     for (auto& [name, blob] : named) {
-      preparation->modules.push_back({name, std::move(blob)});
+      kept->modules.push_back({name, std::move(blob)});
     }
-    preparation->link_handle = tenant.next_link_handle++;
+    kept->link_handle = tenant.next_link_handle++;
   }
-  preparation->used = ++tenant.uses;
-  PreparationRef found = preparation;  // Dropping others below must not drop this one.
+  kept->used = ++tenant.uses;
+  PreparationRef preparation = kept.Lend();  // Dropping others below must not drop this one.
   DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
   if (tenant.preparations.size() > config_->limits_prepared_graphs_max) {
     DropIdlePreparations(scope, tenant, 0);
@@ -142,17 +142,17 @@ StatusOr<PreparationRef> Graphs::MakePreparation(CoreScope& scope, Tenant& tenan
     YieldHandle(scope, tenant);
   }
   if (is_limited && tenant.preparations.size() > config_->limits_prepared_graphs_max) {
-    tenant.preparations.erase(found->key);
+    tenant.preparations.erase(preparation->key);
     return ResourceExhausted("The tenant has as many prepared graphs as it may (" +
                              std::to_string(config_->limits_prepared_graphs_max) + "); release some.");
   }
-  return found;
+  return preparation;
 }
 
 void Graphs::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
   std::vector<std::pair<uint64_t, Preparation*>> idle;  // By last use.
   for (const auto& [key, preparation] : tenant.preparations) {
-    if (preparation.use_count() == 1) {
+    if (!preparation.is_lent()) {
       idle.emplace_back(preparation->used, preparation.get());
     }
   }
@@ -169,7 +169,7 @@ void Graphs::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep)
 bool Graphs::DropOnePreparation(CoreScope& scope, Tenant& tenant) {
   Preparation* oldest = nullptr;
   for (const auto& [key, preparation] : tenant.preparations) {
-    if (preparation.use_count() == 1 && (oldest == nullptr || preparation->used < oldest->used)) {
+    if (!preparation.is_lent() && (oldest == nullptr || preparation->used < oldest->used)) {
       oldest = preparation.get();
     }
   }

@@ -36,7 +36,8 @@ class Graphs : private CoreRoom {
   // Likewise streams of buffers and outputs to clients, which hold messages for as long as nobody reads them.
   Status BeginDownload(Tenant& tenant);
   void EndDownload(Tenant& tenant);
-  Status InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob);
+  // Answers with the blob that is kept: whoever goes on using it uses that one.
+  StatusOr<BlobRef> InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob);
   // Ends it with kCancelled at once; unknown ids are ignored.
   void CancelPrepare(uint64_t id);
   // `done` may come before PrepareGraph returns; the response is filled then. The id is for CancelPrepare.

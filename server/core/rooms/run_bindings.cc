@@ -50,7 +50,7 @@ Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, InputTe
 
 Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::string& place, InputTensor& input,
                    std::vector<SegmentRef>& pins) {
-  HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, buffers.Find(view.buffer_id()));
+  HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, buffers.Find(view.buffer_id()));
   if (view.generation() != 0 && view.generation() != record->generation) {
     return FailedPrecondition(place + " asks for generation " + std::to_string(view.generation()) +
                               " of its buffer, which has generation " + std::to_string(record->generation) + ".");
@@ -76,7 +76,7 @@ Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::
   input.type = static_cast<ElementType>(type);
   if (bytes > 0) {
     input.memory = SliceOf(*record->segment, bytes);
-    pins.push_back(record->segment);
+    pins.push_back(record->segment.Lend());
   }
   return absl::OkStatus();
 }

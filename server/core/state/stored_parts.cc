@@ -138,8 +138,7 @@ Status StoredPartsReader::Finish(const Wanted& wanted) {
   if (!blob.ok()) {
     return absl::IsInvalidArgument(blob.status()) ? damaged : blob.status();
   }
-  memory_.keep(wanted.kind == Wanted::Kind::kModule, *blob);
-  Put(wanted, *std::move(blob));
+  Put(wanted, memory_.keep(wanted.kind == Wanted::Kind::kModule, *std::move(blob)));
   return absl::OkStatus();
 }
 

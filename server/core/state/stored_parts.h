@@ -33,7 +33,7 @@ struct StoredParts {
 // The tenant's modules and documents in memory; called on the reader's thread.
 struct BlobMemory {
   std::function<BlobRef(bool is_module, const Sha256& hash)> find;  // Null: it is not there.
-  std::function<void(bool is_module, const BlobRef& blob)> keep;
+  std::function<BlobRef(bool is_module, BlobRef blob)> keep;        // Answers with what is to be used instead.
 };
 
 // By one thread at a time. Errors as JobDatabase::ReadRequest and BlobFolder::Open; kDataLoss for bytes that are not

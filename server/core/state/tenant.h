@@ -19,6 +19,7 @@
 
 #include "base/grant.h"
 #include "base/io/memfd.h"
+#include "base/lendable.h"
 #include "hpvm/v1/graph.pb.h"
 #include "scheduler/share/fair_share.h"
 #include "scheduler/share/ledger.h"
@@ -44,8 +45,8 @@ struct NamedBlob {
 };
 
 // A document with its modules, prepared in the tenant's executor, and prepared again from the stored bytes when that
-// executor is new. Shared by every handle and job with equal contents: use_count() 1 means that only the tenant's
-// table holds it.
+// executor is new. The tenant's table lends it to every handle and job with equal contents, and may drop it when
+// it is not lent.
 struct Preparation {
   std::string key;  // Of the document's and the modules' hashes, and `check`.
   bool check = false;
@@ -81,8 +82,7 @@ struct Preparation {
 };
 using PreparationRef = std::shared_ptr<Preparation>;
 
-// A client's name for a prepared graph. Whoever came by it and uses the graph holds both: use_count() 1 means that only
-// the tenant's table holds it.
+// A client's name for a prepared graph. The tenant's table lends it to whoever came by it and uses the graph.
 struct GraphHandle {
   PreparationRef preparation;
   int64_t created_unix_ns = 0;
@@ -164,8 +164,8 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
   SegmentPool pool;                                              // Locks itself.
   uint64_t downloads = 0;                                        // In progress.
   uint64_t uploads = 0;                                          // In progress.
-  std::unordered_map<std::string, PreparationRef> preparations;  // By key.
-  std::map<std::string, std::shared_ptr<GraphHandle>> handles;   // By id.
+  std::unordered_map<std::string, Lendable<Preparation>> preparations;  // By key.
+  std::map<std::string, Lendable<GraphHandle>> handles;                 // By id.
   bool expires = false;                                          // A timer looks for what nobody uses any more.
   std::vector<SegmentRef> yielded;                               // Of buffers that gave way: to be freed unlocked.
   uint64_t watchers = 0;                                         // Calls that watch a job.

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "server/jobs/commit_queue.h"
-#include "server/jobs/rows/memory_job_database.h"
 #include "server/jobs/testing/job_writes.h"
+#include "server/jobs/testing/memory_job_database.h"
 #include "server/testing/sim_disk.h"
 
 namespace hpvm {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where jobs are kept on disk: one synchronous interface, behind which SQLite stands (sqlite_job_database.h), a model
-// in memory for tests (memory_job_database.h), and PostgreSQL where hosts share a store.
+// for tests (server/jobs/testing/memory_job_database.h), and PostgreSQL where hosts share a store.
 //
 // Commit takes many writes and makes them durable together: when it answers OK every write that its result says was
 // taken is on disk. A write is a compare-and-set: it names the state, attempt and lease that it expects, and a mismatch

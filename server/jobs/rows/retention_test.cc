@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/jobs/rows/memory_job_database.h"
 #include "server/jobs/testing/job_writes.h"
+#include "server/jobs/testing/memory_job_database.h"
 
 namespace hpvm {
 namespace {

@@ -24,13 +24,27 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// SQLite's own name of its memory that connections share.
+constexpr char kMemoryVfs[] = "memdb";
+
+SqliteJobDatabaseOptions Completed(SqliteJobDatabaseOptions options) {
+  if (options.in_memory) {
+    options.vfs = kMemoryVfs;
+    options.read_connections = 1;
+  }
+  return options;
+}
+
 // Lends readers, one a thread at a time.
 class ReaderPool {
  public:
+  // `writing`: held while one reads; null: reads go on beside writes.
+  explicit ReaderPool(std::mutex* writing) : writing_(writing) {}
   void Add(std::unique_ptr<SqliteReader> reader) { idle_.push_back(std::move(reader)); }
 
   template <typename Use>
   auto With(Use use) {
+    const std::unique_lock turn = writing_ != nullptr ? std::unique_lock(*writing_) : std::unique_lock<std::mutex>();
     std::unique_ptr<SqliteReader> reader = Take();
     auto result = use(*reader);
     {
@@ -57,6 +71,7 @@ class ReaderPool {
     return reader;
   }
 
+  std::mutex* const writing_;  // The owner's.
   std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<std::unique_ptr<SqliteReader>> idle_;
@@ -65,7 +80,9 @@ class ReaderPool {
 class SqliteJobDatabase final : public JobDatabase {
  public:
   explicit SqliteJobDatabase(const SqliteJobDatabaseOptions& options)
-      : options_(options), disk_(options.disk != nullptr ? *options.disk : RealDisk()) {}
+      : options_(Completed(options)),
+        disk_(options.disk != nullptr ? *options.disk : RealDisk()),
+        readers_(options.in_memory ? &write_mutex_ : nullptr) {}
 
   ~SqliteJobDatabase() override {
     if (!failure_.ok()) {
@@ -182,7 +199,9 @@ Status SqliteJobDatabase::OpenWriter() {
   }
   HPVMD_RETURN_IF_ERROR(While(Migrate(*writer_connection_, options_.migrations), "opening " + options_.path));
   HPVMD_RETURN_IF_ERROR(While(LetShrink(), "opening " + options_.path));
-  HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(FolderOf(options_.path)));
+  if (!options_.in_memory) {
+    HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(FolderOf(options_.path)));
+  }
   HPVMD_ASSIGN_OR_RETURN(writer_, SqliteWriter::Create(*writer_connection_));
   return absl::OkStatus();
 }
@@ -367,6 +386,9 @@ StatusOr<uint64_t> SqliteJobDatabase::NextLease() {
 }
 
 Status SqliteJobDatabase::BackUp(const std::string& path) {
+  if (options_.in_memory) {
+    return Unimplemented("Jobs that are kept in memory have no backup.");
+  }
   const std::string temporary = path + ".part";
   if (disk_.Open(path, Disk::Mode::kRead).ok()) {
     return AlreadyExists("\"" + path + "\" exists already.");
@@ -385,6 +407,7 @@ Status SqliteJobDatabase::BackUp(const std::string& path) {
 }
 
 StatusOr<std::vector<std::string>> SqliteJobDatabase::Check() {
+  const std::unique_lock turn = options_.in_memory ? std::unique_lock(write_mutex_) : std::unique_lock<std::mutex>();
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> connection,
                          SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
   return CheckJobTables(*connection);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs in one SQLite file: the store of a daemon. WAL, synchronous=FULL, one writer, a few readers beside it.
+// Jobs in one SQLite file, or in memory: the store of a daemon. WAL, synchronous=FULL, one writer, a few readers beside
+// it.
 //
 // A commit is durable when it answers. The log is moved into the database by Commit itself, after the commit that made
 // it long, so that a failed sync there is told as well. Each payload has a checksum that reads verify. The file shrinks
@@ -30,7 +31,10 @@ struct SqliteMigration {
 std::span<const SqliteMigration> SqliteMigrations();
 
 struct SqliteJobDatabaseOptions {
-  std::string path;              // Absolute.
+  std::string path;  // Absolute.
+  // Nothing is on disk: `path` is a name in this process, and what it names goes with the database. Reads and commits
+  // take turns, since SQLite has no log in memory beside which one could read.
+  bool in_memory = false;
   std::string vfs;               // SQLite's name of it; empty: its default.
   Disk* disk = nullptr;          // The same disk, for what SQLite does not do; null: the real one.
   int read_connections = 5;      // Reads at a time; more wait.

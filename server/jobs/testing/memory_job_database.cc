@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/jobs/rows/memory_job_database.h"
+#include "server/jobs/testing/memory_job_database.h"
 
 #include <algorithm>
 #include <iterator>

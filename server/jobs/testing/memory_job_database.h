@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs in memory: the model that other databases are compared with, the store of simulations, and of daemons whose
-// configuration says jobs.store = "memory".
-#ifndef HPVMD_SERVER_JOBS_ROWS_MEMORY_JOB_DATABASE_H_
-#define HPVMD_SERVER_JOBS_ROWS_MEMORY_JOB_DATABASE_H_
+// Jobs in containers: the model that databases are compared with, and a store whose faults tests choose.
+#ifndef HPVMD_SERVER_JOBS_TESTING_MEMORY_JOB_DATABASE_H_
+#define HPVMD_SERVER_JOBS_TESTING_MEMORY_JOB_DATABASE_H_
 
 #include <functional>
 #include <map>
@@ -98,4 +97,4 @@ class MemoryJobDatabase final : public JobDatabase {
 
 }  // namespace hpvm
 
-#endif  // HPVMD_SERVER_JOBS_ROWS_MEMORY_JOB_DATABASE_H_
+#endif  // HPVMD_SERVER_JOBS_TESTING_MEMORY_JOB_DATABASE_H_

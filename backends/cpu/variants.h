@@ -22,7 +22,6 @@ struct Variant {
   bool is_usable = true;         // Tiles where instances do not see each other, groups where they do.
 
   uint64_t width() const { return uint64_t{shape.lanes} * shape.columns; }
-  uint64_t unit_instances() const { return width() * shape.rows; }
   bool has_rows() const { return shape.rows > 1; }
 };
 
@@ -106,8 +105,6 @@ class Slices {
   uint64_t count() const { return count_; }
   // Slices [begin, end) as one box.
   Box BoxOf(uint64_t begin, uint64_t end) const;
-  // Instances in one slice that is not the last.
-  uint64_t slice_instances() const { return BoxOf(0, 1).instances(); }
   // The smallest part of a slice that begins where it begins and that each variant can run, and what is left of the
   // slice beside it, after it and behind it.
   struct Cut {

@@ -57,7 +57,6 @@ class Iterations {
   void SwapTables();
   bool FindReadsBetween() const;
   Status RunBodies(uint32_t last, Progress* progress, RunResult* result);
-  Status RunBody(uint32_t last, Progress* progress, RunResult* result);
   void EndUntil(uint64_t begun, Progress* progress, RunResult* result);
   Status ReadBetween(bool is_last, Progress* progress);
   const uint8_t* OnHost(uint32_t output) const;

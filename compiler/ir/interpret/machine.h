@@ -126,7 +126,6 @@ class Instance {
   const std::array<uint64_t, 3>& id() const { return id_; }
   PrivateMemory& memory() { return memory_; }
   const PrivateMemory& memory() const { return memory_; }
-  PrivateMemory& state_memory() { return state_memory_; }
   uint64_t* globals() { return globals_; }
   void MarkGlobalsWritten() { globals_written_ = true; }
   const DecodedFunction& function() const { return *function_; }

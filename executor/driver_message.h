@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the heads of frames (builder/message.h) hold between a runner, the supervisor of its driver builders, and the
+// Payloads of the heads of frames (builder/message.h) between a runner, the supervisor of its driver builders, and the
 // builders themselves: DriverRequest and DriverAnswer of proto/internal/builder.proto. Code and binaries are the
 // frames' bodies. Each end checks the other's.
 #ifndef HPVMD_EXECUTOR_DRIVER_MESSAGE_H_
@@ -24,7 +24,7 @@ inline constexpr FrameLimits kDriverFrameLimits = {
     .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
     .fds_max = 0,
 };
-// Of a driver's log: what a person reads of it.
+// A person reads no more than this of a driver's log.
 inline constexpr size_t kDriverLogBytesMax = 64 * 1024;
 
 struct DriverRequest {
@@ -39,7 +39,7 @@ internal::DriverAnswer AnswerOf(const Status& status, std::string_view log = {})
 StatusOr<internal::DriverAnswer> ReadDriverAnswer(std::string_view payload, std::span<const uint8_t> binary);
 Status StatusOf(const internal::DriverAnswer& answer);
 
-// What the cache keeps of an answer.
+// The cache keeps a log and a binary.
 std::vector<uint8_t> KeptOf(const std::string& log, std::span<const uint8_t> binary);
 StatusOr<DriverBinary> ReadKept(std::span<const uint8_t> bytes);
 

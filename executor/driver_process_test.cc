@@ -382,7 +382,7 @@ TEST(DriverMessageTest, RefusesMalformedMessages) {
   EXPECT_FALSE(ReadDriverAnswer(wordy.SerializeAsString(), {}).ok());
 }
 
-// What is kept of an answer comes back as it was.
+// A log and a binary come back from the cache's form as they were.
 TEST(DriverMessageTest, KeepsBinaries) {
   const std::vector<uint8_t> binary = {0, 1, 255};
   const StatusOr<DriverBinary> kept = ReadKept(KeptOf("log\xff", binary));

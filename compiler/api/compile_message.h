@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the heads of frames (builder/message.h) hold between the engine's compiler service, the zygote and its children:
-// the messages of proto/internal/builder.proto, and the checks by which alone they are read.
+// Payloads of the heads of frames (builder/message.h) between the engine's compiler service, the zygote and its
+// children: the messages of proto/internal/builder.proto, and the checks by which alone they are read.
 #ifndef HPVMD_COMPILER_API_COMPILE_MESSAGE_H_
 #define HPVMD_COMPILER_API_COMPILE_MESSAGE_H_
 

@@ -103,6 +103,27 @@ TEST(FrameSocketTest, CarriesHeadBodyAndDescriptors) {
   EXPECT_EQ(*CheckSealedMemfd(frame->fds[0].get()), 10u);
 }
 
+// A reader of one frame leaves the next one, and its descriptor, to the next reader.
+TEST(FrameSocketTest, TakesNothingOfTheNextFrame) {
+  auto pair = CreateSocketPair();
+  ASSERT_TRUE(pair.ok());
+  StatusOr<UniqueFd> memory = CreateSealedMemfd("x", 10);
+  int fd = memory->get();
+  const uint8_t body[] = {1, 2, 3};
+  ASSERT_TRUE(SendFrame(pair->first.get(), "").ok());
+  ASSERT_TRUE(SendFrame(pair->first.get(), "second", body, {&fd, 1}).ok());
+  ASSERT_TRUE(SendFrame(pair->first.get(), "third").ok());
+  StatusOr<Frame> frame = ReceiveFrame(pair->second.get(), {});
+  ASSERT_TRUE(frame.ok()) << frame.status();
+  EXPECT_TRUE(frame->head.empty() && frame->body.empty() && frame->fds.empty());
+  frame = ReceiveFrame(pair->second.get(), {});
+  ASSERT_TRUE(frame.ok()) << frame.status();
+  EXPECT_EQ(frame->head, "second");
+  EXPECT_EQ(frame->body, std::vector<uint8_t>(body, body + 3));
+  EXPECT_EQ(frame->fds.size(), 1u);
+  EXPECT_EQ(ReceiveFrame(pair->second.get(), {})->head, "third");
+}
+
 // Lengths are believed only after they were compared with the limits.
 TEST(FrameSocketTest, RefusesWhatBreaksTheLimits) {
   struct Case {

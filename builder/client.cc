@@ -18,7 +18,7 @@ constexpr Duration kStopPause = std::chrono::milliseconds(10);
 
 BuildClient::BuildClient(UniqueFd socket, const BuildHello& hello, Options options)
     : socket_(std::move(socket)), options_(std::move(options)) {
-  broken_ = SendFrame(socket_.get(), EncodeHello(hello), {}, {}, RealClock().Now() + kSendMax);
+  broken_ = SendFrame(socket_.get(), HeadOf(hello), {}, {}, RealClock().Now() + kSendMax);
   reader_ = std::thread([this] { ReadAnswers(); });
 }
 
@@ -34,21 +34,25 @@ Status BuildClient::Close(const Status& why) {
 
 StatusOr<BuildClient::Answer> BuildClient::Build(const Request& request) {
   HPVMD_RETURN_IF_ERROR(CheckPatience(request));
-  BuildMessage message = {BuildMessage::Kind::kRequest, 0, request.payload};
+  BuildMessage message;
+  message.set_request(request.payload);
+  uint64_t id;
   {
     std::lock_guard lock(mutex_);
     HPVMD_RETURN_IF_ERROR(broken_);
-    message.id = next_id_++;
-    waiting_[message.id] = {};
+    id = next_id_++;
+    waiting_[id] = {};
   }
-  if (Status sent = Send(EncodeMessage(message), request, request.deadline); !sent.ok()) {
+  message.set_id(id);
+  if (Status sent = Send(HeadOf(message), request, request.deadline); !sent.ok()) {
     std::lock_guard lock(mutex_);
-    waiting_.erase(message.id);
+    waiting_.erase(id);
     return sent;
   }
-  StatusOr<Answer> answer = WaitFor(message.id, request);
+  StatusOr<Answer> answer = WaitFor(id, request);
   if (absl::IsCancelled(answer.status()) || absl::IsDeadlineExceeded(answer.status())) {
-    Send(EncodeMessage({BuildMessage::Kind::kCancel, message.id, {}}), {}, kNever).IgnoreError();
+    message.mutable_cancel();
+    Send(HeadOf(message), {}, kNever).IgnoreError();
   }
   return answer;
 }
@@ -62,7 +66,7 @@ Status BuildClient::CheckPatience(const Request& request) const {
                                                               : absl::OkStatus();
 }
 
-Status BuildClient::Send(std::span<const uint8_t> head, const Request& request, Time deadline) {
+Status BuildClient::Send(std::string_view head, const Request& request, Time deadline) {
   std::lock_guard lock(send_mutex_);
   HPVMD_RETURN_IF_ERROR(CheckPatience(request));  // Others' frames may have taken long.
   SendNotesLocked();
@@ -82,12 +86,13 @@ void BuildClient::SendNotes() {
 void BuildClient::SendNotesLocked() {
   pollfd fd{socket_.get(), POLLOUT, 0};
   while (options_.next_note != nullptr && poll(&fd, 1, 0) == 1 && fd.revents == POLLOUT) {
-    const std::optional<std::vector<uint8_t>> note = options_.next_note();
+    std::optional<std::string> note = options_.next_note();
     if (!note.has_value()) {
       return;
     }
-    const Status sent = SendFrame(socket_.get(), EncodeMessage({BuildMessage::Kind::kNote, 0, *note}), {}, {},
-                                  RealClock().Now() + kSendMax);
+    BuildMessage message;
+    message.set_note(*std::move(note));
+    const Status sent = SendFrame(socket_.get(), HeadOf(std::move(message)), {}, {}, RealClock().Now() + kSendMax);
     if (!sent.ok()) {
       Close(sent).IgnoreError();
       return;
@@ -116,8 +121,8 @@ StatusOr<BuildClient::Answer> BuildClient::WaitFor(uint64_t id, const Request& r
 void BuildClient::ReadAnswers() {
   while (true) {
     StatusOr<Frame> frame = ReceiveFrame(socket_.get(), options_.limits);
-    StatusOr<BuildMessage> message = frame.ok() ? DecodeMessage(*frame) : frame.status();
-    if (message.ok() && message->kind != BuildMessage::Kind::kAnswer) {
+    StatusOr<BuildMessage> message = frame.ok() ? ReadMessage(*frame) : frame.status();
+    if (message.ok() && !message->has_answer()) {
       message = InvalidArgument("A message came that is no answer.");
     }
     std::lock_guard lock(mutex_);
@@ -126,11 +131,11 @@ void BuildClient::ReadAnswers() {
       arrived_.notify_all();
       return;
     }
-    const auto found = waiting_.find(message->id);
+    const auto found = waiting_.find(message->id());
     if (found == waiting_.end()) {
       continue;  // Its caller has gone.
     }
-    found->second.answer.payload.assign(message->payload.begin(), message->payload.end());
+    found->second.answer.payload = std::move(*message->mutable_answer());
     found->second.answer.body = std::move(frame->body);
     found->second.has_arrived = true;
     arrived_.notify_all();

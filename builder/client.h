@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -27,20 +28,20 @@ class BuildClient {
     FrameLimits limits;
     std::string peer;  // For errors: "The compiler process".
     // The next note that waits to be sent, if there is one. Any thread; may be null.
-    std::function<std::optional<std::vector<uint8_t>>()> next_note;
+    std::function<std::optional<std::string>()> next_note;
   };
   BuildClient(UniqueFd socket, const BuildHello& hello, Options options);
   ~BuildClient();
 
   struct Request {
-    std::span<const uint8_t> payload;
+    std::string payload;
     std::span<const uint8_t> body;
     std::span<const int> fds;
     Time deadline = kNever;
     const std::atomic<uint32_t>* stop = nullptr;  // Not zero: nobody wants the answer any more.
   };
   struct Answer {
-    std::vector<uint8_t> payload;
+    std::string payload;
     std::vector<uint8_t> body;
   };
   // Blocks until the answer is there, the deadline passes (kDeadlineExceeded) or the stop word is set (kCancelled,
@@ -57,7 +58,7 @@ class BuildClient {
     Answer answer;
   };
   Status CheckPatience(const Request& request) const;
-  Status Send(std::span<const uint8_t> head, const Request& request, Time deadline);
+  Status Send(std::string_view head, const Request& request, Time deadline);
   void SendNotesLocked();
   StatusOr<Answer> WaitFor(uint64_t id, const Request& request);
   void ReadAnswers();

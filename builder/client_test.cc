@@ -11,7 +11,7 @@
 namespace hpvm {
 namespace {
 
-using Kind = BuildMessage::Kind;
+using Kind = BuildMessage::SaysCase;
 constexpr FrameLimits kLimits = {.head_bytes_max = 4096, .body_bytes_max = 4096, .fds_max = 0};
 
 class BuildClientTest : public ::testing::Test {
@@ -22,22 +22,19 @@ class BuildClientTest : public ::testing::Test {
     peer_ = std::move(ends->second);
     client_ = std::make_unique<BuildClient>(std::move(ends->first), BuildHello{},
                                             BuildClient::Options{kLimits, "The peer", [this] { return NextNote(); }});
-    HPVMD_CHECK(DecodeHello(Next()).ok());
+    HPVMD_CHECK(ReadHello(Next()).ok());
   }
 
   Frame Next() {
     StatusOr<Frame> frame = ReceiveFrame(peer_.get(), kLimits, RealClock().Now() + std::chrono::seconds(20));
     return frame.ok() ? *std::move(frame) : Frame{};
   }
-  Kind NextKind() {
-    const Frame frame = Next();
-    return DecodeMessage(frame).value_or(BuildMessage{Kind::kHello, 0, {}}).kind;
+  Kind NextKind() { return ReadMessage(Next()).value_or(BuildMessage()).says_case(); }
+  void Say(const std::string& head, std::span<const uint8_t> body = {}) {
+    EXPECT_TRUE(SendFrame(peer_.get(), head, body, {}).ok());
   }
-  void Say(const BuildMessage& message, std::span<const uint8_t> body = {}) {
-    EXPECT_TRUE(SendFrame(peer_.get(), EncodeMessage(message), body, {}).ok());
-  }
-  std::optional<std::vector<uint8_t>> NextNote() {
-    return notes_ == 0 ? std::nullopt : std::optional(std::vector<uint8_t>(notes_--, 1));
+  std::optional<std::string> NextNote() {
+    return notes_ == 0 ? std::nullopt : std::optional(std::string(notes_--, 'n'));
   }
 
   std::atomic<uint32_t> notes_{0};
@@ -52,25 +49,25 @@ TEST_F(BuildClientTest, AnswersFindTheirCallers) {
   for (uint8_t i = 0; i < 3; ++i) {
     callers.emplace_back([&, i] {
       const uint8_t payload[] = {i};
-      answers[i] = client_->Build({.payload = payload, .body = payload, .fds = {}});
+      answers[i] = client_->Build({.payload = std::string(1, static_cast<char>(i)), .body = payload, .fds = {}});
     });
   }
   std::vector<std::pair<uint64_t, std::vector<uint8_t>>> requests;
   for (int i = 0; i < 3; ++i) {
     const Frame frame = Next();
-    const StatusOr<BuildMessage> message = DecodeMessage(frame);
-    ASSERT_TRUE(message.ok() && message->kind == Kind::kRequest);
-    requests.insert(requests.begin(), {message->id, frame.body});
+    const StatusOr<BuildMessage> message = ReadMessage(frame);
+    ASSERT_TRUE(message.ok() && message->has_request());
+    requests.insert(requests.begin(), {message->id(), frame.body});
   }
-  Say({Kind::kAnswer, 4711, {}});
+  Say(AnswerHead(4711, {}));
   for (const auto& [id, body] : requests) {
-    Say({Kind::kAnswer, id, body}, body);
+    Say(AnswerHead(id, {body.begin(), body.end()}), body);
   }
   for (size_t i = 0; i < 3; ++i) {
     callers[i].join();
     ASSERT_TRUE(answers[i].ok()) << answers[i].status();
-    EXPECT_EQ(answers[i]->payload, std::vector<uint8_t>{static_cast<uint8_t>(i)});
-    EXPECT_EQ(answers[i]->body, answers[i]->payload);
+    EXPECT_EQ(answers[i]->payload, std::string(1, static_cast<char>(i)));
+    EXPECT_EQ(answers[i]->body, std::vector<uint8_t>{static_cast<uint8_t>(i)});
   }
 }
 
@@ -80,9 +77,9 @@ TEST_F(BuildClientTest, PatienceEnds) {
   Status cancelled;
   std::thread caller(
       [&] { cancelled = client_->Build({.payload = {}, .body = {}, .fds = {}, .stop = &stop}).status(); });
-  EXPECT_EQ(NextKind(), Kind::kRequest);
+  EXPECT_EQ(NextKind(), BuildMessage::kRequest);
   stop = 1;
-  EXPECT_EQ(NextKind(), Kind::kCancel);
+  EXPECT_EQ(NextKind(), BuildMessage::kCancel);
   caller.join();
   EXPECT_TRUE(absl::IsCancelled(cancelled)) << cancelled;
   EXPECT_TRUE(absl::IsCancelled(client_->Build({.payload = {}, .body = {}, .fds = {}, .stop = &stop}).status()));
@@ -91,20 +88,20 @@ TEST_F(BuildClientTest, PatienceEnds) {
           ->Build({.payload = {}, .body = {}, .fds = {}, .deadline = RealClock().Now() + std::chrono::milliseconds(30)})
           .status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
-  EXPECT_EQ(NextKind(), Kind::kRequest);
-  EXPECT_EQ(NextKind(), Kind::kCancel);
+  EXPECT_EQ(NextKind(), BuildMessage::kRequest);
+  EXPECT_EQ(NextKind(), BuildMessage::kCancel);
 }
 
 // Notes go when nothing else does, and with what is sent next.
 TEST_F(BuildClientTest, NotesAreSent) {
   notes_ = 2;
   client_->SendNotes();
-  EXPECT_EQ(NextKind(), Kind::kNote);
-  EXPECT_EQ(NextKind(), Kind::kNote);
+  EXPECT_EQ(NextKind(), BuildMessage::kNote);
+  EXPECT_EQ(NextKind(), BuildMessage::kNote);
   notes_ = 1;
   std::thread caller([&] { client_->Build({.payload = {}, .body = {}, .fds = {}}).IgnoreError(); });
-  EXPECT_EQ(NextKind(), Kind::kNote);
-  EXPECT_EQ(NextKind(), Kind::kRequest);
+  EXPECT_EQ(NextKind(), BuildMessage::kNote);
+  EXPECT_EQ(NextKind(), BuildMessage::kRequest);
   peer_.reset();
   caller.join();
 }
@@ -113,8 +110,11 @@ TEST_F(BuildClientTest, NotesAreSent) {
 TEST_F(BuildClientTest, NonsenseEndsTheConnection) {
   Status first;
   std::thread caller([&] { first = client_->Build({.payload = {}, .body = {}, .fds = {}}).status(); });
-  EXPECT_EQ(NextKind(), Kind::kRequest);
-  Say({Kind::kRequest, 1, {}});
+  EXPECT_EQ(NextKind(), BuildMessage::kRequest);
+  BuildMessage request;
+  request.set_id(1);
+  request.set_request("");
+  Say(HeadOf(request));
   caller.join();
   EXPECT_TRUE(absl::IsUnavailable(first)) << first;
   EXPECT_EQ(Message(first), "The peer is gone: A message came that is no answer.");

@@ -3,58 +3,67 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 
 namespace hpvm {
 namespace {
 
-using Kind = BuildMessage::Kind;
-
-Frame FrameOf(const std::vector<uint8_t>& head) {
+Frame FrameOf(std::string head) {
   Frame frame;
-  frame.head.assign(head.begin(), head.end());
+  frame.head = std::move(head);
   return frame;
+}
+
+Frame FrameWith(const std::function<void(BuildMessage&)>& fill) {
+  BuildMessage message;
+  fill(message);
+  return FrameOf(HeadOf(std::move(message)));
 }
 
 // A reader gets the kind, request and payload that were written.
 TEST(BuildMessageTest, KeepsWhatItHolds) {
-  const uint8_t payload[] = {1, 2, 3};
-  for (const Kind kind : {Kind::kRequest, Kind::kAnswer, Kind::kNote}) {
-    const Frame frame = FrameOf(EncodeMessage({kind, 0x123456789abcdef0, payload}));
-    const StatusOr<BuildMessage> message = DecodeMessage(frame);
-    ASSERT_TRUE(message.ok()) << message.status();
-    EXPECT_EQ(message->kind, kind);
-    EXPECT_EQ(message->id, 0x123456789abcdef0u);
-    EXPECT_EQ(std::vector<uint8_t>(message->payload.begin(), message->payload.end()),
-              std::vector<uint8_t>(payload, payload + 3));
-  }
+  const std::string payload("\1\0\377", 3);
+  const StatusOr<BuildMessage> request = ReadMessage(FrameWith([&](BuildMessage& message) {
+    message.set_id(0x123456789abcdef0);
+    message.set_request(payload);
+  }));
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(request->has_request());
+  EXPECT_EQ(request->id(), 0x123456789abcdef0u);
+  EXPECT_EQ(request->request(), payload);
+  const StatusOr<BuildMessage> answer = ReadMessage(FrameOf(AnswerHead(7, payload)));
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_TRUE(answer->has_answer());
+  EXPECT_EQ(answer->id(), 7u);
+  EXPECT_EQ(answer->answer(), payload);
+  EXPECT_EQ(ReadMessage(FrameWith([&](BuildMessage& message) { message.set_note(payload); }))->note(), payload);
 }
 
-// Messages that are cut, of another version or kind, and cancellations that hold or name nothing they should are
+// Messages that are cut, of another version or none at all, and cancellations that hold or name nothing they should are
 // refused.
 TEST(BuildMessageTest, RefusesMalformedOnes) {
-  const std::vector<uint8_t> cancel = EncodeMessage({Kind::kCancel, 7, {}});
-  ASSERT_TRUE(DecodeMessage(FrameOf(cancel)).ok());
-  EXPECT_EQ(DecodeMessage(FrameOf(cancel))->id, 7u);
-  for (size_t size = 0; size < cancel.size(); ++size) {
-    EXPECT_FALSE(DecodeMessage(FrameOf({cancel.begin(), cancel.begin() + static_cast<ptrdiff_t>(size)})).ok()) << size;
+  const Frame cancel = FrameWith([](BuildMessage& message) {
+    message.set_id(7);
+    message.mutable_cancel();
+  });
+  ASSERT_TRUE(ReadMessage(cancel).ok());
+  EXPECT_EQ(ReadMessage(cancel)->id(), 7u);
+  for (size_t size = 0; size < cancel.head.size(); ++size) {
+    EXPECT_FALSE(ReadMessage(FrameOf(cancel.head.substr(0, size))).ok()) << size;
   }
-  std::vector<uint8_t> longer = cancel;
-  longer.push_back(0);
-  EXPECT_FALSE(DecodeMessage(FrameOf(longer)).ok());
-  Frame with_body = FrameOf(cancel);
+  EXPECT_FALSE(ReadMessage(FrameOf(cancel.head + '\0')).ok());
+  Frame with_body = FrameOf(cancel.head);
   with_body.body = {1};
-  EXPECT_FALSE(DecodeMessage(with_body).ok());
-  for (const Kind kind : {Kind::kRequest, Kind::kCancel}) {
-    EXPECT_FALSE(DecodeMessage(FrameOf(EncodeMessage({kind, 0, {}}))).ok());
-  }
-  for (const uint8_t kind : {0, 6, 255}) {
-    EXPECT_FALSE(DecodeMessage(FrameOf(EncodeMessage({static_cast<Kind>(kind), 1, {}}))).ok());
-  }
-  std::vector<uint8_t> other_version = cancel;
-  other_version[0] ^= 1;
-  EXPECT_FALSE(DecodeMessage(FrameOf(other_version)).ok());
-  EXPECT_FALSE(DecodeMessage(FrameOf({'n', 'o', 'n', 's', 'e', 'n', 's', 'e'})).ok());
+  EXPECT_FALSE(ReadMessage(with_body).ok());
+  EXPECT_FALSE(ReadMessage(FrameWith([](BuildMessage& message) { message.mutable_cancel(); })).ok());
+  EXPECT_FALSE(ReadMessage(FrameWith([](BuildMessage& message) { message.set_request("r"); })).ok());
+  EXPECT_FALSE(ReadMessage(FrameWith([](BuildMessage& message) { message.set_id(1); })).ok());
+  BuildMessage other_version;
+  ASSERT_TRUE(other_version.ParseFromString(cancel.head));
+  other_version.set_version(other_version.version() + 1);
+  EXPECT_FALSE(ReadMessage(FrameOf(other_version.SerializeAsString())).ok());
+  EXPECT_FALSE(ReadMessage(FrameOf("nonsense")).ok());
 }
 
 // The first message has a whole key, a folder that a path may be, and nothing else.
@@ -62,21 +71,26 @@ TEST(BuildMessageTest, HellosHoldAKeyAndAFolder) {
   BuildHello hello;
   hello.key.fill(9);
   hello.cache_folder = "/some/folder";
-  const std::vector<uint8_t> bytes = EncodeHello(hello);
-  StatusOr<BuildHello> decoded = DecodeHello(FrameOf(bytes));
-  ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(decoded->key, hello.key);
-  EXPECT_EQ(decoded->cache_folder, hello.cache_folder);
-  const size_t without_folder = bytes.size() - hello.cache_folder.size();
-  for (size_t size = 0; size < without_folder; ++size) {
-    EXPECT_FALSE(DecodeHello(FrameOf({bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size)})).ok()) << size;
+  const std::string head = HeadOf(hello);
+  StatusOr<BuildHello> read = ReadHello(FrameOf(head));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->key, hello.key);
+  EXPECT_EQ(read->cache_folder, hello.cache_folder);
+  for (size_t size = 0; size < head.size(); ++size) {
+    EXPECT_FALSE(ReadHello(FrameOf(head.substr(0, size))).ok()) << size;
+  }
+  for (const size_t size : {0, 31, 33}) {
+    EXPECT_FALSE(ReadHello(FrameWith([&](BuildMessage& message) {
+                   message.mutable_hello()->set_key(std::string(size, 'k'));
+                 })).ok())
+        << size;
   }
   hello.cache_folder.assign(4097, 'x');
-  EXPECT_FALSE(DecodeHello(FrameOf(EncodeHello(hello))).ok());
-  Frame with_body = FrameOf(bytes);
+  EXPECT_FALSE(ReadHello(FrameOf(HeadOf(hello))).ok());
+  Frame with_body = FrameOf(head);
   with_body.body = {1};
-  EXPECT_FALSE(DecodeHello(with_body).ok());
-  EXPECT_FALSE(DecodeHello(FrameOf(EncodeMessage({Kind::kRequest, 1, hello.key}))).ok());
+  EXPECT_FALSE(ReadHello(with_body).ok());
+  EXPECT_FALSE(ReadHello(FrameOf(AnswerHead(1, std::string(32, 'k')))).ok());
 }
 
 }  // namespace

@@ -16,8 +16,6 @@
 namespace hpvm {
 namespace {
 
-using Kind = BuildMessage::Kind;
-
 // How long an end may take to send or read one message.
 constexpr Duration kMessageMax = std::chrono::seconds(10);
 // Requests that wait for a worker; beyond it the socket is not read, so the client waits.
@@ -46,7 +44,7 @@ Status BuildSupervisor::Serve() {
   HPVMD_RETURN_IF_ERROR(Prepare());
   HPVMD_RETURN_IF_ERROR(Rest());
   HPVMD_ASSIGN_OR_RETURN(const Frame first, ReceiveFrame(options_.socket, options_.limits));
-  HPVMD_ASSIGN_OR_RETURN(const BuildHello hello, DecodeHello(first));
+  HPVMD_ASSIGN_OR_RETURN(const BuildHello hello, ReadHello(first));
   key_ = hello.key;
   HPVMD_RETURN_IF_ERROR(Begin(hello));
   while (true) {
@@ -122,17 +120,17 @@ Status BuildSupervisor::Look(BuildWorker& worker, bool is_readable, Time now) {
 
 Status BuildSupervisor::Receive() {
   HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(options_.socket, options_.limits, RealClock().Now() + kMessageMax));
-  HPVMD_ASSIGN_OR_RETURN(const BuildMessage message, DecodeMessage(frame));
-  switch (message.kind) {
-    case Kind::kCancel:
-      Cancel(message.id);
+  HPVMD_ASSIGN_OR_RETURN(const BuildMessage message, ReadMessage(frame));
+  switch (message.says_case()) {
+    case BuildMessage::kCancel:
+      Cancel(message.id());
       return absl::OkStatus();
-    case Kind::kNote:
-      return TakeNote(message.payload);
-    case Kind::kRequest: {
-      HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<BuildJob> job, Admit(message.id, message.payload, frame));
+    case BuildMessage::kNote:
+      return TakeNote(message.note());
+    case BuildMessage::kRequest: {
+      HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<BuildJob> job, Admit(message.id(), message.request(), frame));
       if (job != nullptr) {
-        job->id = message.id;
+        job->id = message.id();
         job->frame = std::move(frame);
         waiting_.push_back(std::move(job));
       }
@@ -247,9 +245,8 @@ Status BuildSupervisor::RefuseFirst(const Status& why) {
   return Refuse(*job, why);
 }
 
-Status BuildSupervisor::Answer(uint64_t id, std::span<const uint8_t> payload, std::span<const uint8_t> body) {
-  return SendFrame(options_.socket, EncodeMessage({Kind::kAnswer, id, payload}), body, {},
-                   RealClock().Now() + kMessageMax);
+Status BuildSupervisor::Answer(uint64_t id, std::string payload, std::span<const uint8_t> body) {
+  return SendFrame(options_.socket, AnswerHead(id, std::move(payload)), body, {}, RealClock().Now() + kMessageMax);
 }
 
 }  // namespace hpvm

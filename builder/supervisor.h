@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -73,8 +74,8 @@ class BuildSupervisor {
   // Before each wait.
   virtual Status Rest() { return absl::OkStatus(); }
   // A request: its job, or null when it is answered already. A status ends the connection.
-  virtual StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::span<const uint8_t> payload, Frame& frame) = 0;
-  virtual Status TakeNote(std::span<const uint8_t>) { return InvalidArgument("A note came that nobody reads."); }
+  virtual StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) = 0;
+  virtual Status TakeNote(std::string_view) { return InvalidArgument("A note came that nobody reads."); }
   // Forks a worker, for `job` where workers do not stay (else null), which must not be kept.
   virtual StatusOr<std::unique_ptr<BuildWorker>> StartWorker(const BuildJob* job) = 0;
   // Reads what a worker says; true when it has no more to say, and ends.
@@ -85,7 +86,7 @@ class BuildSupervisor {
   virtual Status Refuse(const BuildJob& job, const Status& why) = 0;
   virtual void Kill(const BuildWorker& worker) { SendKill(worker.process); }
 
-  Status Answer(uint64_t id, std::span<const uint8_t> payload, std::span<const uint8_t> body = {});
+  Status Answer(uint64_t id, std::string payload, std::span<const uint8_t> body = {});
   // No worker comes: whoever waits longest is told, the next ones try again.
   Status RefuseFirst(const Status& why);
   void BecomeIdle(BuildWorker& worker);

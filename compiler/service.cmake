@@ -2,12 +2,14 @@
 hpvmd_library(compiler_learnt SOURCES api/cost_record.cc api/learnt.cc DEPS base)
 hpvmd_test(cost_record_test SOURCES api/cost_record_test.cc DEPS compiler_learnt LABELS fast)
 # What GPU devices and their compilers agree on.
-hpvmd_library(compiler_gpu SOURCES api/gpu_code.cc api/gpu_target.cc DEPS base)
+hpvmd_library(compiler_gpu SOURCES api/gpu_code.cc api/gpu_target.cc DEPS base builder_messages)
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
 hpvmd_library(compiler_service
   SOURCES api/artifact.cc api/artifact_bounds.cc api/artifact_work.cc api/service.cc api/variant_text.cc
-          api/zygote_wire.cc
+          api/compile_message.cc
   DEPS base builder kernel_ir compiler_gpu compiler_learnt)
+hpvmd_fuzzer(compile_message_fuzz SOURCES api/compile_message_fuzz.cc DEPS compiler_service
+  CORPUS ${CMAKE_SOURCE_DIR}/tests/fuzz/compile_message)
 hpvmd_test(artifact_test SOURCES api/artifact_test.cc api/variant_text_test.cc DEPS compiler_service LABELS fast)
 
 # The zygote: everything that links LLVM and wabt.

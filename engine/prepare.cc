@@ -31,10 +31,7 @@ constexpr size_t kParallelCompiles = 4;
 std::string TargetKey(const Device& device) {
   std::string key(1, static_cast<char>('0' + static_cast<int>(device.artifact_kind())));
   if (IsGpuCode(device.artifact_kind())) {
-    WireWriter out;
-    WriteGpuTarget(device.info().gpu, out);
-    const std::span<const uint8_t> bytes = out.bytes();
-    key.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    key += BytesOf(device.info().gpu);
   }
   return key;
 }

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "builder/client.h"
+#include "executor/driver_message.h"
 #include "executor/driver_process.h"
-#include "executor/driver_wire.h"
 
 namespace hpvm {
 namespace {
@@ -23,17 +23,17 @@ class Client final : public DriverBuilder {
     DriverRequest request;
     request.identity = IdentityOf(build.device);
     request.build = build;
-    HPVMD_ASSIGN_OR_RETURN(BuildClient::Answer answer, client_.Build({.payload = EncodeDriverRequest(request),
+    HPVMD_ASSIGN_OR_RETURN(BuildClient::Answer answer, client_.Build({.payload = MessageOf(request).SerializeAsString(),
                                                                       .body = build.code,
                                                                       .fds = {},
                                                                       .deadline = patience.deadline,
                                                                       .stop = patience.stop}));
-    StatusOr<DriverAnswer> decoded = DecodeDriverAnswer(answer.payload, answer.body);
-    if (!decoded.ok()) {
-      return client_.Close(decoded.status());
+    const StatusOr<internal::DriverAnswer> checked = ReadDriverAnswer(answer.payload, answer.body);
+    if (!checked.ok()) {
+      return client_.Close(checked.status());
     }
-    HPVMD_RETURN_IF_ERROR(decoded->status);
-    return DriverBinary{.bytes = std::move(answer.body), .log = std::move(decoded->log)};
+    HPVMD_RETURN_IF_ERROR(StatusOf(*checked));
+    return DriverBinary{.bytes = std::move(answer.body), .log = checked->log()};
   }
 
  private:

@@ -12,9 +12,8 @@
 #include "base/io/build_id.h"
 #include "base/io/cache_folder.h"
 #include "builder/supervisor.h"
-#include "compiler/api/wire.h"
 #include "executor/driver_environment.h"
-#include "executor/driver_wire.h"
+#include "executor/driver_message.h"
 #include "executor/driver_worker.h"
 #include "sandbox/sandbox.h"
 
@@ -32,7 +31,7 @@ constexpr uint64_t kBinaryFileBytesMax = limits::kArtifactBytesMax + 2 * kDriver
 Sha256 CacheKeyOf(const DriverRequest& request, const Sha256& build) {
   Hasher hasher;
   hasher.Add(build.bytes);
-  hasher.Add(EncodeDriverRequest(request));
+  hasher.AddField(MessageOf(request).SerializeAsString());
   hasher.Add(request.build.code);
   return hasher.Finish();
 }
@@ -91,8 +90,8 @@ class Supervisor final : public BuildSupervisor {
     return Confine(&report, {SandboxRole::kSupervisor, std::move(paths)});
   }
 
-  StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::span<const uint8_t> payload, Frame& frame) override {
-    HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, DecodeDriverRequest(payload, frame.body));
+  StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override {
+    HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, ReadDriverRequest(payload, frame.body));
     auto job = std::make_unique<Job>();
     job->device = request.build.device;
     job->is_kept = !request.identity.empty() && !folder_.empty();
@@ -104,9 +103,11 @@ class Supervisor final : public BuildSupervisor {
     if (!found.has_value()) {
       return job;
     }
-    WireReader in(*found);
-    const std::string log = in.Text();
-    HPVMD_RETURN_IF_ERROR(Answer(id, EncodeDriverAnswer({.status = {}, .log = log}), in.Bytes()));
+    const StatusOr<DriverBinary> kept = ReadKept(*found);
+    if (!kept.ok()) {
+      return job;
+    }
+    HPVMD_RETURN_IF_ERROR(Answer(id, AnswerOf({}, kept->log).SerializeAsString(), kept->bytes));
     return nullptr;
   }
 
@@ -133,26 +134,23 @@ class Supervisor final : public BuildSupervisor {
     auto& builder = static_cast<Builder&>(worker);
     const StatusOr<Frame> frame =
         ReceiveFrame(builder.channel.get(), kDriverFrameLimits, RealClock().Now() + kMessageMax);
-    const StatusOr<BuildMessage> message = frame.ok() ? DecodeMessage(*frame) : frame.status();
-    const StatusOr<DriverAnswer> answer =
-        message.ok() ? DecodeDriverAnswer(message->payload, frame->body) : message.status();
+    const StatusOr<BuildMessage> message = frame.ok() ? ReadMessage(*frame) : frame.status();
+    const StatusOr<internal::DriverAnswer> answer =
+        message.ok() ? ReadDriverAnswer(message->answer(), frame->body) : message.status();
     const uint64_t id = builder.job != nullptr ? builder.job->id : 0;
-    const bool is_expected = answer.ok() && message->kind == BuildMessage::Kind::kAnswer && message->id == id &&
-                             (id != 0) == builder.is_ready;
+    const bool is_expected =
+        answer.ok() && message->has_answer() && message->id() == id && (id != 0) == builder.is_ready;
     if (!is_expected) {
       return true;  // It has closed its socket, or sent what no builder of ours sends.
     }
     if (!builder.is_ready) {
-      builder.load_failure = answer->status;
+      builder.load_failure = StatusOf(*answer);
     } else {
       const Job& job = static_cast<const Job&>(*builder.job);
-      if (answer->status.ok() && job.is_kept) {
-        WireWriter out;
-        out.Text(answer->log);
-        out.Bytes(frame->body);
-        cache_.Write(job.name, kBinaries, key(), out.bytes());
+      if (answer->code() == 0 && job.is_kept) {
+        cache_.Write(job.name, kBinaries, key(), KeptOf(answer->log(), frame->body));
       }
-      HPVMD_RETURN_IF_ERROR(Answer(job.id, message->payload, frame->body));
+      HPVMD_RETURN_IF_ERROR(Answer(job.id, message->answer(), frame->body));
     }
     if (builder.load_failure.ok()) {
       BecomeIdle(builder);
@@ -186,7 +184,7 @@ class Supervisor final : public BuildSupervisor {
   }
 
   Status Refuse(const BuildJob& job, const Status& why) override {
-    return Answer(job.id, EncodeDriverAnswer({.status = why, .log = {}}));
+    return Answer(job.id, AnswerOf(why).SerializeAsString());
   }
 
   // The programs that it started go as well; until it is waited for nobody else gets the number of its group.

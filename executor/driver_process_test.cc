@@ -11,6 +11,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <string>
 #include <thread>
@@ -20,7 +21,7 @@
 #include "base/io/frame_socket.h"
 #include "base/testing/another_build.h"
 #include "executor/driver_environment.h"
-#include "executor/driver_wire.h"
+#include "executor/driver_message.h"
 #include "sandbox/sandbox.h"
 
 namespace hpvm {
@@ -98,7 +99,7 @@ class DriverProcessTest : public ::testing::Test {
 
   std::string program_ = HPVMD_FAKE_BUILDER;
   const std::string folder_;
-  ArtifactKey key_{};
+  BuildKey key_{};
   std::string identity_ = "fake driver 1";
   SpawnedProcess process_;
   std::unique_ptr<DriverBuilder> client_;
@@ -319,7 +320,7 @@ TEST_F(DriverProcessTest, TheSupervisorsDeath) {
 }
 
 // Requests that the protocol does not know end the connection; any bytes give a message or an error.
-TEST(DriverWireTest, RefusesMalformedMessages) {
+TEST(DriverMessageTest, RefusesMalformedMessages) {
   DriverRequest request;
   request.identity = "i";
   request.build.device = "vulkan:1";
@@ -330,22 +331,65 @@ TEST(DriverWireTest, RefusesMalformedMessages) {
   request.build.variants.resize(1);
   request.build.variants[0].entry = "a";
   request.build.variants[0].arguments = {GpuArgument{.index = 7}};
-  const std::vector<uint8_t> bytes = EncodeDriverRequest(request);
+  const internal::DriverRequest message = MessageOf(request);
+  const std::string bytes = message.SerializeAsString();
   const std::vector<uint8_t> code = {1, 2, 3};
   for (size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_FALSE(DecodeDriverRequest(std::span(bytes).first(length), code).ok()) << length;
+    ReadDriverRequest(std::string_view(bytes).substr(0, length), code).IgnoreError();  // The sanitizers look.
+    std::string changed = bytes;
+    changed[length] ^= 0x55;
+    ReadDriverRequest(changed, code).IgnoreError();
   }
-  const StatusOr<DriverRequest> decoded = DecodeDriverRequest(bytes, code);
-  ASSERT_TRUE(decoded.ok()) << Message(decoded.status());
-  EXPECT_EQ(decoded->build.device, "vulkan:1");
-  EXPECT_EQ(decoded->build.variants, request.build.variants);
-  EXPECT_EQ(decoded->build.groups, request.build.groups);
-  EXPECT_EQ(decoded->build.code.size(), 3u);
-  EXPECT_EQ(EncodeDriverRequest(*decoded), bytes);
-  EXPECT_FALSE(DecodeDriverAnswer(bytes, {}).ok());
-  const std::vector<uint8_t> refusal = EncodeDriverAnswer({.status = InvalidArgument("no"), .log = "l"});
-  ASSERT_TRUE(DecodeDriverAnswer(refusal, {}).ok());
-  EXPECT_FALSE(DecodeDriverAnswer(refusal, code).ok());
+  const StatusOr<DriverRequest> read = ReadDriverRequest(bytes, code);
+  ASSERT_TRUE(read.ok()) << Message(read.status());
+  EXPECT_EQ(read->build.device, "vulkan:1");
+  EXPECT_EQ(read->build.variants, request.build.variants);
+  EXPECT_EQ(read->build.groups, request.build.groups);
+  EXPECT_EQ(read->build.code.size(), 3u);
+  EXPECT_EQ(MessageOf(*read).SerializeAsString(), bytes);
+  const std::function<void(internal::DriverRequest&)> faults[] = {
+      [](auto& fault) { fault.add_groups(1); },
+      [](auto& fault) { fault.set_device(std::string(4097, 'd')); },
+      [](auto& fault) { fault.set_identity(std::string(4097, 'i')); },
+      [](auto& fault) { fault.mutable_groups()->Resize(3 * 1025, 1); },
+      [](auto& fault) {
+        for (int i = 0; i < 1025; ++i) {
+          fault.add_entries("e");
+        }
+      },
+      [](auto& fault) { fault.mutable_code()->set_format(7); },
+      [](auto& fault) { fault.mutable_code()->mutable_variants(0)->add_tile(1); },
+      [](auto& fault) { fault.mutable_code()->mutable_variants(0)->clear_group(); },
+      [](auto& fault) { fault.mutable_code()->mutable_variants(0)->mutable_arguments(0)->set_kind(0); },
+      [](auto& fault) { fault.mutable_code()->mutable_variants(0)->mutable_arguments(0)->set_kind(12); },
+      [](auto& fault) { fault.mutable_code()->mutable_variants(0)->mutable_arguments(0)->set_bytes(256); },
+      [](auto& fault) { fault.mutable_code()->mutable_variants(0)->add_factors()->set_log2(64); },
+  };
+  for (size_t i = 0; i < std::size(faults); ++i) {
+    internal::DriverRequest fault = message;
+    faults[i](fault);
+    EXPECT_FALSE(ReadDriverRequest(fault.SerializeAsString(), code).ok()) << i;
+  }
+  const internal::DriverAnswer refusal = AnswerOf(InvalidArgument("no"), "l");
+  ASSERT_TRUE(ReadDriverAnswer(refusal.SerializeAsString(), {}).ok());
+  EXPECT_EQ(StatusOf(*ReadDriverAnswer(refusal.SerializeAsString(), {})), InvalidArgument("no"));
+  EXPECT_FALSE(ReadDriverAnswer(refusal.SerializeAsString(), code).ok());
+  internal::DriverAnswer unknown = refusal;
+  unknown.set_code(17);
+  EXPECT_FALSE(ReadDriverAnswer(unknown.SerializeAsString(), {}).ok());
+  internal::DriverAnswer wordy = refusal;
+  wordy.set_log(std::string(kDriverLogBytesMax + 1, 'l'));
+  EXPECT_FALSE(ReadDriverAnswer(wordy.SerializeAsString(), {}).ok());
+}
+
+// A log and a binary come back from the cache's form as they were.
+TEST(DriverMessageTest, KeepsBinaries) {
+  const std::vector<uint8_t> binary = {0, 1, 255};
+  const StatusOr<DriverBinary> kept = ReadKept(KeptOf("log\xff", binary));
+  ASSERT_TRUE(kept.ok()) << Message(kept.status());
+  EXPECT_EQ(kept->bytes, binary);
+  EXPECT_EQ(kept->log, "log\xff");
+  EXPECT_FALSE(ReadKept(binary).ok());
 }
 
 }  // namespace

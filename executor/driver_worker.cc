@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "executor/driver_environment.h"
-#include "executor/driver_wire.h"
+#include "executor/driver_message.h"
 #include "sandbox/limits.h"
 #include "sandbox/sandbox.h"
 
@@ -32,26 +32,22 @@ Status LockDown(const DriverWorkerOptions& options) {
   return Confine(&report, confine);
 }
 
-Status Answer(uint64_t id, const DriverAnswer& answer, std::span<const uint8_t> binary = {}) {
-  return SendFrame(kSocket, EncodeMessage({BuildMessage::Kind::kAnswer, id, EncodeDriverAnswer(answer)}), binary, {});
+Status Answer(uint64_t id, const Status& status, const DriverBinary& built = {}) {
+  return SendFrame(kSocket, AnswerHead(id, AnswerOf(status, built.log).SerializeAsString()), built.bytes);
 }
 
 Status Serve(const DriverFunctions& driver) {
   while (true) {
     HPVMD_ASSIGN_OR_RETURN(const Frame frame, ReceiveFrame(kSocket, kDriverFrameLimits));
-    HPVMD_ASSIGN_OR_RETURN(const BuildMessage message, DecodeMessage(frame));
-    HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, DecodeDriverRequest(message.payload, frame.body));
+    HPVMD_ASSIGN_OR_RETURN(const BuildMessage message, ReadMessage(frame));
+    HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, ReadDriverRequest(message.request(), frame.body));
     StatusOr<DriverBinary> built = driver.build(request.build);
     if (built.ok() && built->bytes.size() > kDriverFrameLimits.body_bytes_max) {
       built = InvalidArgument("The driver's binary (" + std::to_string(built->bytes.size()) +
                               " bytes) is larger than the limit (" +
                               std::to_string(kDriverFrameLimits.body_bytes_max) + " bytes).");
     }
-    DriverAnswer answer;
-    answer.status = built.status();
-    answer.log = built.ok() ? built->log : "";
-    HPVMD_RETURN_IF_ERROR(
-        Answer(message.id, answer, built.ok() ? std::span<const uint8_t>(built->bytes) : std::span<const uint8_t>()));
+    HPVMD_RETURN_IF_ERROR(Answer(message.id(), built.status(), built.ok() ? *built : DriverBinary{}));
   }
 }
 
@@ -59,9 +55,8 @@ Status Serve(const DriverFunctions& driver) {
 
 void RunDriverWorker(const DriverWorkerOptions& options) {
   const Status locked = LockDown(options);
-  DriverAnswer ready;
-  ready.status = locked.ok() ? options.supervisor->driver.load() : locked;
-  if (Answer(0, ready).ok() && ready.status.ok()) {
+  const Status ready = locked.ok() ? options.supervisor->driver.load() : locked;
+  if (Answer(0, ready).ok() && ready.ok()) {
     Serve(options.supervisor->driver).IgnoreError();  // The supervisor is gone, or has broken the protocol.
   }
   // Not exit: the destructors of drivers hang and crash, and everything that matters has been sent.

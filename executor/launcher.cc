@@ -409,9 +409,7 @@ void Describe(const DeviceInfo& info, internal::DeviceReport* described) {
   device->set_state(v1::Device::STATE_READY);
   described->set_has_driver(HasDriver(info.id));
   if (described->has_driver()) {
-    WireWriter target;
-    WriteGpuTarget(info.gpu, target);
-    described->set_gpu_target(target.bytes().data(), target.bytes().size());
+    described->set_gpu_target(BytesOf(info.gpu));
   }
 }
 

@@ -14,10 +14,7 @@
 namespace hpvm {
 namespace {
 
-// A dozen requests with 4 KiB each in one system call.
-constexpr size_t kBufferBytes = 128 * 1024;
-// Descriptors in one frame; a multiple may wait while several frames are buffered.
-constexpr size_t kControlFdsMax = 16;
+// A multiple of what one frame has may wait while several frames are buffered.
 constexpr size_t kWaitingFdsMax = 64;
 
 void TakeFds(msghdr& message, std::vector<UniqueFd>& fds) {
@@ -34,39 +31,12 @@ void TakeFds(msghdr& message, std::vector<UniqueFd>& fds) {
   }
 }
 
-// One sendmsg; 0 when the socket takes nothing just now, negative with errno on failure.
-ssize_t SendOnce(int socket, std::span<iovec> parts, std::span<const int> fds, bool wait) {
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kControlFdsMax)];
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = parts.size();
-  if (!fds.empty()) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-    cmsghdr* part = CMSG_FIRSTHDR(&message);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(fds.size_bytes());
-    memcpy(CMSG_DATA(part), fds.data(), fds.size_bytes());
-  }
-  while (true) {
-    const ssize_t put = sendmsg(socket, &message, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
-    if (put >= 0) {
-      return put;
-    }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      return 0;
-    }
-    if (errno != EINTR) {
-      return -1;
-    }
-  }
-}
-
 }  // namespace
 
-FrameReader::FrameReader(int socket, const FrameLimits& limits)
-    : socket_(socket), limits_(limits), buffer_(kBufferBytes) {}
+FrameReader::FrameReader(int socket, const FrameLimits& limits, size_t buffer_bytes)
+    : socket_(socket), limits_(limits), buffer_(buffer_bytes) {
+  HPVMD_CHECK(buffer_bytes >= sizeof(FrameHeader));
+}
 
 Status FrameReader::Fill(Wait wait) {
   iovec parts[2];
@@ -86,7 +56,7 @@ Status FrameReader::Fill(Wait wait) {
     }
     parts[count++] = {buffer_.data() + end_, buffer_.size() - end_};
   }
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kControlFdsMax)];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kFrameFdsMax)];
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = count;
@@ -180,7 +150,7 @@ FrameWriter::FrameWriter(int socket, Wait wait, size_t queued_bytes_max)
 void FrameWriter::Keep(const FrameHeader& header, std::string_view head, std::span<const uint8_t> body, size_t skip,
                        std::span<const int> fds) {
   // Small frames without descriptors join the last piece: one system call sends them all.
-  const bool join = !queue_.empty() && fds.empty() && queue_.back().bytes.size() < kBufferBytes;
+  const bool join = !queue_.empty() && fds.empty() && queue_.back().bytes.size() < kFrameBufferBytes;
   if (!join) {
     queue_.emplace_back();
   }
@@ -197,7 +167,7 @@ void FrameWriter::Keep(const FrameHeader& header, std::string_view head, std::sp
 }
 
 Status FrameWriter::Send(std::string_view head, std::span<const uint8_t> body, std::span<const int> fds, bool more) {
-  HPVMD_CHECK(fds.size() <= kControlFdsMax);
+  HPVMD_CHECK(fds.size() <= kFrameFdsMax);
   const FrameHeader header{kFrameMagic, static_cast<uint32_t>(head.size()), static_cast<uint32_t>(body.size()),
                            static_cast<uint32_t>(fds.size())};
   const size_t total = sizeof(header) + head.size() + body.size();
@@ -205,10 +175,10 @@ Status FrameWriter::Send(std::string_view head, std::span<const uint8_t> body, s
     return ResourceExhausted("The messages that wait for the peer process (" + std::to_string(queued_bytes_ + total) +
                              " bytes) exceed the limit (" + std::to_string(queued_bytes_max_) + ").");
   }
-  const bool may_join = more && total < kBufferBytes / 2;
+  const bool may_join = more && total < kFrameBufferBytes / 2;
   if (may_join || !queue_.empty()) {
     Keep(header, head, body, 0, fds);
-    return may_join && queued_bytes_ < kBufferBytes ? absl::OkStatus() : Flush();
+    return may_join && queued_bytes_ < kFrameBufferBytes ? absl::OkStatus() : Flush();
   }
   iovec parts[3] = {{const_cast<FrameHeader*>(&header), sizeof(header)},
                     {const_cast<char*>(head.data()), head.size()},

@@ -14,12 +14,16 @@
 
 namespace hpvm {
 
+// A dozen requests with 4 KiB each in one system call.
+inline constexpr size_t kFrameBufferBytes = 128 * 1024;
+
 // One thread at a time.
 class FrameReader {
  public:
   enum class Wait : uint8_t { kNo, kYes };
 
-  FrameReader(int socket, const FrameLimits& limits);
+  // Receives at most `buffer_bytes` beyond the end of a frame.
+  FrameReader(int socket, const FrameLimits& limits, size_t buffer_bytes = kFrameBufferBytes);
 
   // Receives once. With kNo an empty socket is OK and adds nothing; with kYes it waits. kUnavailable at the peer's end,
   // kInvalidArgument when descriptors break the limits.

@@ -2,15 +2,19 @@
 // Frames over a Unix stream socket, with file descriptors: the transport between daemon, executor and compiler.
 //
 // A frame is a 16-byte header {u32 magic, u32 head bytes, u32 body bytes, u32 descriptors}, then a head (a small
-// protobuf message or fixed struct) and a body (raw bytes: an inline tensor, an image). Both ends are hostile to each
+// protobuf message) and a body (raw bytes: an inline tensor, an image). Both ends are hostile to each
 // other: every length is checked against the caller's limits before a byte is read, surplus descriptors are closed, and
 // a malformed frame ends the connection.
 #ifndef HPVMD_BASE_IO_FRAME_SOCKET_H_
 #define HPVMD_BASE_IO_FRAME_SOCKET_H_
 
+#include <sys/types.h>
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +32,8 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 16);
 inline constexpr uint32_t kFrameMagic = 0x48504d31;  // "1MPH"
+// Descriptors of one frame, whatever the limits say.
+inline constexpr size_t kFrameFdsMax = 16;
 
 struct FrameLimits {
   uint32_t head_bytes_max = 64 * 1024;
@@ -49,10 +55,11 @@ StatusOr<std::pair<UniqueFd, UniqueFd>> CreateSocketPair();
 
 // Sends one whole frame. Blocks while the peer does not read, until `deadline` (RealClock). Descriptors stay the
 // caller's. One thread at a time. kUnavailable when the peer is gone, kDeadlineExceeded when it does not read.
-Status SendFrame(int socket, std::span<const uint8_t> head, std::span<const uint8_t> body, std::span<const int> fds,
-                 Time deadline = kNever);
 Status SendFrame(int socket, std::string_view head, std::span<const uint8_t> body = {}, std::span<const int> fds = {},
                  Time deadline = kNever);
+
+// One sendmsg, of descriptors with it; 0 when the socket takes nothing just now, negative with errno on failure.
+ssize_t SendOnce(int socket, std::span<iovec> parts, std::span<const int> fds, bool wait);
 
 // Receives one whole frame. kUnavailable at the peer's end; kInvalidArgument when the frame breaks the format or a
 // limit, after which the connection is of no more use. One thread at a time. Received descriptors close on exec.

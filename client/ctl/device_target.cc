@@ -55,11 +55,12 @@ StatusOr<DeviceTarget> AskExecutor(const std::string& name, ArtifactKind kind) {
   DeviceTarget target;
   target.kind = kind;
   target.label = device.id() + " (" + device.name() + ")";
-  WireReader in({reinterpret_cast<const uint8_t*>(facts.data()), facts.size()});
-  target.gpu = ReadGpuTarget(in);
-  return in.AtEnd()
-             ? StatusOr<DeviceTarget>(std::move(target))
-             : Unavailable("\"" + program + "\" does not say what kernels for \"" + device.id() + "\" must know.");
+  StatusOr<GpuTarget> gpu = ParseGpuTarget(facts);
+  if (!gpu.ok()) {
+    return Unavailable("\"" + program + "\" does not say what kernels for \"" + device.id() + "\" must know.");
+  }
+  target.gpu = *std::move(gpu);
+  return target;
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/unchecked.h"
 #include "compiler/api/artifact_bounds.h"
 #include "compiler/api/artifact_work.h"
 #include "compiler/api/wire.h"
+#include "proto/internal/builder.pb.h"
 
 namespace hpvm {
 namespace {
@@ -15,6 +17,8 @@ namespace {
 constexpr uint32_t kMagic = 0x41565048;  // "HPVA".
 constexpr size_t kTagOffset = 8;
 constexpr size_t kFieldsOffset = kTagOffset + 32;
+// More than limits::kGpuVariantsMax variants with all their arguments.
+constexpr size_t kGpuCodeBytesMax = limits::kMiB;
 // Shapes that compiler/pass/gang/gang_plan.h knows.
 constexpr uint32_t kVariantLanesMax = 64, kVariantColumnsMax = 8, kVariantRowsMax = 16;
 
@@ -195,6 +199,19 @@ std::vector<KernelRemark> ReadRemarks(WireReader& in) {
   return remarks;
 }
 
+GpuCode ReadGpu(WireReader& in) {
+  const std::string bytes = in.Text();
+  const auto read = [&]() -> StatusOr<GpuCode> {
+    HPVMD_ASSIGN_OR_RETURN(auto said, ParseUnchecked<internal::GpuCode>(bytes));
+    return std::move(said).Open(GetGpuCode);
+  };
+  StatusOr<GpuCode> code = bytes.size() > kGpuCodeBytesMax ? InvalidArgument("too long") : read();
+  if (!code.ok()) {
+    in.Fail();
+  }
+  return code.ok() ? *std::move(code) : GpuCode{};
+}
+
 Artifact ReadFields(WireReader& in) {
   Artifact artifact;
   artifact.kind = static_cast<ArtifactKind>(in.U8());
@@ -223,7 +240,7 @@ Artifact ReadFields(WireReader& in) {
   artifact.code.assign(code.begin(), code.end());
   artifact.entry_offset = in.U64();
   artifact.variants = ReadVariants(in);
-  artifact.gpu = ReadGpuCode(in);
+  artifact.gpu = ReadGpu(in);
   artifact.bounds = ReadBounds(in);
   artifact.work = ReadWork(in);
   artifact.remarks = ReadRemarks(in);
@@ -375,7 +392,7 @@ std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key)
   out.Bytes(artifact.code);
   out.U64(artifact.entry_offset);
   WriteVariants(artifact.variants, out);
-  WriteGpuCode(artifact.gpu, out);
+  out.Text(MessageOf(artifact.gpu).SerializeAsString());
   WriteBounds(artifact.bounds, out);
   WriteWork(artifact.work, out);
   WriteRemarks(artifact.remarks, out);

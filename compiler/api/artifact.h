@@ -24,7 +24,7 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kArtifactFormatVersion = 7;
+inline constexpr uint32_t kArtifactFormatVersion = 8;
 
 enum class ArtifactKind : uint8_t {
   kInterp = 1,    // `code` is the kernel IR's text form.

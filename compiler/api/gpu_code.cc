@@ -1,79 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/api/gpu_code.h"
 
+#include <algorithm>
+
 #include "base/limits.h"
+#include "proto/internal/builder.pb.h"
 
 namespace hpvm {
 namespace {
 
-constexpr size_t kArgumentBytes = 19, kFactorBytes = 5, kVariantBytes = 71;  // The least that one takes.
-
 using Kind = GpuArgument::Kind;
+using Triple = std::array<uint32_t, 3>;
 
-void WriteTriple(const std::array<uint32_t, 3>& values, WireWriter& out) {
-  for (const uint32_t value : values) {
-    out.U32(value);
+template <typename Field>
+void Set(const Triple& values, Field* field) {
+  field->Add(values.begin(), values.end());
+}
+
+template <typename Field>
+bool Get(const Field& field, Triple* values) {
+  if (field.size() != static_cast<int>(values->size())) {
+    return false;
+  }
+  std::copy(field.begin(), field.end(), values->begin());
+  return true;
+}
+
+void Set(const GpuVariant& variant, internal::GpuVariant* message) {
+  message->set_entry(variant.entry);
+  Set(variant.tile, message->mutable_tile());
+  message->set_needs_proof(variant.needs_proof);
+  message->set_needs_alignment(variant.needs_alignment);
+  for (const GpuFactor& factor : variant.factors) {
+    internal::GpuFactor* said = message->add_factors();
+    said->set_param(factor.param);
+    said->set_log2(factor.log2);
+  }
+  message->set_can_trap(variant.can_trap);
+  Set(variant.group, message->mutable_group());
+  Set(variant.group_constant, message->mutable_group_constant());
+  message->set_local_bytes(variant.local_bytes);
+  message->set_push_bytes(variant.push_bytes);
+  message->set_facts_set(variant.facts_set);
+  message->set_facts_binding(variant.facts_binding);
+  for (const GpuArgument& argument : variant.arguments) {
+    internal::GpuArgument* said = message->add_arguments();
+    said->set_kind(static_cast<uint32_t>(argument.kind));
+    said->set_index(argument.index);
+    said->set_bytes(argument.bytes);
+    said->set_is_writable(argument.is_writable);
+    said->set_set(argument.set);
+    said->set_binding(argument.binding);
+    said->set_offset(argument.offset);
   }
 }
 
-std::array<uint32_t, 3> ReadTriple(WireReader& in) {
-  std::array<uint32_t, 3> values{};
-  for (uint32_t& value : values) {
-    value = in.U32();
+bool Get(const internal::GpuVariant& message, GpuVariant* variant) {
+  variant->entry = message.entry();
+  variant->needs_proof = message.needs_proof();
+  variant->needs_alignment = message.needs_alignment();
+  for (const internal::GpuFactor& factor : message.factors()) {
+    if (factor.log2() >= 64) {
+      return false;
+    }
+    variant->factors.push_back({factor.param(), static_cast<uint8_t>(factor.log2())});
   }
-  return values;
-}
-
-void WriteArgument(const GpuArgument& argument, WireWriter& out) {
-  out.U8(static_cast<uint8_t>(argument.kind));
-  out.U32(argument.index);
-  out.U8(argument.bytes);
-  out.U8(argument.is_writable);
-  out.U32(argument.set);
-  out.U32(argument.binding);
-  out.U32(argument.offset);
-}
-
-GpuArgument ReadArgument(WireReader& in) {
-  GpuArgument argument;
-  const uint8_t kind = in.U8();
-  if (kind < static_cast<uint8_t>(Kind::kBuffer) || kind > static_cast<uint8_t>(Kind::kGroupBase)) {
-    in.Fail();
-    return argument;
+  variant->can_trap = message.can_trap();
+  variant->local_bytes = message.local_bytes();
+  variant->push_bytes = message.push_bytes();
+  variant->facts_set = message.facts_set();
+  variant->facts_binding = message.facts_binding();
+  for (const internal::GpuArgument& argument : message.arguments()) {
+    if (argument.kind() < static_cast<uint32_t>(Kind::kBuffer) ||
+        argument.kind() > static_cast<uint32_t>(Kind::kGroupBase) || argument.bytes() > UINT8_MAX) {
+      return false;
+    }
+    variant->arguments.push_back({static_cast<Kind>(argument.kind()), argument.index(),
+                                  static_cast<uint8_t>(argument.bytes()), argument.is_writable(), argument.set(),
+                                  argument.binding(), argument.offset()});
   }
-  argument.kind = static_cast<Kind>(kind);
-  argument.index = in.U32();
-  argument.bytes = in.U8();
-  argument.is_writable = in.Flag();
-  argument.set = in.U32();
-  argument.binding = in.U32();
-  argument.offset = in.U32();
-  return argument;
-}
-
-GpuVariant ReadVariant(WireReader& in) {
-  GpuVariant variant;
-  variant.entry = in.Text();
-  variant.tile = ReadTriple(in);
-  variant.needs_proof = in.Flag();
-  variant.needs_alignment = in.Flag();
-  variant.factors.resize(in.Count(kFactorBytes));
-  for (GpuFactor& factor : variant.factors) {
-    factor.param = in.U32();
-    factor.log2 = in.U8();
-  }
-  variant.can_trap = in.Flag();
-  variant.group = ReadTriple(in);
-  variant.group_constant = ReadTriple(in);
-  variant.local_bytes = in.U64();
-  variant.push_bytes = in.U32();
-  variant.facts_set = in.U32();
-  variant.facts_binding = in.U32();
-  variant.arguments.resize(in.Count(kArgumentBytes));
-  for (GpuArgument& argument : variant.arguments) {
-    argument = ReadArgument(in);
-  }
-  return variant;
+  return Get(message.tile(), &variant->tile) && Get(message.group(), &variant->group) &&
+         Get(message.group_constant(), &variant->group_constant);
 }
 
 bool NamesParam(Kind kind) {
@@ -125,50 +132,32 @@ bool IsVariant(const GpuVariant& variant, bool is_shader, size_t params) {
 
 }  // namespace
 
-void WriteGpuCode(const GpuCode& code, WireWriter& out) {
-  out.U8(static_cast<uint8_t>(code.format));
-  out.U8(code.is_native);
-  out.Text(code.options);
-  out.U64(code.private_bytes);
-  out.U32(static_cast<uint32_t>(code.variants.size()));
+internal::GpuCode MessageOf(const GpuCode& code) {
+  internal::GpuCode message;
+  message.set_format(static_cast<uint32_t>(code.format));
+  message.set_is_native(code.is_native);
+  message.set_options(code.options);
+  message.set_private_bytes(code.private_bytes);
   for (const GpuVariant& variant : code.variants) {
-    out.Text(variant.entry);
-    WriteTriple(variant.tile, out);
-    out.U8(variant.needs_proof);
-    out.U8(variant.needs_alignment);
-    out.U32(static_cast<uint32_t>(variant.factors.size()));
-    for (const GpuFactor& factor : variant.factors) {
-      out.U32(factor.param);
-      out.U8(factor.log2);
-    }
-    out.U8(variant.can_trap);
-    WriteTriple(variant.group, out);
-    WriteTriple(variant.group_constant, out);
-    out.U64(variant.local_bytes);
-    out.U32(variant.push_bytes);
-    out.U32(variant.facts_set);
-    out.U32(variant.facts_binding);
-    out.U32(static_cast<uint32_t>(variant.arguments.size()));
-    for (const GpuArgument& argument : variant.arguments) {
-      WriteArgument(argument, out);
-    }
+    Set(variant, message.add_variants());
   }
+  return message;
 }
 
-GpuCode ReadGpuCode(WireReader& in) {
-  GpuCode code;
-  const uint8_t format = in.U8();
-  if (format > static_cast<uint8_t>(GpuFormat::kBitstream)) {
-    in.Fail();
-    return code;
+StatusOr<GpuCode> GetGpuCode(const internal::GpuCode& message) {
+  const Status malformed = InvalidArgument("The description of code for a GPU is malformed.");
+  if (message.format() > static_cast<uint32_t>(GpuFormat::kBitstream)) {
+    return malformed;
   }
-  code.format = static_cast<GpuFormat>(format);
-  code.is_native = in.Flag();
-  code.options = in.Text();
-  code.private_bytes = in.U64();
-  code.variants.resize(in.Count(kVariantBytes));
-  for (GpuVariant& variant : code.variants) {
-    variant = ReadVariant(in);
+  GpuCode code;
+  code.format = static_cast<GpuFormat>(message.format());
+  code.is_native = message.is_native();
+  code.options = message.options();
+  code.private_bytes = message.private_bytes();
+  for (const internal::GpuVariant& variant : message.variants()) {
+    if (!Get(variant, &code.variants.emplace_back())) {
+      return malformed;
+    }
   }
   return code;
 }

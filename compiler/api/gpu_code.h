@@ -21,9 +21,12 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/api/wire.h"
 
 namespace hpvm {
+
+namespace internal {
+class GpuCode;
+}
 
 // 32 bytes, as the device writes them; little-endian words.
 struct GpuTrapRecord {
@@ -111,8 +114,9 @@ struct GpuCode {
   friend bool operator==(const GpuCode&, const GpuCode&) = default;
 };
 
-void WriteGpuCode(const GpuCode& code, WireWriter& out);
-GpuCode ReadGpuCode(WireReader& in);
+internal::GpuCode MessageOf(const GpuCode& code);
+// kInvalidArgument when a number is beyond its type. ValidateGpuCode checks the rest.
+StatusOr<GpuCode> GetGpuCode(const internal::GpuCode& message);
 // What a device relies on: counts and tiles within limits.h's, argument indices below `params`, push constants inside
 // push_bytes. OK for kNone with nothing in it.
 Status ValidateGpuCode(const GpuCode& code, size_t params);

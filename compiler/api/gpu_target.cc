@@ -1,69 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/api/gpu_target.h"
 
+#include <algorithm>
+
+#include "base/unchecked.h"
+#include "proto/internal/builder.pb.h"
+
 namespace hpvm {
 namespace {
 
+constexpr int kDimensions = 3;
 constexpr size_t kArchBytesMax = 16;
-
-void WriteExtents(const std::array<uint32_t, 3>& extents, WireWriter& out) {
-  for (const uint32_t extent : extents) {
-    out.U32(extent);
-  }
-}
-
-std::array<uint32_t, 3> ReadExtents(WireReader& in) {
-  std::array<uint32_t, 3> extents{};
-  for (uint32_t& extent : extents) {
-    extent = in.U32();
-  }
-  return extents;
-}
 
 }  // namespace
 
-void WriteGpuTarget(const GpuTarget& target, WireWriter& out) {
-  for (const bool flag : {target.has_int64, target.has_fp64, target.has_8_bit_storage, target.has_16_bit_storage,
-                          target.has_int64_atomics, target.exact_divide, target.keeps_denormals,
-                          target.keeps_nan_and_zero, target.rounds_to_even, target.is_processor}) {
-    out.U8(flag);
-  }
-  out.U32(target.group_size_max);
-  WriteExtents(target.group_extent_max, out);
-  WriteExtents(target.group_count_max, out);
-  out.U64(target.local_bytes_max);
-  out.U64(target.buffer_bytes_max);
-  out.U32(target.buffers_max);
-  out.U32(target.push_bytes_max);
-  out.U32(target.subgroup_size);
-  out.U32(target.api_version);
-  out.U8(static_cast<uint8_t>(target.kernel_il));
-  out.Text(target.ptx_arch);
+internal::GpuTarget MessageOf(const GpuTarget& target) {
+  internal::GpuTarget message;
+  message.set_has_int64(target.has_int64);
+  message.set_has_fp64(target.has_fp64);
+  message.set_has_8_bit_storage(target.has_8_bit_storage);
+  message.set_has_16_bit_storage(target.has_16_bit_storage);
+  message.set_has_int64_atomics(target.has_int64_atomics);
+  message.set_exact_divide(target.exact_divide);
+  message.set_keeps_denormals(target.keeps_denormals);
+  message.set_keeps_nan_and_zero(target.keeps_nan_and_zero);
+  message.set_rounds_to_even(target.rounds_to_even);
+  message.set_is_processor(target.is_processor);
+  message.set_group_size_max(target.group_size_max);
+  message.mutable_group_extent_max()->Add(target.group_extent_max.begin(), target.group_extent_max.end());
+  message.mutable_group_count_max()->Add(target.group_count_max.begin(), target.group_count_max.end());
+  message.set_local_bytes_max(target.local_bytes_max);
+  message.set_buffer_bytes_max(target.buffer_bytes_max);
+  message.set_buffers_max(target.buffers_max);
+  message.set_push_bytes_max(target.push_bytes_max);
+  message.set_subgroup_size(target.subgroup_size);
+  message.set_api_version(target.api_version);
+  message.set_kernel_il(static_cast<uint32_t>(target.kernel_il));
+  message.set_ptx_arch(target.ptx_arch);
+  return message;
 }
 
-GpuTarget ReadGpuTarget(WireReader& in) {
+StatusOr<GpuTarget> GetGpuTarget(const internal::GpuTarget& message) {
+  if (message.kernel_il() > static_cast<uint32_t>(KernelIl::kSpirBitcode) ||
+      message.ptx_arch().size() > kArchBytesMax || message.group_extent_max_size() != kDimensions ||
+      message.group_count_max_size() != kDimensions) {
+    return InvalidArgument("The description of a GPU is malformed.");
+  }
   GpuTarget target;
-  for (bool* flag : {&target.has_int64, &target.has_fp64, &target.has_8_bit_storage, &target.has_16_bit_storage,
-                     &target.has_int64_atomics, &target.exact_divide, &target.keeps_denormals,
-                     &target.keeps_nan_and_zero, &target.rounds_to_even, &target.is_processor}) {
-    *flag = in.Flag();
-  }
-  target.group_size_max = in.U32();
-  target.group_extent_max = ReadExtents(in);
-  target.group_count_max = ReadExtents(in);
-  target.local_bytes_max = in.U64();
-  target.buffer_bytes_max = in.U64();
-  target.buffers_max = in.U32();
-  target.push_bytes_max = in.U32();
-  target.subgroup_size = in.U32();
-  target.api_version = in.U32();
-  const uint8_t il = in.U8();
-  target.ptx_arch = in.Text();
-  if (il > static_cast<uint8_t>(KernelIl::kSpirBitcode) || target.ptx_arch.size() > kArchBytesMax) {
-    in.Fail();
-  }
-  target.kernel_il = static_cast<KernelIl>(il);
+  target.has_int64 = message.has_int64();
+  target.has_fp64 = message.has_fp64();
+  target.has_8_bit_storage = message.has_8_bit_storage();
+  target.has_16_bit_storage = message.has_16_bit_storage();
+  target.has_int64_atomics = message.has_int64_atomics();
+  target.exact_divide = message.exact_divide();
+  target.keeps_denormals = message.keeps_denormals();
+  target.keeps_nan_and_zero = message.keeps_nan_and_zero();
+  target.rounds_to_even = message.rounds_to_even();
+  target.is_processor = message.is_processor();
+  target.group_size_max = message.group_size_max();
+  std::copy_n(message.group_extent_max().begin(), kDimensions, target.group_extent_max.begin());
+  std::copy_n(message.group_count_max().begin(), kDimensions, target.group_count_max.begin());
+  target.local_bytes_max = message.local_bytes_max();
+  target.buffer_bytes_max = message.buffer_bytes_max();
+  target.buffers_max = message.buffers_max();
+  target.push_bytes_max = message.push_bytes_max();
+  target.subgroup_size = message.subgroup_size();
+  target.api_version = message.api_version();
+  target.kernel_il = static_cast<KernelIl>(message.kernel_il());
+  target.ptx_arch = message.ptx_arch();
   return target;
+}
+
+std::string BytesOf(const GpuTarget& target) { return MessageOf(target).SerializeAsString(); }
+
+StatusOr<GpuTarget> ParseGpuTarget(std::string_view bytes) {
+  HPVMD_ASSIGN_OR_RETURN(auto said, ParseUnchecked<internal::GpuTarget>(bytes));
+  return std::move(said).Open(GetGpuTarget);
 }
 
 }  // namespace hpvm

@@ -7,10 +7,15 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
-#include "compiler/api/wire.h"
+#include "base/status.h"
 
 namespace hpvm {
+
+namespace internal {
+class GpuTarget;
+}
 
 // How kernel-flavoured SPIR-V gets into an OpenCL device.
 enum class KernelIl : uint8_t {
@@ -50,9 +55,12 @@ struct GpuTarget {
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
 
-void WriteGpuTarget(const GpuTarget& target, WireWriter& out);
-// Fails the reader at what is not a target.
-GpuTarget ReadGpuTarget(WireReader& in);
+internal::GpuTarget MessageOf(const GpuTarget& target);
+// kInvalidArgument when the message is no target.
+StatusOr<GpuTarget> GetGpuTarget(const internal::GpuTarget& message);
+// The message as bytes: equal ones for equal targets, in processes of one build.
+std::string BytesOf(const GpuTarget& target);
+StatusOr<GpuTarget> ParseGpuTarget(std::string_view bytes);
 
 }  // namespace hpvm
 

@@ -9,7 +9,8 @@
 #include "base/io/memfd.h"
 #include "base/limits.h"
 #include "builder/client.h"
-#include "compiler/api/zygote.h"
+#include "compiler/api/compile_message.h"
+#include "compiler/api/cost_record.h"
 
 namespace hpvm {
 namespace {
@@ -46,7 +47,7 @@ class ZygoteClient final : public CompilerService {
 
  private:
   void Keep(const Sha256& name, bool is_costs, std::span<const uint8_t> record);
-  std::optional<std::vector<uint8_t>> NextKept();
+  std::optional<std::string> NextKept();
 
   const ArtifactKey key_;
   std::mutex kept_mutex_;
@@ -66,13 +67,17 @@ void ZygoteClient::Keep(const Sha256& name, bool is_costs, std::span<const uint8
   client_.SendNotes();
 }
 
-std::optional<std::vector<uint8_t>> ZygoteClient::NextKept() {
+std::optional<std::string> ZygoteClient::NextKept() {
   std::lock_guard lock(kept_mutex_);
   if (kept_.empty()) {
     return std::nullopt;
   }
   const auto record = kept_.extract(kept_.begin());
-  return EncodeKeep({record.key().first, record.mapped(), record.key().second});
+  const auto& [name, is_costs] = record.key();
+  internal::CompileNote note;
+  SetHash(name, note.mutable_name());
+  *(is_costs ? note.mutable_costs() : note.mutable_learnt()) = {record.mapped().begin(), record.mapped().end()};
+  return note.SerializeAsString();
 }
 
 StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Time deadline) {
@@ -88,29 +93,30 @@ StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Ti
   message.compile = request;
   message.remaining_ns =
       deadline == kNever ? 0 : static_cast<uint64_t>(std::max(Duration(1), deadline - RealClock().Now()).count());
-  HPVMD_ASSIGN_OR_RETURN(
-      BuildClient::Answer answer,
-      client_.Build(
-          {.payload = EncodeRequest(message), .body = {}, .fds = fds, .deadline = deadline, .stop = request.stop}));
-  StatusOr<ZygoteResponse> response = DecodeResponse(answer.payload);
+  HPVMD_ASSIGN_OR_RETURN(BuildClient::Answer answer, client_.Build({.payload = MessageOf(message).SerializeAsString(),
+                                                                    .body = {},
+                                                                    .fds = fds,
+                                                                    .deadline = deadline,
+                                                                    .stop = request.stop}));
+  const StatusOr<internal::CompileAnswer> response = ReadCompileAnswer(answer.payload);
   if (!response.ok()) {
     return client_.Close(response.status());
   }
-  if (response->end == CompileEnd::kDeadline) {
-    return DeadlineExceeded(response->diagnostics.front().message);
+  if (response->end() == internal::CompileAnswer::END_DEADLINE) {
+    return DeadlineExceeded(response->diagnostics(0).message());
   }
   CompileOutcome outcome;
-  if (response->end == CompileEnd::kLimit) {
-    outcome.limit = ResourceExhausted(response->diagnostics.front().message);
+  if (response->end() == internal::CompileAnswer::END_LIMIT) {
+    outcome.limit = ResourceExhausted(response->diagnostics(0).message());
   }
-  outcome.diagnostics = std::move(response->diagnostics);
-  outcome.from_cache = response->from_cache;
-  outcome.cpu = Duration(static_cast<int64_t>(std::min<uint64_t>(response->cpu_ns, INT64_MAX)));
-  if (response->has_artifact) {
+  outcome.diagnostics = GetDiagnostics(*response);
+  outcome.from_cache = response->from_cache();
+  outcome.cpu = Duration(static_cast<int64_t>(std::min<uint64_t>(response->cpu_ns(), INT64_MAX)));
+  if (response->has_artifact()) {
     HPVMD_ASSIGN_OR_RETURN(outcome.artifact, ParseArtifact(answer.body, key_));
-    outcome.artifact->name = response->name;
-    outcome.artifact->learnt = std::move(response->learnt);
-    outcome.artifact->costs = std::move(response->costs);
+    outcome.artifact->name = GetHash(response->name());
+    outcome.artifact->learnt.assign(response->learnt().begin(), response->learnt().end());
+    outcome.artifact->costs.assign(response->costs().begin(), response->costs().end());
   } else if (!HasErrors(outcome.diagnostics)) {
     return Internal("The compiler answered with neither an artifact nor an error.");
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Little-endian fields with length prefixes: how artifacts and the zygote's messages are written. A reader never runs
-// past its bytes; after the first fault every further read yields zero or nothing, and ok() is false.
+// Little-endian fields with length prefixes: how artifacts, and records of what was measured, are written. A reader
+// never runs past its bytes; after the first fault every further read yields zero or nothing, and ok() is false.
 #ifndef HPVMD_COMPILER_API_WIRE_H_
 #define HPVMD_COMPILER_API_WIRE_H_
 

@@ -9,20 +9,21 @@
 // so that OpenCL C is to be read and SPIR-V kernels to be translated for drivers that take PTX or SPIR bitcode; loads
 // libhpvm-opencl.so, libhpvm-spirv.so and the libraries that they need.
 //
-// Protocol: builder/message.h, with the structs below as payloads, written by compiler/api/wire.h.
-//   request   ZygoteRequest, and one memfd of sealed size with the module's bytes
-//   answer    ZygoteResponse, the tagged artifact as the frame's body
-//   note      ZygoteKeep, what was learnt or measured of a delivered artifact. It is kept beside the artifact, and
+// Protocol: builder/message.h, with messages of proto/internal/builder.proto as payloads (compile_message.h).
+//   request   CompileRequest, and one memfd of sealed size with the module's bytes
+//   answer    CompileAnswer, the tagged artifact as the frame's body
+//   note      CompileNote, what was learnt or measured of a delivered artifact. It is kept beside the artifact, and
 //             comes with its next delivery.
+// A child writes one frame into its pipe: a CompileAnswer, the untagged artifact as its body.
 //
 // Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and until the earlier of
 // `wall_seconds` by the clock and the request's deadline; it is killed then, and when its request is cancelled. A child
 // that dies is a diagnostic that names the cap and its value.
 //
 // What the processes need, for whoever builds a sandbox around them:
-//   zygote, until warm     libLLVM-22, libcrypto, libseccomp and what they link (read, execute); /proc/self (read) for
-//   the CPU's features zygote, once warm      FOLDER (read, write, create, rename, remove); the inherited socket;
-//   stderr. Nothing else is opened.
+//   zygote, until warm     libLLVM-22, libcrypto, libprotobuf-lite, libseccomp and what they link (read, execute);
+//   /proc/self (read) for the CPU's features zygote, once warm      FOLDER (read, write, create, rename, remove); the
+//   inherited socket; stderr. Nothing else is opened.
 //     system calls         clone with CLONE_PIDFD and no other flag, wait4, pidfd_send_signal, pipe2, poll, recvmsg,
 //                          sendmsg, read, write, pread64, openat/renameat/unlinkat/utimensat below FOLDER, getdents64,
 //                          fstat, memory (mmap without PROT_EXEC, munmap, brk, madvise, mprotect), futex,
@@ -36,57 +37,11 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "base/io/frame_socket.h"
 #include "base/limits.h"
-#include "compiler/api/cost_record.h"
-#include "compiler/api/learnt.h"
 #include "compiler/api/service.h"
-#include "compiler/api/wire.h"
 
 namespace hpvm {
-
-// The messages.
-struct ZygoteRequest {
-  uint64_t remaining_ns = 0;  // Until the client's deadline, as it was when sent; 0: none.
-  CompileRequest compile;     // `module` is empty here: the bytes travel as a memfd.
-};
-// What ended a compile.
-enum class CompileEnd : uint8_t { kItself = 0, kDeadline = 1, kLimit = 2 };
-struct ZygoteResponse {
-  CompileEnd end = CompileEnd::kItself;  // Others: no artifact, and one diagnostic.
-  bool from_cache = false;
-  bool has_artifact = false;  // In the frame's body.
-  uint64_t cpu_ns = 0;        // Processor time of the child, whatever became of it.
-  Diagnostics diagnostics;
-  // Of the artifact: what Keep may call it (zeros: nothing is kept of it), and what was learnt of it so far.
-  Sha256 name;
-  std::vector<uint8_t> learnt;
-  std::vector<uint8_t> costs;  // What its launches took.
-};
-struct ZygoteKeep {
-  Sha256 name;
-  std::vector<uint8_t> record;  // compiler/api/learnt.h, or compiler/api/cost_record.h.
-  bool is_costs = false;
-};
-
-inline constexpr FrameLimits kZygoteFrameLimits = {
-    .head_bytes_max = 1024 * 1024,
-    .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
-    .fds_max = 1,
-};
-
-std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request);
-StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> payload);
-std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response);
-StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> payload);
-std::vector<uint8_t> EncodeKeep(const ZygoteKeep& keep);
-StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> payload);
-
-// Severity, place, offset and message of each; at most limits::kDiagnosticsMax, long texts cut.
-void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out);
-Diagnostics ReadDiagnostics(WireReader& in);
 
 struct ZygoteOptions {
   int socket = -1;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/driver/cache_key.h"
 
-#include "compiler/api/wire.h"
-
 namespace hpvm {
 
 Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, const Sha256& build) {
@@ -24,9 +22,7 @@ Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, const 
   number(static_cast<uint64_t>(request.abi));
   number(static_cast<uint64_t>(request.target));
   number(request.fast_math);
-  WireWriter gpu;
-  WriteGpuTarget(request.gpu, gpu);
-  hasher.Add(gpu.bytes());
+  hasher.AddField(BytesOf(request.gpu));
   hasher.AddField(request.options);
   number(request.constants.size());
   for (const SpecialisationConstant& constant : request.constants) {

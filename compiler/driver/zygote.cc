@@ -19,6 +19,8 @@
 #include "base/io/child_process.h"
 #include "base/io/memfd.h"
 #include "builder/supervisor.h"
+#include "compiler/api/compile_message.h"
+#include "compiler/api/cost_record.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/driver/cache_key.h"
 #include "compiler/driver/zygote_child.h"
@@ -31,13 +33,17 @@
 namespace hpvm {
 namespace {
 
-// A result's diagnostics beside its artifact.
-constexpr size_t kResultBytesMax = limits::kArtifactBytesMax + limits::kMiB;
+// The largest frame that a child may write.
+constexpr size_t kResultBytesMax =
+    sizeof(FrameHeader) + kZygoteFrameLimits.head_bytes_max + kZygoteFrameLimits.body_bytes_max;
 // What the client may have kept of one artifact, a few for each class of launches; and of how many artifacts.
 constexpr uint32_t kKeepsMax = 200;
 constexpr size_t kDeliveredMax = 10'000;
 // Files of the cache: artifacts, and beside them what devices have learnt of them and what their launches took.
 constexpr char kArtifacts[] = ".hpva", kLearnt[] = ".hpvl", kCosts[] = ".hpvc";
+
+using internal::CompileAnswer;
+using End = CompileAnswer::End;
 
 struct CompileJob : BuildJob {
   ZygoteRequest request;
@@ -55,6 +61,23 @@ const CompileJob& JobOf(const BuildWorker& worker) { return static_cast<const Co
 std::string Seconds(uint64_t ns) {
   const uint64_t tenths = ns / 100'000'000;
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+// The frame that a child wrote, if it is one and nothing follows it.
+StatusOr<CompileAnswer> ReadResult(std::span<const uint8_t> bytes, std::vector<uint8_t>* artifact) {
+  FrameHeader header{};
+  if (bytes.size() < sizeof(header)) {
+    return InvalidArgument("The result is cut short.");
+  }
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  HPVMD_RETURN_IF_ERROR(CheckFrameHeader(header, kZygoteFrameLimits));
+  bytes = bytes.subspan(sizeof(header));
+  if (bytes.size() != uint64_t{header.head_bytes} + header.body_bytes) {
+    return InvalidArgument("The result is cut short, or something follows it.");
+  }
+  const std::span<const uint8_t> body = bytes.subspan(header.head_bytes);
+  artifact->assign(body.begin(), body.end());
+  return ReadCompileAnswer({reinterpret_cast<const char*>(bytes.data()), header.head_bytes});
 }
 
 SupervisorOptions SupervisionOf(const ZygoteOptions& options) {
@@ -76,8 +99,8 @@ class Zygote final : public BuildSupervisor {
   Status Prepare() override;
   Status Begin(const BuildHello& hello) override;
   Status Rest() override;
-  StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::span<const uint8_t> payload, Frame& frame) override;
-  Status TakeNote(std::span<const uint8_t> payload) override;
+  StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override;
+  Status TakeNote(std::string_view payload) override;
   StatusOr<std::unique_ptr<BuildWorker>> StartWorker(const BuildJob* job) override;
   StatusOr<bool> Read(BuildWorker& worker) override;
   Status Ended(BuildWorker& worker, BuildEnd end, int wait_status, Duration processor) override;
@@ -88,9 +111,9 @@ class Zygote final : public BuildSupervisor {
  private:
   Status LockDown(const std::string& cache_folder);
   const Sha256& BuildFor(const CompileRequest& request) const;
-  void Name(ZygoteResponse& response, const Sha256& name);
+  void Name(CompileAnswer& answer, const Sha256& name);
   Status Finish(CompileWorker& worker, int wait_status, uint64_t cpu_ns);
-  Status Refuse(const CompileJob& job, std::string message, uint64_t cpu_ns = 0, CompileEnd end = CompileEnd::kItself);
+  Status Refuse(const CompileJob& job, std::string message, uint64_t cpu_ns = 0, End end = CompileAnswer::END_ITSELF);
   Status RefuseDead(const CompileWorker& worker, int wait_status, uint64_t cpu_ns);
 
   const ZygoteOptions& options_;
@@ -178,28 +201,35 @@ Status Zygote::Rest() {
 }
 
 // The client runs tenants' code: it may fill no folder with files, nor keep the disk busy.
-Status Zygote::TakeNote(std::span<const uint8_t> payload) {
-  HPVMD_ASSIGN_OR_RETURN(const ZygoteKeep keep, DecodeKeep(payload));
-  const auto delivered = delivered_.find(keep.name);
+Status Zygote::TakeNote(std::string_view payload) {
+  HPVMD_ASSIGN_OR_RETURN(const internal::CompileNote note, ReadCompileNote(payload));
+  const Sha256 name = GetHash(note.name());
+  const auto delivered = delivered_.find(name);
   if (delivered == delivered_.end()) {
     return absl::OkStatus();
   }
-  uint32_t& kept = keep.is_costs ? delivered->second.costs : delivered->second.learnt;
+  uint32_t& kept = note.has_costs() ? delivered->second.costs : delivered->second.learnt;
   if (kept < kKeepsMax) {
     ++kept;
-    cache_.Write(keep.name, keep.is_costs ? kCosts : kLearnt, key(), keep.record);
+    const std::string& record = note.has_costs() ? note.costs() : note.learnt();
+    cache_.Write(name, note.has_costs() ? kCosts : kLearnt, key(),
+                 {reinterpret_cast<const uint8_t*>(record.data()), record.size()});
   }
   return absl::OkStatus();
 }
 
 // Adds to the delivery of an artifact what it is called, what was learnt of it, and what its launches took.
-void Zygote::Name(ZygoteResponse& response, const Sha256& name) {
+void Zygote::Name(CompileAnswer& answer, const Sha256& name) {
   if (delivered_.size() < kDeliveredMax) {
     delivered_.try_emplace(name);
   }
-  response.name = name;
-  response.learnt = cache_.Read(name, kLearnt, key(), kLearntBytesMax).value_or(std::vector<uint8_t>());
-  response.costs = cache_.Read(name, kCosts, key(), kCostRecordBytesMax).value_or(std::vector<uint8_t>());
+  SetHash(name, answer.mutable_name());
+  if (const auto learnt = cache_.Read(name, kLearnt, key(), kLearntBytesMax); learnt.has_value()) {
+    answer.set_learnt(learnt->data(), learnt->size());
+  }
+  if (const auto costs = cache_.Read(name, kCosts, key(), kCostRecordBytesMax); costs.has_value()) {
+    answer.set_costs(costs->data(), costs->size());
+  }
 }
 
 // Compilers with and without the libraries for OpenCL share a folder, and all they do without them.
@@ -208,10 +238,10 @@ const Sha256& Zygote::BuildFor(const CompileRequest& request) const {
   return is_native && request.target == ArtifactKind::kOpenCl ? opencl_build_ : build_;
 }
 
-StatusOr<std::unique_ptr<BuildJob>> Zygote::Admit(uint64_t id, std::span<const uint8_t> payload, Frame& frame) {
+StatusOr<std::unique_ptr<BuildJob>> Zygote::Admit(uint64_t id, std::string_view payload, Frame& frame) {
   auto job = std::make_unique<CompileJob>();
   job->id = id;
-  HPVMD_ASSIGN_OR_RETURN(job->request, DecodeRequest(payload));
+  HPVMD_ASSIGN_OR_RETURN(job->request, ReadCompileRequest(payload));
   if (frame.fds.size() != 1) {
     return InvalidArgument("A compile request carries " + std::to_string(frame.fds.size()) +
                            " descriptors instead of 1.");
@@ -236,11 +266,11 @@ StatusOr<std::unique_ptr<BuildJob>> Zygote::Admit(uint64_t id, std::span<const u
   if (!found.has_value()) {
     return job;
   }
-  ZygoteResponse response;
-  response.from_cache = true;
-  response.has_artifact = true;
-  Name(response, job->cache_name);
-  HPVMD_RETURN_IF_ERROR(Answer(id, EncodeResponse(response), *found));
+  CompileAnswer answer;
+  answer.set_from_cache(true);
+  answer.set_has_artifact(true);
+  Name(answer, job->cache_name);
+  HPVMD_RETURN_IF_ERROR(Answer(id, answer.SerializeAsString(), *found));
   return nullptr;
 }
 
@@ -295,45 +325,48 @@ Status Zygote::Ended(BuildWorker& worker, BuildEnd end, int wait_status, Duratio
     return Finish(static_cast<CompileWorker&>(worker), wait_status, cpu_ns);
   }
   if (end == BuildEnd::kDeadline) {
-    return Refuse(JobOf(worker), "Compiling did not end before the request's deadline.", cpu_ns, CompileEnd::kDeadline);
+    return Refuse(JobOf(worker), "Compiling did not end before the request's deadline.", cpu_ns,
+                  CompileAnswer::END_DEADLINE);
   }
   return Refuse(JobOf(worker),
                 "Compiling was given up after " + std::to_string(options_.wall_seconds_max) +
                     " s, this server's limit by the clock; it got " + Seconds(cpu_ns) +
                     " of processor time in them. The machine may be too busy; trying again may help.",
-                cpu_ns, CompileEnd::kLimit);
+                cpu_ns, CompileAnswer::END_LIMIT);
 }
 
 Status Zygote::Finish(CompileWorker& worker, int wait_status, uint64_t cpu_ns) {
   const CompileJob& job = JobOf(worker);
-  ZygoteResponse response;
-  response.cpu_ns = cpu_ns;
-  WireReader in(worker.received);
-  response.has_artifact = in.Flag();
-  response.diagnostics = ReadDiagnostics(in);
-  const std::span<const uint8_t> bytes = in.Bytes();
   // A child's bytes are believed no further than their form; the tag says only that they came from here.
-  if (worker.is_too_large || !in.AtEnd() || response.has_artifact == bytes.empty() ||
-      bytes.size() > limits::kArtifactBytesMax || (!response.has_artifact && !HasErrors(response.diagnostics))) {
+  std::vector<uint8_t> artifact;
+  const StatusOr<CompileAnswer> said = ReadResult(worker.received, &artifact);
+  if (worker.is_too_large || !said.ok() || said->has_artifact() == artifact.empty()) {
     return RefuseDead(worker, wait_status, cpu_ns);
   }
-  std::vector<uint8_t> artifact(bytes.begin(), bytes.end());
-  if (response.has_artifact) {
+  const Diagnostics diagnostics = GetDiagnostics(*said);
+  if (!said->has_artifact() && !HasErrors(diagnostics)) {
+    return RefuseDead(worker, wait_status, cpu_ns);
+  }
+  CompileAnswer answer;
+  answer.set_cpu_ns(cpu_ns);
+  answer.set_has_artifact(said->has_artifact());
+  SetDiagnostics(diagnostics, &answer);
+  if (answer.has_artifact()) {
     TagArtifact(artifact, key());
     if (!ParseArtifact(artifact, key()).ok()) {
       return Refuse(job, "The compiler gave a malformed artifact.", cpu_ns);
     }
     if (!job.request.compile.explain) {
       cache_.Write(job.cache_name, kArtifacts, key(), artifact);
-      Name(response, job.cache_name);
+      Name(answer, job.cache_name);
     }
   }
-  return Answer(job.id, EncodeResponse(response), artifact);
+  return Answer(job.id, answer.SerializeAsString(), artifact);
 }
 
 Status Zygote::RefuseDead(const CompileWorker& worker, int wait_status, uint64_t cpu_ns) {
   const CompileJob& job = JobOf(worker);
-  const auto by_limit = [&](const std::string& what) { return Refuse(job, what, cpu_ns, CompileEnd::kLimit); };
+  const auto by_limit = [&](const std::string& what) { return Refuse(job, what, cpu_ns, CompileAnswer::END_LIMIT); };
   if (worker.is_too_large) {
     return by_limit("The compiled module is larger than this server's limit (" +
                     std::to_string(limits::kArtifactBytesMax) + " bytes).");
@@ -358,13 +391,13 @@ Status Zygote::RefuseDead(const CompileWorker& worker, int wait_status, uint64_t
       cpu_ns);
 }
 
-Status Zygote::Refuse(const CompileJob& job, std::string message, uint64_t cpu_ns, CompileEnd end) {
-  ZygoteResponse response;
-  response.end = end;
-  response.cpu_ns = cpu_ns;
-  response.diagnostics.push_back(
-      {Severity::kError, "module \"" + job.request.compile.module_name + "\"", {}, std::move(message)});
-  return Answer(job.id, EncodeResponse(response));
+Status Zygote::Refuse(const CompileJob& job, std::string message, uint64_t cpu_ns, End end) {
+  CompileAnswer answer;
+  answer.set_end(end);
+  answer.set_cpu_ns(cpu_ns);
+  SetDiagnostics({{Severity::kError, "module \"" + job.request.compile.module_name + "\"", {}, std::move(message)}},
+                 &answer);
+  return Answer(job.id, answer.SerializeAsString());
 }
 
 }  // namespace

@@ -11,8 +11,7 @@
 
 #include "base/hash.h"
 #include "base/io/memfd.h"
-#include "compiler/api/wire.h"
-#include "compiler/api/zygote.h"
+#include "compiler/api/compile_message.h"
 #include "compiler/driver/compile.h"
 #include "compiler/front/wasm/lower/math.h"
 #include "compiler/ir/text/text.h"
@@ -94,7 +93,7 @@ Status KeepOnly(int* module_fd, int* result_fd) {
   return absl::OkStatus();
 }
 
-bool WriteAll(int fd, std::span<const uint8_t> bytes) {
+bool WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) {
@@ -103,9 +102,15 @@ bool WriteAll(int fd, std::span<const uint8_t> bytes) {
     if (written <= 0) {
       return false;
     }
-    bytes = bytes.subspan(static_cast<size_t>(written));
+    bytes.remove_prefix(static_cast<size_t>(written));
   }
   return true;
+}
+
+bool WriteFrame(int pipe, std::string_view head, std::span<const uint8_t> body) {
+  const FrameHeader header{kFrameMagic, static_cast<uint32_t>(head.size()), static_cast<uint32_t>(body.size()), 0};
+  return WriteAll(pipe, {reinterpret_cast<const char*>(&header), sizeof(header)}) && WriteAll(pipe, head) &&
+         WriteAll(pipe, {reinterpret_cast<const char*>(body.data()), body.size()});
 }
 
 CompileResult Compile(const ChildTask& task, int module_fd) {
@@ -141,16 +146,15 @@ void RunChild(const ChildTask& task) {
   }
   SetOutOfMemoryHandler(OutOfMemory);
   CompileResult result = Compile(task, module_fd);
-  WireWriter out;
-  out.U8(result.artifact.has_value());
-  WriteDiagnostics(result.diagnostics, out);
+  internal::CompileAnswer answer;
+  answer.set_has_artifact(result.artifact.has_value());
+  SetDiagnostics(result.diagnostics, &answer);
   std::vector<uint8_t> artifact;
   if (result.artifact.has_value()) {
     artifact = Serialize(*result.artifact, ArtifactKey{});
   }
-  out.Bytes(artifact);
   // No destructors: the process ends here, and LLVM's take time.
-  _exit(WriteAll(result_fd, out.bytes()) ? 0 : 1);
+  _exit(WriteFrame(result_fd, answer.SerializeAsString(), artifact) ? 0 : 1);
 }
 
 Status WarmUp(const CpuTarget& target) {

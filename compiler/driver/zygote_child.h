@@ -18,7 +18,7 @@ struct ChildTask {
   const CompileRequest& request;
   int module_fd;
   uint64_t module_bytes;
-  int result_fd;  // A pipe: {flag, diagnostics, untagged artifact} as zygote.cc reads it.
+  int result_fd;  // A pipe, for one frame (compiler/api/zygote.h).
   int parent;
   const CpuTarget& target;
   ChildLimits limits;

@@ -15,12 +15,15 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "base/hash.h"
 #include "base/io/frame_socket.h"
 #include "base/limits.h"
 #include "base/testing/another_build.h"
+#include "compiler/api/compile_message.h"
+#include "compiler/api/cost_record.h"
 #include "compiler/api/service.h"
 #include "compiler/front/spirv/testing/assemble.h"
 #include "compiler/front/spirv/testing/modules.h"
@@ -258,7 +261,7 @@ TEST_F(ZygoteTest, ExplainsWithoutCache) {
 }
 
 // Another processor's code, listings and guesses are for explained compiles alone.
-TEST(ZygoteWireTest, KeepsExplanationsApart) {
+TEST(CompileMessageTest, KeepsExplanationsApart) {
   struct Case {
     const char* name;
     void (*change)(CompileRequest&);
@@ -293,7 +296,7 @@ TEST(ZygoteWireTest, KeepsExplanationsApart) {
     ZygoteRequest request;
     request.compile.entry = "f";
     item.change(request.compile);
-    const StatusOr<ZygoteRequest> decoded = DecodeRequest(EncodeRequest(request));
+    const StatusOr<ZygoteRequest> decoded = ReadCompileRequest(MessageOf(request).SerializeAsString());
     ASSERT_EQ(decoded.ok(), item.is_good) << item.name;
     if (decoded.ok()) {
       EXPECT_EQ(decoded->compile.explain, request.compile.explain);
@@ -495,20 +498,31 @@ TEST_F(ZygoteTest, BoundsWhatIsKept) {
   EXPECT_NE(kept, last);
 }
 
-// No prefix of what is kept is a message, and no record that is malformed.
-TEST(ZygoteWireTest, RefusesMalformedKeeps) {
-  const ZygoteKeep keep{HashOf("x"), EncodeLearnt({"a processor", {{1, {}, 0, {1.5f}}}})};
-  const std::vector<uint8_t> bytes = EncodeKeep(keep);
-  ASSERT_TRUE(DecodeKeep(bytes).ok());
-  EXPECT_EQ(DecodeKeep(bytes)->record, keep.record);
-  EXPECT_FALSE(DecodeKeep(bytes)->is_costs);
-  EXPECT_TRUE(DecodeKeep(EncodeKeep({HashOf("x"), EncodeCosts({}), true}))->is_costs);
-  EXPECT_FALSE(DecodeKeep(EncodeKeep({HashOf("x"), keep.record, true})).ok());
+// A note has a name and a record of the kind that it says.
+TEST(CompileMessageTest, RefusesMalformedNotes) {
+  const auto text = [](const std::vector<uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); };
+  internal::CompileNote note;
+  SetHash(HashOf("x"), note.mutable_name());
+  EXPECT_FALSE(ReadCompileNote(note.SerializeAsString()).ok());
+  note.set_learnt(text(EncodeLearnt({"a processor", {{1, {}, 0, {1.5f}}}})));
+  const std::string bytes = note.SerializeAsString();
+  ASSERT_TRUE(ReadCompileNote(bytes).ok());
+  EXPECT_EQ(ReadCompileNote(bytes)->learnt(), note.learnt());
+  EXPECT_FALSE(ReadCompileNote(bytes)->has_costs());
   for (size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(DecodeKeep(std::span(bytes).first(size)).ok()) << size;
+    EXPECT_FALSE(ReadCompileNote(std::string_view(bytes).substr(0, size)).ok()) << size;
   }
-  EXPECT_FALSE(DecodeKeep(EncodeKeep({HashOf("x"), {1, 2, 3}})).ok());
-  EXPECT_FALSE(DecodeKeep(EncodeRequest({})).ok());
+  internal::CompileNote costs = note;
+  costs.set_costs(text(EncodeCosts({})));
+  EXPECT_TRUE(ReadCompileNote(costs.SerializeAsString())->has_costs());
+  costs.set_costs(note.learnt());
+  EXPECT_FALSE(ReadCompileNote(costs.SerializeAsString()).ok());
+  note.mutable_name()->pop_back();
+  EXPECT_FALSE(ReadCompileNote(note.SerializeAsString()).ok());
+  note.set_name(costs.name());
+  note.set_learnt("\1\2\3");
+  EXPECT_FALSE(ReadCompileNote(note.SerializeAsString()).ok());
+  EXPECT_FALSE(ReadCompileNote(MessageOf(ZygoteRequest{}).SerializeAsString()).ok());
 }
 
 // Without a cache nothing is kept.
@@ -686,28 +700,85 @@ TEST_F(ZygoteTest, CrashIsADiagnostic) {
 }
 
 // What ended a compile goes with what is said of it, and with no artifact.
-TEST(ZygoteWireTest, KeepsEndsApart) {
-  ZygoteResponse response;
-  response.end = CompileEnd::kLimit;
-  EXPECT_FALSE(DecodeResponse(EncodeResponse(response)).ok());
-  response.diagnostics = {{Severity::kError, "m", {}, "Too long."}};
-  EXPECT_EQ(DecodeResponse(EncodeResponse(response))->end, CompileEnd::kLimit);
-  response.has_artifact = true;
-  EXPECT_FALSE(DecodeResponse(EncodeResponse(response)).ok());
-  response.has_artifact = false;
-  response.end = static_cast<CompileEnd>(3);
-  EXPECT_FALSE(DecodeResponse(EncodeResponse(response)).ok());
+TEST(CompileMessageTest, KeepsEndsApart) {
+  internal::CompileAnswer answer;
+  answer.set_end(internal::CompileAnswer::END_LIMIT);
+  EXPECT_FALSE(ReadCompileAnswer(answer.SerializeAsString()).ok());
+  SetDiagnostics({{Severity::kError, "m", {}, "Too long."}, {Severity::kWarning, "n\xff", 7, "w"}}, &answer);
+  const StatusOr<internal::CompileAnswer> read = ReadCompileAnswer(answer.SerializeAsString());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->end(), internal::CompileAnswer::END_LIMIT);
+  const Diagnostics diagnostics = GetDiagnostics(*read);
+  ASSERT_EQ(diagnostics.size(), 2u);
+  EXPECT_EQ(diagnostics[0].severity, Severity::kError);
+  EXPECT_FALSE(diagnostics[0].offset.has_value());
+  EXPECT_EQ(diagnostics[1].severity, Severity::kWarning);
+  EXPECT_EQ(diagnostics[1].place, "n\xff");
+  EXPECT_EQ(diagnostics[1].offset, 7u);
+  const std::function<void(internal::CompileAnswer&)> faults[] = {
+      [](auto& fault) { fault.set_has_artifact(true); },
+      [](auto& fault) { fault.set_end(static_cast<internal::CompileAnswer::End>(3)); },
+      [](auto& fault) { fault.set_name("short"); },
+      [](auto& fault) { fault.set_learnt(std::string(kLearntBytesMax + 1, 'l')); },
+      [](auto& fault) { fault.set_costs(std::string(kCostRecordBytesMax + 1, 'c')); },
+  };
+  for (size_t i = 0; i < std::size(faults); ++i) {
+    internal::CompileAnswer fault = answer;
+    faults[i](fault);
+    EXPECT_FALSE(ReadCompileAnswer(fault.SerializeAsString()).ok()) << i;
+  }
 }
 
-// No prefix of a request is one.
-TEST(ZygoteWireTest, RefusesTruncatedRequests) {
-  std::vector<uint8_t> module = SmallModule();
+// A request keeps what it says; one whose numbers, counts or lengths are beyond their limits is refused, and any bytes
+// give a request or an error.
+TEST(CompileMessageTest, RefusesMalformedRequests) {
   ZygoteRequest request;
-  request.compile.params = {{"p", true, true, ir::Type::kI32}, {"n", false, true, ir::Type::kI32}};
-  std::vector<uint8_t> bytes = EncodeRequest(request);
-  ASSERT_TRUE(DecodeRequest(bytes).ok());
+  request.remaining_ns = 5;
+  request.compile.entry = "e\xff";
+  request.compile.params = {{"p", true, true, ir::Type::kI32, false}, {"n", false, true, ir::Type::kF64}};
+  request.compile.gpu.group_count_max = {7, 8, 9};
+  request.compile.gpu.ptx_arch = "sm_90";
+  request.compile.constants = {{3, true, 0x8000000000000001}};
+  const internal::CompileRequest message = MessageOf(request);
+  const std::string bytes = message.SerializeAsString();
+  const StatusOr<ZygoteRequest> read = ReadCompileRequest(bytes);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->remaining_ns, 5u);
+  EXPECT_EQ(read->compile.gpu, request.compile.gpu);
+  EXPECT_EQ(MessageOf(*read).SerializeAsString(), bytes);
   for (size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(DecodeRequest(std::span(bytes).first(size)).ok()) << size;
+    ReadCompileRequest(std::string_view(bytes).substr(0, size)).IgnoreError();  // The sanitizers look.
+    std::string changed = bytes;
+    changed[size] ^= 0x55;
+    ReadCompileRequest(changed).IgnoreError();
+  }
+  const std::function<void(internal::CompileRequest&)> faults[] = {
+      [](auto& fault) { fault.clear_gpu(); },
+      [](auto& fault) { fault.mutable_gpu()->add_group_count_max(1); },
+      [](auto& fault) { fault.mutable_gpu()->set_kernel_il(4); },
+      [](auto& fault) { fault.mutable_gpu()->set_ptx_arch(std::string(17, 'a')); },
+      [](auto& fault) { fault.mutable_module_hash()->pop_back(); },
+      [](auto& fault) { fault.set_module_kind(5); },
+      [](auto& fault) { fault.set_abi(2); },
+      [](auto& fault) { fault.set_target(0); },
+      [](auto& fault) { fault.set_target(5); },
+      [](auto& fault) { fault.mutable_params(0)->set_scalar(200); },
+      [](auto& fault) { fault.set_options(std::string(limits::kBuildOptionsBytesMax + 1, 'o')); },
+      [](auto& fault) {
+        for (uint32_t i = 0; i < limits::kKernelParamsMax; ++i) {
+          fault.add_params();
+        }
+      },
+      [](auto& fault) {
+        for (uint32_t i = 0; i < limits::kSpecialisationConstantsMax; ++i) {
+          fault.add_constants();
+        }
+      },
+  };
+  for (size_t i = 0; i < std::size(faults); ++i) {
+    internal::CompileRequest fault = message;
+    faults[i](fault);
+    EXPECT_FALSE(ReadCompileRequest(fault.SerializeAsString()).ok()) << i;
   }
 }
 

@@ -641,16 +641,6 @@ Status CheckReceived(const Envelope& envelope, size_t body_bytes, size_t fds, De
   }
 }
 
-}  // namespace
-
-// The one place that opens what another process sent.
-struct ProtocolChecks {
-  static const Envelope& Look(const Unchecked<Envelope>& said) { return said.message_; }
-  static Envelope Take(Unchecked<Envelope>& said) { return std::move(said.message_); }
-};
-
-namespace {
-
 // Records go on to clients as they are, so nothing may stand in them that no check looks at; both ends are of one
 // build, and neither sends such fields. The lite form, which hands nothing on, cannot drop them.
 template <typename Message>
@@ -672,13 +662,17 @@ StatusOr<Unchecked<Envelope>> ParseHead(std::string_view head) {
 }
 
 StatusOr<Envelope> CheckToExecutor(Unchecked<Envelope> said, size_t body_bytes, size_t fds) {
-  HPVMD_RETURN_IF_ERROR(CheckSent(ProtocolChecks::Look(said), body_bytes, fds));
-  return ProtocolChecks::Take(said);
+  return std::move(said).Open([&](Envelope envelope) -> StatusOr<Envelope> {
+    HPVMD_RETURN_IF_ERROR(CheckSent(envelope, body_bytes, fds));
+    return envelope;
+  });
 }
 
 StatusOr<Envelope> CheckFromExecutor(Unchecked<Envelope> said, size_t body_bytes, size_t fds, DeviceIds devices) {
-  HPVMD_RETURN_IF_ERROR(CheckReceived(ProtocolChecks::Look(said), body_bytes, fds, devices));
-  return ProtocolChecks::Take(said);
+  return std::move(said).Open([&](Envelope envelope) -> StatusOr<Envelope> {
+    HPVMD_RETURN_IF_ERROR(CheckReceived(envelope, body_bytes, fds, devices));
+    return envelope;
+  });
 }
 
 Envelope::MessageCase AnswerTo(Envelope::MessageCase request) {

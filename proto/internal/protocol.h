@@ -17,6 +17,7 @@
 #include "base/io/frame_socket.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "base/unchecked.h"
 #include "proto/internal/executor.pb.h"
 
 namespace hpvm {
@@ -65,19 +66,6 @@ inline constexpr uint32_t kMessageTextBytesMax = 4096;  // One diagnostic.
 inline constexpr uint32_t kStatusTextBytesMax = 16 * 1024;
 // Alignment of ranges in bodies and memories: every element type and 16-byte vectors.
 inline constexpr uint32_t kRangeAlignment = 16;
-
-// A message as another process sent it. Only the checks below open it, so that none can be handed on without them.
-template <typename Message>
-class Unchecked {
- public:
-  explicit Unchecked(Message message) : message_(std::move(message)) {}
-  Unchecked(Unchecked&&) = default;
-  Unchecked& operator=(Unchecked&&) = default;
-
- private:
-  friend struct ProtocolChecks;
-  Message message_;
-};
 
 // kInvalidArgument when the bytes are no Envelope.
 StatusOr<Unchecked<internal::Envelope>> ParseHead(std::string_view head);

@@ -8,10 +8,6 @@
 namespace hpvm::scheduler {
 namespace {
 
-constexpr Duration kLaunch = std::chrono::microseconds(10);
-constexpr Duration kTransferStart = std::chrono::microseconds(10);
-constexpr uint64_t kTransferBytesPerNs = 10;
-
 // StaticCosts. A GPU's launch passes a driver's queue; a processor's only wakes threads.
 constexpr double kGpuLaunchNs = 10'000;
 constexpr double kHostLaunchNs = 1'000;
@@ -56,14 +52,6 @@ Work PortWork::Of(graph::FlatNodeId node, uint32_t choice, const Box& box) const
                                        static_cast<double>(all));
   }
   return work;
-}
-
-Cost ConstantCosts::Run(const Work&, DeviceIndex, const DeviceFacts&) const {
-  return {.time = kLaunch, .is_estimate = false};
-}
-
-Duration ConstantCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {
-  return kTransferStart + Duration(static_cast<int64_t>(bytes / kTransferBytesPerNs));
 }
 
 Roofline RooflineOf(const Work& work, const DeviceFacts& device) {

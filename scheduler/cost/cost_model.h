@@ -75,13 +75,6 @@ class CostModel {
   virtual Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const = 0;
 };
 
-// Every launch costs the same everywhere; transfers cost 10 µs and 10 GB/s. For tests of what does not depend on costs.
-class ConstantCosts final : public CostModel {
- public:
-  Cost Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const override;
-  Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
-};
-
 // What the facts say of a launch: its start, and the larger of what its bytes take at the memory's speed and what its
 // operations take at the arithmetic's (Williams, Waterman, Patterson: Roofline, CACM 2009). Where operations were not
 // counted, an instance takes what a typical one does, on one compute unit each: a guess, it may loop once or a million

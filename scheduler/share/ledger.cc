@@ -449,13 +449,6 @@ Duration Ledger::DebtFor(TenantKey tenant, Resource resource, Time now) const {
   return settled.WaitFor(0).value_or(Duration{0});
 }
 
-void Ledger::CountRefusal(TenantKey tenant, Resource resource) {
-  std::lock_guard lock(books_->mutex);
-  if (LedgerAccount* account = books_->Find(tenant, resource); account != nullptr) {
-    account->Refuse(0, Duration{0});
-  }
-}
-
 Ledger::Balance Ledger::BalanceOf(TenantKey tenant, Resource resource, Time now) const {
   std::lock_guard lock(books_->mutex);
   const auto found = books_->tenants.find(tenant);

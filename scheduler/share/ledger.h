@@ -125,8 +125,6 @@ class Ledger {
   uint64_t RoomOf(TenantKey tenant, Resource resource) const;
   // How long from now a Spend of 0 would be refused; 0: it would not. Counts nothing.
   Duration DebtFor(TenantKey tenant, Resource resource, Time now) const;
-  // Counts a refusal that was decided elsewhere (a wait, a shed call).
-  void CountRefusal(TenantKey tenant, Resource resource);
 
   Balance BalanceOf(TenantKey tenant, Resource resource, Time now) const;
   Spent SpentOf(TenantKey tenant, Resource resource, Time now) const;

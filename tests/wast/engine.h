@@ -16,8 +16,8 @@ namespace hpvm::wast {
 class Program {
  public:
   virtual ~Program() = default;
-  // Runs the entry with that selector (compiler/front/wasm/read/link.h). Everything is borrowed during the call; `host`
-  // may run programs in turn, this one too.
+  // Runs the entry with that selector (compiler/front/wasm/testing/link.h). Everything is borrowed during the call;
+  // `host` may run programs in turn, this one too.
   virtual StatusOr<ir::TrapCode> Run(uint32_t selector, ir::InstanceStorage& storage, ir::HostCalls& host) = 0;
 };
 

@@ -3,7 +3,7 @@
 #ifndef HPVMD_TESTS_WAST_IMPORT_TYPES_H_
 #define HPVMD_TESTS_WAST_IMPORT_TYPES_H_
 
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/testing/link.h"
 
 namespace hpvm::wast {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the modules of one script share: functions, tables, memories and globals, as WebAssembly's specification has its
-// store. Names it by compiler/front/wasm/read/link.h: functions by reference, tables and globals by their offset in the
-// state.
+// store. Names it by compiler/front/wasm/testing/link.h: functions by reference, tables and globals by their offset in
+// the state.
 //
 // Nothing in a store ends before the store: an instance whose start trapped may have left its functions in tables.
 #ifndef HPVMD_TESTS_WAST_STORE_H_
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/testing/link.h"
 #include "compiler/ir/launch.h"
 #include "tests/wast/engine.h"
 #include "tests/wast/reserved_memory.h"

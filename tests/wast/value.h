@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/testing/link.h"
 
 namespace hpvm::wast {
 
@@ -20,7 +20,7 @@ struct Value {
   friend bool operator==(const Value&, const Value&) = default;
 };
 
-// A value as the call area and host calls have it (compiler/front/wasm/read/link.h).
+// A value as the call area and host calls have it (compiler/front/wasm/testing/link.h).
 void AppendSlots(const Value& value, std::vector<uint64_t>& slots);
 // Reads the first Slots(type) of `slots`.
 Value FromSlots(wasm::ValueType type, std::span<const uint64_t> slots);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a CPU image's only instance in memory that the caller keeps: for modules that are linked with others
-// (compiler/front/wasm/read/link.h), whose memory and state outlive a launch.
+// (compiler/front/wasm/testing/link.h), whose memory and state outlive a launch.
 //
 // Runs may nest: a function of another module that the instance calls (ir::HostCalls) may run an instance of its own,
 // of the same image too. Nested runs share the stack of the outermost one, so calls between modules end with "call

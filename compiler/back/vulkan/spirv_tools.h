@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "base/status.h"
 
@@ -13,7 +12,6 @@ namespace hpvm::vulkan {
 
 // kInternal with the validator's message if the words are no module for Vulkan `api_version` (12, 13).
 Status ValidateSpirv(std::span<const uint32_t> words, uint32_t api_version);
-StatusOr<std::string> DisassembleWords(std::span<const uint32_t> words);
 
 }  // namespace hpvm::vulkan
 

@@ -32,7 +32,6 @@ class SpirvWriter {
 
   void Capability(spv::Capability capability) { capabilities_.insert(capability); }
   bool Has(spv::Capability capability) const { return capabilities_.count(capability) != 0; }
-  void Extension(const std::string& name) { extensions_.insert(name); }
   void EntryPoint(SpvId function, std::string_view name, std::span<const SpvId> interface);
   void ExecutionMode(SpvId function, spv::ExecutionMode mode, std::initializer_list<uint32_t> operands);
   void Name(SpvId id, std::string_view name);
@@ -60,9 +59,7 @@ class SpirvWriter {
     return UniqueConstant(Float(64), {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)});
   }
   SpvId True() { return UniqueTyped(spv::OpConstantTrue, Bool(), {}); }
-  SpvId False() { return UniqueTyped(spv::OpConstantFalse, Bool(), {}); }
   SpvId Null(SpvId type) { return UniqueTyped(spv::OpConstantNull, type, {}); }
-  SpvId Undefined(SpvId type) { return UniqueTyped(spv::OpUndef, type, {}); }
   SpvId Composite(SpvId type, std::span<const SpvId> parts);
   // Whether the id is a 32-bit constant, and its value.
   bool IsU32(SpvId id, uint32_t* value) const;
@@ -95,7 +92,6 @@ class SpirvWriter {
   uint32_t bound_ = 1;
   SpvId glsl_ = 0;
   std::set<spv::Capability> capabilities_;
-  std::set<std::string> extensions_;
   std::vector<uint32_t> entries_, modes_, names_, decorations_, globals_, functions_;
   std::map<std::vector<uint32_t>, SpvId> unique_;
   std::map<SpvId, uint32_t> words_of_constants_;

@@ -23,8 +23,6 @@ namespace hpvm {
 // `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
 std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
                                    Diagnostics& diagnostics);
-// The module as people read it.
-StatusOr<std::string> DisassembleSpirv(std::span<const uint8_t> code);
 
 }  // namespace hpvm
 

@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "compiler/back/vulkan/spirv_tools.h"
+#include "compiler/front/spirv/spirv_front.h"
 #include "compiler/ir/testing/golden.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
@@ -94,7 +95,7 @@ TEST(VulkanBackTest, GoldenKernelsAreValid) {
 // What of the disassembly says what was decided: capabilities, modes and functions. Types and constants have names by
 // what they are; other ids are numbered anew in order of appearance.
 std::string Listing(const Artifact& artifact) {
-  const StatusOr<std::string> text = DisassembleSpirv(artifact.code);
+  const StatusOr<std::string> text = spirv::Disassemble(artifact.code);
   EXPECT_TRUE(text.ok()) << text.status();
   std::istringstream lines(text.ok() ? *text : "");
   std::string out;
@@ -191,13 +192,6 @@ TEST(VulkanBackTest, TilesSayThatBuffersAreAligned) {
   for (const GpuVariant& variant : artifact->gpu.variants) {
     EXPECT_EQ(variant.needs_alignment, variant.tile[0] != 1) << variant.entry;
   }
-}
-
-// A module of nonsense is no listing, and says so.
-TEST(VulkanBackTest, DisassemblerRefusesNonsense) {
-  const std::vector<uint8_t> bytes(8, 0x17);
-  EXPECT_EQ(DisassembleSpirv(bytes).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(DisassembleSpirv(std::span(bytes).first(3)).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 // The validator is heard: a module whose last word is cut off is refused with its message.

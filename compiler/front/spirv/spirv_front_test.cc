@@ -535,5 +535,11 @@ TEST(SpirvFrontTest, RefusesWhatIsNotValid) {
   EXPECT_THAT(ToString(late.diagnostics), HasSubstr("version of the kernel module is 1.4"));
 }
 
+// A module of nonsense is no listing, and says so.
+TEST(SpirvFrontTest, DisassemblerRefusesNonsense) {
+  EXPECT_FALSE(Disassemble(std::vector<uint8_t>(8, 0x17)).ok());
+  EXPECT_FALSE(Disassemble(std::vector<uint8_t>(3, 0x17)).ok());
+}
+
 }  // namespace
 }  // namespace hpvm::spirv

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "base/limits.h"
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/testing/link.h"
 #include "compiler/front/wasm/testing/wabt.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/verify/verify.h"

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "compiler/front/wasm/read/decoded.h"
-#include "compiler/front/wasm/read/link.h"
 #include "compiler/front/wasm/read/reader.h"
+#include "compiler/front/wasm/testing/link.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/verify/verify.h"
 

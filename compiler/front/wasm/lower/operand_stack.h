@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/read/types.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::wasm {

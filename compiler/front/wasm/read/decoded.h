@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/read/types.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::wasm {

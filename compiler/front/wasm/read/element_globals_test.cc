@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/diagnostic.h"
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/testing/link.h"
 
 namespace hpvm::wasm {
 namespace {

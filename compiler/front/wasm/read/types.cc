@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "compiler/front/wasm/read/types.h"
+
 #include <string>
 
 #include "compiler/front/wasm/read/decoded.h"
-#include "compiler/front/wasm/read/link.h"
 
 namespace hpvm::wasm {
 namespace {

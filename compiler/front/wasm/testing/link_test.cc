@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linked modules in the interpreter: one store, selectors, segments, start functions, calls of other modules.
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/testing/link.h"
 
 #include <array>
 #include <cstring>

@@ -13,8 +13,8 @@
 // segments and runs the start function; 1 + i calls functions[i], whether exported or not. Arguments are read from and
 // results written to the state at kCallArea, 8 bytes a slot; a v128 takes four slots of 32 bits each, i32 and f32 the
 // low half of one.
-#ifndef HPVMD_COMPILER_FRONT_WASM_READ_LINK_H_
-#define HPVMD_COMPILER_FRONT_WASM_READ_LINK_H_
+#ifndef HPVMD_COMPILER_FRONT_WASM_TESTING_LINK_H_
+#define HPVMD_COMPILER_FRONT_WASM_TESTING_LINK_H_
 
 #include <cstdint>
 #include <optional>
@@ -23,29 +23,11 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "compiler/front/wasm/read/types.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::wasm {
 
-enum class ValueType : uint8_t { kI32, kI64, kF32, kF64, kV128, kFuncRef, kExternRef };
-// "i32", "v128", "funcref" ...
-std::string_view Name(ValueType type);
-// How many values of the kernel IR it is: 4 for v128 (i32 each), else 1; references are i32.
-uint32_t Slots(ValueType type);
-
-struct Signature {
-  std::vector<ValueType> params, results;
-  friend bool operator==(const Signature&, const Signature&) = default;
-};
-
-struct SizeLimits {
-  uint64_t initial = 0;
-  std::optional<uint64_t> maximum;
-  bool is_64 = false;
-  bool is_shared = false;
-};
-
-enum class ExternKind : uint8_t { kFunction, kTable, kMemory, kGlobal };
 // The type of something imported, exported or defined.
 struct ExternType {
   ExternKind kind = ExternKind::kFunction;
@@ -113,4 +95,4 @@ std::optional<LinkedModule> LinkModule(std::span<const uint8_t> bytes, const Lin
 
 }  // namespace hpvm::wasm
 
-#endif  // HPVMD_COMPILER_FRONT_WASM_READ_LINK_H_
+#endif  // HPVMD_COMPILER_FRONT_WASM_TESTING_LINK_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/testing/link.h"
 
 #include <algorithm>
 #include <array>
@@ -8,12 +8,12 @@
 
 #include "base/limits.h"
 #include "base/status.h"
-#include "compiler/front/wasm/link_entry.h"
 #include "compiler/front/wasm/lower/layout.h"
 #include "compiler/front/wasm/lower/lower.h"
 #include "compiler/front/wasm/read/decoded.h"
 #include "compiler/front/wasm/read/fault.h"
 #include "compiler/front/wasm/read/reader.h"
+#include "compiler/front/wasm/testing/link_entry.h"
 
 namespace hpvm::wasm {
 namespace {

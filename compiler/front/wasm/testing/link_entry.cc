@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/front/wasm/link_entry.h"
+#include "compiler/front/wasm/testing/link_entry.h"
 
 #include <array>
 #include <vector>
 
 #include "compiler/front/wasm/lower/state_code.h"
-#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/testing/link.h"
 
 namespace hpvm::wasm {
 namespace {

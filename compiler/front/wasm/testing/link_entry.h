@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef HPVMD_COMPILER_FRONT_WASM_LINK_ENTRY_H_
-#define HPVMD_COMPILER_FRONT_WASM_LINK_ENTRY_H_
+#ifndef HPVMD_COMPILER_FRONT_WASM_TESTING_LINK_ENTRY_H_
+#define HPVMD_COMPILER_FRONT_WASM_TESTING_LINK_ENTRY_H_
 
 #include "compiler/front/wasm/lower/lower.h"
 #include "compiler/ir/ir.h"
@@ -13,4 +13,4 @@ void AppendLinkedEntry(LowerContext& context, ir::Module& out);
 
 }  // namespace hpvm::wasm
 
-#endif  // HPVMD_COMPILER_FRONT_WASM_LINK_ENTRY_H_
+#endif  // HPVMD_COMPILER_FRONT_WASM_TESTING_LINK_ENTRY_H_

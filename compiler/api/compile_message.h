@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Payloads of the heads of frames (builder/message.h) between the engine's compiler service, the zygote and its
+// children: the messages of proto/internal/builder.proto, and the checks by which alone they are read.
+#ifndef HPVMD_COMPILER_API_COMPILE_MESSAGE_H_
+#define HPVMD_COMPILER_API_COMPILE_MESSAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/diagnostic.h"
+#include "base/hash.h"
+#include "base/io/frame_socket.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "compiler/api/service.h"
+#include "proto/internal/builder.pb.h"
+
+namespace hpvm {
+
+// Answers as well as the results of compile children.
+inline constexpr FrameLimits kZygoteFrameLimits = {
+    .head_bytes_max = 1024 * 1024,
+    .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
+    .fds_max = 1,
+};
+
+struct ZygoteRequest {
+  uint64_t remaining_ns = 0;  // Until the client's deadline, as it was when sent; 0: none.
+  CompileRequest compile;     // `module` is empty here: the bytes travel as a memfd.
+};
+internal::CompileRequest MessageOf(const ZygoteRequest& request);
+StatusOr<ZygoteRequest> ReadCompileRequest(std::string_view payload);
+StatusOr<internal::CompileAnswer> ReadCompileAnswer(std::string_view payload);
+StatusOr<internal::CompileNote> ReadCompileNote(std::string_view payload);
+
+// At most limits::kDiagnosticsMax, long texts cut.
+void SetDiagnostics(const Diagnostics& diagnostics, internal::CompileAnswer* answer);
+Diagnostics GetDiagnostics(const internal::CompileAnswer& answer);
+
+void SetHash(const Sha256& hash, std::string* bytes);
+// Zeros where there are not 32 bytes.
+Sha256 GetHash(std::string_view bytes);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_API_COMPILE_MESSAGE_H_

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Payloads of the heads of frames (builder/message.h) between a runner, the supervisor of its driver builders, and the
+// builders themselves: DriverRequest and DriverAnswer of proto/internal/builder.proto. Code and binaries are the
+// frames' bodies. Each end checks the other's.
+#ifndef HPVMD_EXECUTOR_DRIVER_MESSAGE_H_
+#define HPVMD_EXECUTOR_DRIVER_MESSAGE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/contract/driver_builder.h"
+#include "base/io/frame_socket.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "proto/internal/builder.pb.h"
+
+namespace hpvm {
+
+inline constexpr FrameLimits kDriverFrameLimits = {
+    .head_bytes_max = 4 * 1024 * 1024,  // Variants with all their arguments.
+    .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
+    .fds_max = 0,
+};
+// A person reads no more than this of a driver's log.
+inline constexpr size_t kDriverLogBytesMax = 64 * 1024;
+
+struct DriverRequest {
+  std::string identity;  // Of the driver; empty: the result is not kept.
+  DriverBuild build;     // `code` is the frame's body.
+};
+internal::DriverRequest MessageOf(const DriverRequest& request);
+// Borrows `code`, the frame's body.
+StatusOr<DriverRequest> ReadDriverRequest(std::string_view payload, std::span<const uint8_t> code);
+
+internal::DriverAnswer AnswerOf(const Status& status, std::string_view log = {});
+StatusOr<internal::DriverAnswer> ReadDriverAnswer(std::string_view payload, std::span<const uint8_t> binary);
+Status StatusOf(const internal::DriverAnswer& answer);
+
+// The cache keeps a log and a binary.
+std::vector<uint8_t> KeptOf(const std::string& log, std::span<const uint8_t> binary);
+StatusOr<DriverBinary> ReadKept(std::span<const uint8_t> bytes);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_EXECUTOR_DRIVER_MESSAGE_H_

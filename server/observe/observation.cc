@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "server/observe/families.h"
 #include "server/observe/http_endpoint.h"
 #include "server/observe/paced_text.h"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "server/observe/testing/http_client.h"
 #include "supervisor/testing/messages.h"
 

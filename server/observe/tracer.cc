@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "server/jobs/rows/job_state_name.h"
 
 namespace hpvm {

@@ -166,8 +166,6 @@ StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, 
 
 Observer& Observation::observer() { return parts_->events; }
 
-CallHooks Observation::hooks() { return {&parts_->metrics, parts_->tracer.get()}; }
-
 Heart& Observation::heart() { return parts_->heart; }
 
 const std::string& Observation::metrics_address() const {

@@ -130,6 +130,35 @@ void Tracer::EndCall(Call call, const char* name, const Status& status) {
   sink_.Add(std::move(spans));
 }
 
+void Tracer::Take(const events::CallBegan& event) {
+  if (v1::RequestOptions* options = event.options(event.request); options != nullptr) {
+    Call call = BeginCall(*options);
+    std::lock_guard lock(mutex_);
+    calls_.insert_or_assign(event.call, std::move(call));
+  }
+}
+
+void Tracer::Take(const events::CallPrepared& event) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = calls_.find(event.call); found != calls_.end() && found->second.self.sampled) {
+    AddPrepare(found->second, event.timing);
+  }
+}
+
+void Tracer::Take(const events::CallEnded& event) {
+  if (event.call == nullptr) {
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  auto ended = calls_.extract(event.call);
+  lock.unlock();
+  if (!ended.empty()) {
+    Call& call = ended.mapped();
+    call.attributes.insert(call.attributes.end(), event.facts.begin(), event.facts.end());
+    EndCall(std::move(call), event.span, event.status);
+  }
+}
+
 // --- Runs ---
 
 void Tracer::Take(const events::RunEnded& event) {

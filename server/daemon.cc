@@ -117,12 +117,7 @@ Status Daemon::OpenAudit(const Config& config) {
 
 // What the daemon itself did.
 void Daemon::Note(std::string_view event, std::string_view detail) {
-  AuditRecord record;
-  record.who = "hpvmd";
-  record.method = std::string(event);
-  record.verdict = "ok";
-  record.detail = std::string(detail);
-  audit_->Append(std::move(record));
+  events_.On(events::Recorded{.who = "hpvmd", .method = event, .verdict = "ok", .detail = detail});
 }
 
 Status Daemon::Open(DaemonOptions& options) {
@@ -203,7 +198,7 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
     }
   }
   const Access access{&identity_->directory(), &identity_->authenticator(), audit_};
-  HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, access, observation_->hooks()));
+  HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, access));
   HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
   if (identity_->directory().is_open()) {
     LogWarning("No credentials are configured: whoever reaches these addresses is believed",

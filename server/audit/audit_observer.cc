@@ -14,38 +14,34 @@ void AuditObserver::Take(const events::JobChanged& event) {
   }
   const auto code = static_cast<absl::StatusCode>(job.error().code());
   // The state alone: an error's message may repeat what a kernel said.
-  log_.Append({.who = "hpvmd",
-               .peer = "",
-               .tenant = std::string(event.tenant),
-               .method = "job end",
-               .object = job.id(),
-               .verdict = job.has_error() ? absl::StatusCodeToString(code) : "ok",
-               .detail = StateName(job.state()),
-               .payer = std::string(event.tenant)});
+  Note(event.tenant, "job end", job.id(), job.has_error() ? absl::StatusCodeToString(code) : "ok",
+       StateName(job.state()));
 }
 
 void AuditObserver::Take(const events::ExecutorChanged& event) {
-  if (event.what == "started" || event.what == "retired") {
-    return;  // They follow from calls.
+  if (event.what != "started" && event.what != "retired") {  // Those follow from calls.
+    Note(event.tenant, "executor " + std::string(event.what), "", "ok", "");
   }
-  log_.Append({.who = "hpvmd",
-               .peer = "",
-               .tenant = std::string(event.tenant),
-               .method = "executor " + std::string(event.what),
-               .object = "",
-               .verdict = "ok",
-               .detail = "",
-               .payer = std::string(event.tenant)});
 }
 
 void AuditObserver::Take(const events::Reloaded& event) {
-  log_.Append({.who = "hpvmd",
-               .peer = "",
-               .tenant = "",
-               .method = "configuration reload",
-               .object = "",
-               .verdict = event.ok ? "ok" : "INVALID_ARGUMENT",
-               .detail = ""});
+  Note("", "configuration reload", "", event.ok ? "ok" : "INVALID_ARGUMENT", "");
+}
+
+void AuditObserver::Note(std::string_view tenant, std::string_view method, std::string_view object,
+                         std::string_view verdict, std::string_view detail) {
+  Take(events::Recorded{"hpvmd", "", tenant, method, object, verdict, detail, tenant});
+}
+
+void AuditObserver::Take(const events::Recorded& event) {
+  log_.Append({.who = std::string(event.who),
+               .peer = std::string(event.peer),
+               .tenant = std::string(event.tenant),
+               .method = std::string(event.method),
+               .object = std::string(event.object),
+               .verdict = std::string(event.verdict),
+               .detail = std::string(event.detail),
+               .payer = std::string(event.payer)});
 }
 
 }  // namespace hpvm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts into the audit what no call did: how jobs ended, executors that crashed or were killed, reloads. Calls are the
-// gate's to record.
+// Puts into the audit what was done or refused: calls that change something, how jobs ended, executors that crashed or
+// were killed, reloads.
 #ifndef HPVMD_SERVER_AUDIT_AUDIT_OBSERVER_H_
 #define HPVMD_SERVER_AUDIT_AUDIT_OBSERVER_H_
 
@@ -19,8 +19,12 @@ class AuditObserver final : public Observer {
   void Take(const events::JobChanged& event);
   void Take(const events::ExecutorChanged& event);
   void Take(const events::Reloaded& event);
+  void Take(const events::Recorded& event);
 
  private:
+  // What the daemon did.
+  void Note(std::string_view tenant, std::string_view method, std::string_view object, std::string_view verdict,
+            std::string_view detail);
   AuditLog& log_;
 };
 

@@ -124,23 +124,23 @@ void Core::Drain() {
 void Core::StopRunning() {
   CoreScope scope(context_.monitor);
   context_.shutdown.draining = context_.shutdown.breaking_off = true;
-  for (const std::shared_ptr<RunOp>& op : runs_.List()) {
-    if (const auto job = op->tenant->jobs.find(op->job_id); job != op->tenant->jobs.end() && job->second->attempt) {
-      job->second->attempt->broken_off = true;
+  for (const auto& [key, run] : std::map(runs_.all())) {  // Stopping one takes it out.
+    if (run->stored != nullptr && run->stored->attempt != nullptr) {
+      run->stored->attempt->broken_off = true;
     }
-    runs_.StopRun(scope, op, Unavailable("The server stopped before the run ended."));
+    runs_.StopRun(scope, run, Unavailable("The server stopped before the run ended."));
   }
 }
 
 size_t Core::operations() {
   CoreScope scope(context_.monitor);
   size_t runs = table_.submissions.size();
-  for (const auto& [id, op] : runs_.all()) {
-    runs += op->job_id.empty() ? 1 : 0;
+  for (const auto& [id, run] : runs_.all()) {
+    runs += run->stored == nullptr ? 1 : 0;
   }
   for (const auto& [name, tenant] : tenants_.all()) {
     for (const auto& [id, job] : tenant->jobs) {
-      runs += job->writing || job->attempt != nullptr ? 1 : 0;
+      runs += job->stored->writing || job->stored->attempt != nullptr ? 1 : 0;
     }
   }
   return runs;
@@ -201,11 +201,11 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
   snapshot.watchers = reader_.watchers();
   snapshot.devices = devices_.table().Describe();
   std::map<const Tenant*, TenantSnapshot> tenants;
-  for (const auto& [id, op] : runs_.all()) {
-    if (op->job_id.empty()) {
+  for (const auto& [id, run] : runs_.all()) {
+    if (run->stored == nullptr) {
       ++snapshot.runs;
-      if (with_tenants && op->state == RunOp::State::kQueued) {
-        ++tenants[op->tenant.get()].queued[PriorityClass(op->priority)];
+      if (with_tenants && (run->phase == Execution::Phase::kQueued || run->phase == Execution::Phase::kReady)) {
+        ++tenants[run->tenant.get()].queued[PriorityClass(run->priority)];
       }
     }
   }

@@ -26,14 +26,14 @@ struct Counted {
 };
 
 // Accepted on disk, or not there yet: it has neither started nor ended.
-bool IsWaiting(const LiveJob& job) {
+bool IsWaiting(const Execution& job) {
   switch (job.phase) {
-    case LiveJob::Phase::kWaiting:
-    case LiveJob::Phase::kQueued:
-    case LiveJob::Phase::kStarting:
+    case Execution::Phase::kWaiting:
+    case Execution::Phase::kQueued:
+    case Execution::Phase::kStarting:
       return true;
-    case LiveJob::Phase::kEnding:
-      return job.attempt == nullptr;
+    case Execution::Phase::kEnding:
+      return job.stored->attempt == nullptr;
     default:
       return false;
   }
@@ -61,19 +61,19 @@ Status Core::CheckAccounts(bool at_rest) {
     counted.queued += submission->count;
     counted.disk_bytes += submission->disk_bytes.amount();
   }
-  for (const auto& [id, op] : runs_.all()) {
-    Counted& counted = all[op->tenant.get()];
+  for (const auto& [id, run] : runs_.all()) {
+    Counted& counted = all[run->tenant.get()];
     counted.is_busy = true;
-    for (const InputTensor& input : op->input.inputs) {
-      counted.inline_bytes += op->job_id.empty() ? input.bytes.size() : 0;
+    for (const InputTensor& input : run->sending->input.inputs) {
+      counted.inline_bytes += run->stored == nullptr ? input.bytes.size() : 0;
     }
   }
   for (const auto& [name, tenant] : tenants_.all()) {
     Counted& counted = all[tenant.get()];
     for (const auto& [id, job] : tenant->jobs) {
       counted.queued += IsWaiting(*job) ? 1 : 0;
-      counted.is_busy |= job->attempt != nullptr || job->writing;
-      counted.disk_bytes += job->attempt != nullptr ? job->attempt->disk_bytes.amount() : 0;
+      counted.is_busy |= job->stored->attempt != nullptr || job->stored->writing;
+      counted.disk_bytes += job->stored->attempt != nullptr ? job->stored->attempt->disk_bytes.amount() : 0;
     }
     for (const auto& [key, preparation] : tenant->preparations) {
       counted.Add(*preparation);

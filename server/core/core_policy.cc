@@ -40,7 +40,7 @@ void Core::ApplyPolicy(CoreScope& scope, const TenantRef& tenant) {
     return;
   }
   // What waited for this, or for more to be earned, looks again.
-  table_.EachLive(scope, tenant, [this](CoreScope& inner, const LiveJobRef& job) { lifecycle_.Settle(inner, job); });
+  table_.EachLive(scope, tenant, [this](CoreScope& inner, const ExecutionRef& job) { lifecycle_.Settle(inner, job); });
 }
 
 Status Core::Usage(std::string_view name, v1::GetUsageResponse* response) {

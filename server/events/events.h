@@ -8,13 +8,17 @@
 #define HPVMD_SERVER_EVENTS_EVENTS_H_
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/thread_watch.h"
+#include "hpvm/v1/common.pb.h"
 #include "hpvm/v1/graph.pb.h"
 #include "hpvm/v1/job.pb.h"
 
@@ -90,11 +94,35 @@ struct ConnectionEnded {
   std::string_view reason;
 };
 
+// A call that may have a span came; its handler has not seen the request yet.
+struct CallBegan {
+  const void* call;  // Names it until CallEnded, and is nothing else.
+  // Of the request, for whoever puts the context of the call's own span there.
+  v1::RequestOptions* (*options)(void* request);
+  void* request;
+};
+
+// What a call has prepared, just before its answer leaves.
+struct CallPrepared {
+  const void* call;
+  const v1::PrepareTiming& timing;
+};
+
 // One gRPC call has ended.
 struct CallEnded {
+  // What a call says of itself: our name for it, and perhaps a tenant's text.
+  using Fact = std::pair<const char*, std::variant<std::string, int64_t, bool>>;
   std::string_view method;  // As on the wire: "/hpvm.v1.Hpvm/Run".
   const Status& status;
   Duration took{0};
+  const void* call = nullptr;  // As in CallBegan, if that may have been told; then:
+  const char* span = nullptr;  // The name of its span.
+  std::span<const Fact> facts = {};
+};
+
+// Somebody did something, or was refused it, that is to be written down; fields as in AuditRecord.
+struct Recorded {
+  std::string_view who = {}, peer = {}, tenant = {}, method = {}, object = {}, verdict = {}, detail = {}, payer = {};
 };
 
 }  // namespace events
@@ -102,7 +130,8 @@ struct CallEnded {
 // SlowItem: an item of a thread, or a hold of a lock, that serves several tenants took longer than it may.
 using Event = std::variant<events::Rejected, events::JobChanged, events::RunEnded, events::Prepared,
                            events::ExecutorChanged, events::Decided, events::Committed, events::Reloaded,
-                           events::CertificateLoaded, events::ConnectionEnded, events::CallEnded, SlowItem>;
+                           events::CertificateLoaded, events::ConnectionEnded, events::CallBegan, events::CallPrepared,
+                           events::CallEnded, events::Recorded, SlowItem>;
 
 class Observer {
  public:

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "server/observe/families.h"
 #include "server/observe/http_endpoint.h"
 #include "server/observe/paced_text.h"
@@ -165,8 +165,6 @@ StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, 
 }
 
 Observer& Observation::observer() { return parts_->events; }
-
-CallHooks Observation::hooks() { return {&parts_->metrics, parts_->tracer.get()}; }
 
 Heart& Observation::heart() { return parts_->heart; }
 

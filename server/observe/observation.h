@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All that makes the daemon observable, as the configuration asks: metrics and health over HTTP, spans over OTLP.
 //
-//   Start, before the core; observer() for the core, hooks() for the gRPC server; Watch when both stand; Unwatch before
-//   they go. /livez, /readyz and /metrics answer from Start on.
+//   Start, before the core; observer() subscribes to what happens; Watch when core and gRPC server stand; Unwatch
+//   before they go. /livez, /readyz and /metrics answer from Start on.
 #ifndef HPVMD_SERVER_OBSERVE_OBSERVATION_H_
 #define HPVMD_SERVER_OBSERVE_OBSERVATION_H_
 
@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/config/config.h"
-#include "server/events/call_hooks.h"
 #include "server/events/events.h"
 #include "server/observe/watch.h"
 
@@ -28,7 +27,6 @@ class Observation {
   Observation& operator=(const Observation&) = delete;
 
   Observer& observer();
-  CallHooks hooks();
   // For the timer's loop: beats each round.
   Heart& heart();
   // The HTTP endpoint's address with the port that was chosen; empty: none.

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "server/observe/testing/http_client.h"
 #include "supervisor/testing/messages.h"
 
@@ -258,7 +258,13 @@ TEST_F(ObservationTest, TracesWhereConfigured) {
   Config config;
   config.tracing_endpoint = "http://127.0.0.1:" + collector.port();
   Start(config);
-  ASSERT_NE(observation_->hooks().tracer, nullptr);
+  const auto begin_call = [&] {
+    v1::RequestOptions options;
+    const auto itself = [](void* request) { return static_cast<v1::RequestOptions*>(request); };
+    observation_->observer().On(events::CallBegan{&options, itself, &options});
+    return options.traceparent();
+  };
+  EXPECT_FALSE(begin_call().empty());
   RunOutcome outcome;
   outcome.reply.done.mutable_timing()->set_run_ns(1'000'000);
   outcome.SetTotals(Duration{0}, milliseconds(2));
@@ -269,7 +275,7 @@ TEST_F(ObservationTest, TracesWhereConfigured) {
   ASSERT_EQ(collector.requests().size(), 1u);
   EXPECT_NE(collector.requests()[0].find("0af7651916cd43dd8448eb211c80319c"), std::string::npos);
   Start({});
-  EXPECT_EQ(observation_->hooks().tracer, nullptr);
+  EXPECT_TRUE(begin_call().empty());
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "server/observe/families.h"
 
 namespace hpvm {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "server/observe/families.h"
 #include "supervisor/testing/messages.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "server/jobs/rows/job_state_name.h"
 
 namespace hpvm {
@@ -128,6 +128,35 @@ void Tracer::EndCall(Call call, const char* name, const Status& status) {
   std::vector<Span> spans = std::move(call.children);
   spans.push_back(std::move(span));
   sink_.Add(std::move(spans));
+}
+
+void Tracer::Take(const events::CallBegan& event) {
+  if (v1::RequestOptions* options = event.options(event.request); options != nullptr) {
+    Call call = BeginCall(*options);
+    std::lock_guard lock(mutex_);
+    calls_.insert_or_assign(event.call, std::move(call));
+  }
+}
+
+void Tracer::Take(const events::CallPrepared& event) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = calls_.find(event.call); found != calls_.end() && found->second.self.sampled) {
+    AddPrepare(found->second, event.timing);
+  }
+}
+
+void Tracer::Take(const events::CallEnded& event) {
+  if (event.call == nullptr) {
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  auto ended = calls_.extract(event.call);
+  lock.unlock();
+  if (!ended.empty()) {
+    Call& call = ended.mapped();
+    call.attributes.insert(call.attributes.end(), event.facts.begin(), event.facts.end());
+    EndCall(std::move(call), event.span, event.status);
+  }
 }
 
 // --- Runs ---

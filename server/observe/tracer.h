@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -56,6 +57,9 @@ class Tracer final : public Observer {
   void On(const Event& event) override { Dispatch(*this, event); }
   void Take(const events::JobChanged& event);
   void Take(const events::RunEnded& event);
+  void Take(const events::CallBegan& event);
+  void Take(const events::CallPrepared& event);
+  void Take(const events::CallEnded& event);
 
  private:
   struct Attempt {
@@ -82,6 +86,7 @@ class Tracer final : public Observer {
   TraceIds ids_;
   SpanSink& sink_;
   std::mutex mutex_;
+  std::unordered_map<const void*, Call> calls_;           // In progress.
   std::map<std::string, Attempt, std::less<>> attempts_;  // Under way, by job. As many as jobs that run.
 };
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 #include "supervisor/testing/messages.h"
 
 namespace hpvm {

@@ -5,8 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "server/events/events.h"
-#include "server/observe/tracer.h"
 #include "server/process/log.h"
 #include "server/rpc/call_messages.h"
 
@@ -73,11 +71,15 @@ class CallScope final : public grpc::experimental::Interceptor {
   }
 
  private:
+  bool HasSpan() const { return messages_ != nullptr && messages_->options != nullptr; }
+
   void Read(grpc::experimental::InterceptorBatchMethods& methods) {
     if (!has_request_ && methods.QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
       if (void* message = methods.GetRecvMessage(); message != nullptr) {
         has_request_ = true;
-        BeginSpan(message);
+        if (HasSpan()) {
+          scopes_.observer_.On(events::CallBegan{this, messages_->options, message});
+        }
         if (messages_->request != nullptr) {
           messages_->request(message, &notes_);
         }
@@ -87,34 +89,19 @@ class CallScope final : public grpc::experimental::Interceptor {
         methods.QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
       if (const void* message = methods.GetSendMessage(); message != nullptr) {
         messages_->response(message, &notes_);
-        if (span_.has_value() && span_->self.sampled && notes_.prepared != nullptr) {
-          scopes_.hooks_.tracer->AddPrepare(*span_, *notes_.prepared);
+        if (notes_.prepared != nullptr) {
+          scopes_.observer_.On(events::CallPrepared{this, *notes_.prepared});
         }
         notes_.prepared = nullptr;
       }
     }
   }
 
-  void BeginSpan(void* request) {
-    if (scopes_.hooks_.tracer == nullptr || messages_->options == nullptr) {
-      return;
-    }
-    if (v1::RequestOptions* options = messages_->options(request); options != nullptr) {
-      span_ = scopes_.hooks_.tracer->BeginCall(*options);
-    }
-  }
-
   // Whether rights have changed.
   bool End(const Status& status) {
     has_ended_ = true;
-    if (scopes_.hooks_.observer != nullptr) {
-      scopes_.hooks_.observer->On(events::CallEnded{method_, status, scopes_.clock_.Now() - start_});
-    }
-    if (span_.has_value()) {
-      span_->attributes.insert(span_->attributes.end(), notes_.attributes.begin(), notes_.attributes.end());
-      scopes_.hooks_.tracer->EndCall(*std::move(span_), messages_->span, status);
-      span_.reset();
-    }
+    scopes_.observer_.On(events::CallEnded{method_, status, scopes_.clock_.Now() - start_, HasSpan() ? this : nullptr,
+                                           HasSpan() ? messages_->span : nullptr, notes_.attributes});
     if (context_ == nullptr) {
       return false;
     }
@@ -130,17 +117,17 @@ class CallScope final : public grpc::experimental::Interceptor {
 
   bool WriteDown(const Status& status) {
     const bool changes_rights = status.ok() && method_.starts_with("/hpvm.v1.Admin/");
-    AuditRecord record;
-    record.payer = changes_rights ? std::string(kAuditPayerDaemon) : caller_->tenant;
-    record.who = std::move(caller_->principal.who);
-    record.peer = std::move(caller_->principal.peer);
+    const std::string why = Message(status), verdict = status.ok() ? "ok" : absl::StatusCodeToString(status.code());
     // Of a refused call nobody knows whom it would have concerned.
-    record.tenant = status.ok() && !notes_.tenant.empty() ? std::move(notes_.tenant) : std::move(caller_->tenant);
-    record.method = std::string(method_);
-    record.object = notes_.object.substr(0, kObjectBytesMax);
-    record.verdict = status.ok() ? "ok" : std::string(absl::StatusCodeToString(status.code()));
-    record.detail = status.ok() ? std::move(notes_.detail) : Message(status);
-    scopes_.audit_.Append(std::move(record));
+    scopes_.observer_.On(
+        events::Recorded{.who = caller_->principal.who,
+                         .peer = caller_->principal.peer,
+                         .tenant = status.ok() && !notes_.tenant.empty() ? notes_.tenant : caller_->tenant,
+                         .method = method_,
+                         .object = std::string_view(notes_.object).substr(0, kObjectBytesMax),
+                         .verdict = verdict,
+                         .detail = status.ok() ? notes_.detail : why,
+                         .payer = changes_rights ? kAuditPayerDaemon : caller_->tenant});
     return changes_rights;
   }
 
@@ -150,7 +137,6 @@ class CallScope final : public grpc::experimental::Interceptor {
   const grpc::ServerContextBase* const context_;
   const Time start_;
   std::optional<Caller> caller_;
-  std::optional<Tracer::Call> span_;
   CallNotes notes_;
   bool has_request_ = false, has_ended_ = false;
 };
@@ -159,17 +145,14 @@ namespace {
 
 class CallScopeFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  CallScopeFactory(CallScopes& scopes, bool counts_all) : scopes_(scopes), counts_all_(counts_all) {}
+  explicit CallScopeFactory(CallScopes& scopes) : scopes_(scopes) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
     const std::string_view method = info->method() != nullptr ? info->method() : "";
-    const CallMessages* messages = MessagesOf(method);
-    return messages == nullptr && !counts_all_ ? nullptr
-                                               : new CallScope(scopes_, method, messages, info->server_context());
+    return new CallScope(scopes_, method, MessagesOf(method), info->server_context());
   }
 
  private:
   CallScopes& scopes_;
-  const bool counts_all_;
 };
 
 }  // namespace
@@ -182,7 +165,7 @@ void CallScopes::SetCaller(const grpc::ServerContextBase* context, const Caller&
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CallScopes::CreateFactory() {
-  return std::make_unique<CallScopeFactory>(*this, hooks_.observer != nullptr);
+  return std::make_unique<CallScopeFactory>(*this);
 }
 
 }  // namespace hpvm

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "server/audit/audit_log.h"
-#include "server/events/call_hooks.h"
+#include "server/events/events.h"
 #include "server/identity/principal.h"
 
 namespace hpvm {
@@ -30,8 +30,8 @@ class CallScope;
 class CallScopes {
  public:
   // Borrows all of them; they outlive the server.
-  CallScopes(const CallHooks& hooks, const Clock& clock, AuditLog& audit)
-      : hooks_(hooks), clock_(clock), audit_(audit) {}
+  CallScopes(Observer& observer, const Clock& clock, AuditLog& audit)
+      : observer_(observer), clock_(clock), audit_(audit) {}
   // Names the caller of that context. Without effect for one that is not written down.
   void SetCaller(const grpc::ServerContextBase* context, const Caller& caller);
   // The factory with which gRPC makes scopes. Borrows this.
@@ -39,9 +39,9 @@ class CallScopes {
 
  private:
   friend class CallScope;
-  const CallHooks hooks_;
+  Observer& observer_;
   const Clock& clock_;
-  AuditLog& audit_;
+  AuditLog& audit_;  // To wait for; what it holds comes through the observer.
   std::mutex mutex_;
   std::unordered_map<const grpc::ServerContextBase*, CallScope*> scopes_;
 };

@@ -104,15 +104,19 @@ class Echo final : public v1::Hpvm::CallbackService {
 
 class CallScopeTest : public ::testing::Test {
  protected:
-  void Start(bool with_tracer = true, bool with_hooks = true) {
+  void Start(bool with_tracer = true, bool is_observed = true) {
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
-    if (with_hooks) {
+    if (is_observed) {
       std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-      scopes_ =
-          std::make_unique<CallScopes>(CallHooks{&calls_, with_tracer ? &tracer_ : nullptr}, RealClock(), NoAuditLog());
+      events_ = {};
+      events_.Subscribe(calls_);
+      if (with_tracer) {
+        events_.Subscribe(tracer_);
+      }
+      scopes_ = std::make_unique<CallScopes>(events_, RealClock(), NoAuditLog());
       interceptors.push_back(scopes_->CreateFactory());
       builder.experimental().SetInterceptorCreators(std::move(interceptors));
     }
@@ -142,6 +146,7 @@ class CallScopeTest : public ::testing::Test {
   Kept kept_;
   Tracer tracer_{1'000, RealClock(), rng_, kept_};
   Calls calls_;
+  EventList events_;
   Echo service_;
   std::unique_ptr<CallScopes> scopes_;
   std::unique_ptr<grpc::Server> server_;
@@ -228,7 +233,7 @@ TEST_F(CallScopeTest, Streams) {
 TEST_F(CallScopeTest, Cost) {
   double us[3] = {};
   for (const int kind : {0, 1, 2}) {
-    Start(/*with_tracer=*/kind == 2, /*with_hooks=*/kind != 0);
+    Start(/*with_tracer=*/kind == 2, /*is_observed=*/kind != 0);
     const Time start = RealClock().Now();
     constexpr int kCalls = 2'000;
     for (int i = 0; i < kCalls; ++i) {

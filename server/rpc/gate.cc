@@ -161,15 +161,9 @@ void Gate::WriteDown(const Status& why, const CallFacts& facts, const MethodFact
                                     {"peer", std::string(facts.peer)},
                                     {"verdict", verdict},
                                     {"error", Message(why)}});
-  AuditRecord record;
-  record.who = who;
-  record.tenant = caller.tenant;
-  record.peer = std::string(facts.peer);
-  record.method = std::string(method.path);
-  record.verdict = verdict;
-  record.detail = Message(why);
-  record.payer = std::string(kAuditPayerRefused);
-  audit_.Append(std::move(record));
+  const std::string detail = Message(why);
+  core_.observer().On(
+      events::Recorded{who, facts.peer, caller.tenant, method.path, "", verdict, detail, kAuditPayerRefused});
 }
 
 }  // namespace hpvm

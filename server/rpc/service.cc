@@ -407,9 +407,9 @@ FrontOptions OptionsOf(const Config& config) {
 }
 
 struct GrpcServer::Parts {
-  Parts(Core& core, const Access& access, const CallHooks& hooks)
+  Parts(Core& core, const Access& access)
       : admission(AdmissionLimits(), core.clock()),
-        scopes(hooks, core.clock(), *access.audit),
+        scopes(core.observer(), core.clock(), *access.audit),
         gate(core, *access.authenticator, *access.directory, *access.audit, scopes),
         service(core, admission, gate),
         admin(CreateAdminService(core, gate, *access.directory)) {}
@@ -428,11 +428,11 @@ struct GrpcServer::Parts {
 GrpcServer::GrpcServer() = default;
 
 StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses,
-                                                        const Access& access, CallHooks hooks) {
+                                                        const Access& access) {
   const std::shared_ptr<const Config> held = core.config();
   const Config& config = *held;
   std::unique_ptr<GrpcServer> server(new GrpcServer());
-  server->parts_ = std::make_unique<Parts>(core, access, hooks);
+  server->parts_ = std::make_unique<Parts>(core, access);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   // Reflection asks nobody who they are.
@@ -454,7 +454,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   }
   HPVMD_RETURN_IF_ERROR(server->parts_->front->Start());
   HPVMD_RETURN_IF_ERROR(server->parts_->acceptor->Start());
-  server->SetHealth(/*live=*/true, /*ready=*/hooks.observer == nullptr);
+  server->SetHealth(/*live=*/true, /*ready=*/false);
   return server;
 }
 

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/config/config.h"
-#include "server/events/call_hooks.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -23,6 +22,7 @@ class AuditLog;
 class Authenticator;
 class Core;
 class Directory;
+class Observer;
 
 // Who may come in, and where it is written down. Borrowed; live longer than the server.
 struct Access {
@@ -36,7 +36,7 @@ class GrpcServer {
  public:
   // Serves when it returns. kUnavailable naming the address that cannot be had.
   static StatusOr<std::unique_ptr<GrpcServer>> Start(Core& core, const std::vector<ListenAddress>& addresses,
-                                                     const Access& access, CallHooks hooks = {});
+                                                     const Access& access);
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
@@ -44,7 +44,7 @@ class GrpcServer {
   // As clients would write them, with the ports that were chosen.
   const std::vector<std::string>& addresses() const { return addresses_; }
   // grpc.health.v1: the name "" says whether the daemon lives, "hpvm.Ready" and "hpvm.v1.Hpvm" whether it takes work.
-  // At first it lives, and takes work unless there are hooks, whose owner then says so.
+  // At first it lives, and takes no work.
   void SetHealth(bool live, bool ready);
   // It takes no more work, whatever SetHealth says; calls go on.
   void AnnounceEnd();

@@ -8,31 +8,33 @@
 
 namespace hpvm {
 
-void JobLifecycle::AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone then) {
+void JobLifecycle::AskCancel(CoreScope& scope, const ExecutionRef& job, CancelDone then) {
   if (shutdown_.closed) {
     then(scope, Unavailable("The server stopped."));
     return;
   }
-  if (job->row.job().cancel_requested() && job->row.job().state() == v1::JOB_STATE_RUNNING) {
+  if (job->shown().cancel_requested() && job->shown().state() == v1::JOB_STATE_RUNNING) {
     then(scope, absl::OkStatus());  // On disk already.
     return;
   }
-  job->cancel_waiters.push_back(std::move(then));
-  if (std::exchange(job->cancel_asked, true)) {
+  job->stored->cancel_waiters.push_back(std::move(then));
+  if (std::exchange(job->stored->cancel_asked, true)) {
     return;
   }
   HPVMD_FAILPOINT("core.cancel.record").IgnoreError();
   switch (job->phase) {
-    case LiveJob::Phase::kQueued:
+    case Execution::Phase::kQueued:
       Unqueue(scope, job);
       Settle(scope, job);
       break;
-    case LiveJob::Phase::kWaiting:
+    case Execution::Phase::kWaiting:
       Settle(scope, job);
       break;
-    case LiveJob::Phase::kReading:
-    case LiveJob::Phase::kRunning: {
-      StoredJob next = job->row;
+    case Execution::Phase::kReading:
+    case Execution::Phase::kReady:
+    case Execution::Phase::kSent:
+    case Execution::Phase::kAnswered: {
+      StoredJob next = job->stored->row;
       next.mutable_job()->set_cancel_requested(true);
       ChangeRow(scope, job, std::move(next), /*with_results=*/false, &JobLifecycle::OnCancelRecorded);
       break;
@@ -42,20 +44,19 @@ void JobLifecycle::AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone
   }
 }
 
-void JobLifecycle::OnCancelRecorded(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::OnCancelRecorded(CoreScope& scope, const ExecutionRef& job) {
   HPVMD_FAILPOINT("core.cancel.recorded").IgnoreError();
   feed_.AddStateEvent(scope, *job);
-  options_.observer->On(events::JobChanged{job->tenant->name, job->row.job(), job->lost_cause});
+  options_.observer->On(events::JobChanged{job->tenant->name, job->shown(), job->stored->lost_cause});
   AnswerCancels(scope, *job, absl::OkStatus());
-  if (job->phase == LiveJob::Phase::kRunning) {
-    runs_.StopRun(scope, std::shared_ptr<RunOp>(job->attempt->op), Cancelled("The job was cancelled."));
-  } else if (job->phase == LiveJob::Phase::kStoring) {
+  runs_.StopRun(scope, job, Cancelled("The job was cancelled."));
+  if (job->phase == Execution::Phase::kStoring) {
     EndAttempt(scope, job);  // It ended while the wish was written.
   }
 }
 
-void JobLifecycle::AnswerCancels(CoreScope& scope, LiveJob& job, const Status& status) {
-  for (const CancelDone& then : std::exchange(job.cancel_waiters, {})) {
+void JobLifecycle::AnswerCancels(CoreScope& scope, Execution& job, const Status& status) {
+  for (const CancelDone& then : std::exchange(job.stored->cancel_waiters, {})) {
     then(scope, status);
   }
 }

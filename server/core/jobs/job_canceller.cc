@@ -54,7 +54,7 @@ bool JobCanceller::CancelElements(CoreScope& scope, const std::shared_ptr<ArrayC
       answered(scope, absl::OkStatus());
       return true;
     }
-    const LiveJobRef job = found->second;
+    const ExecutionRef job = found->second;
     cancel->next = found->first + 1;
     ++cancel->waits;
     cancel->response->set_cancelled(cancel->response->cancelled() + 1);

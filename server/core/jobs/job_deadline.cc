@@ -7,8 +7,8 @@
 
 namespace hpvm {
 
-Time JobLifecycle::RestoredDeadline(const LiveJob& job) const {
-  const v1::Job& shown = job.row.job();
+Time JobLifecycle::RestoredDeadline(const Execution& job) const {
+  const v1::Job& shown = job.shown();
   if (shown.deadline_unix_ns() == 0) {
     return kNever;
   }
@@ -18,14 +18,14 @@ Time JobLifecycle::RestoredDeadline(const LiveJob& job) const {
 }
 
 // Until then it does not start: a job whose deadline has passed must not.
-void JobLifecycle::LookAtDeadlineAgain(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::LookAtDeadlineAgain(CoreScope& scope, const ExecutionRef& job) {
   const Time then = options_.clock->Now() + kLookAgain;
-  job->not_before = std::max(job->not_before, then);
+  job->stored->not_before = std::max(job->stored->not_before, then);
   job->deadline_timer = monitor_.AddTimer(scope, then, [this, job](CoreScope& inner) {
     job->deadline_timer = {kNever, 0};
     job->deadline = RestoredDeadline(*job);
     if (job->deadline <= options_.clock->Now()) {
-      job->is_late = true;
+      job->stored->is_late = true;
     } else {
       SetDeadline(inner, job);
     }
@@ -44,30 +44,26 @@ void JobLifecycle::OnDamage(const JobDamage& damage) {
   if (found == tenant->jobs.end()) {
     return;
   }
-  const LiveJobRef job = found->second;
-  job->damage = damage.what;
-  if (job->phase == LiveJob::Phase::kQueued) {
+  const ExecutionRef job = found->second;
+  job->stored->damage = damage.what;
+  if (job->phase == Execution::Phase::kQueued) {
     Unqueue(scope, job);
   }
   Settle(scope, job);
 }
 
-void JobLifecycle::SetDeadline(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::SetDeadline(CoreScope& scope, const ExecutionRef& job) {
   if (job->deadline == kNever) {
     return;
   }
   job->deadline_timer = monitor_.AddTimer(scope, job->deadline, [this, job](CoreScope& inner) {
     job->deadline_timer = {kNever, 0};
-    job->is_late = true;
-    if (job->phase == LiveJob::Phase::kQueued) {
+    job->stored->is_late = true;
+    if (job->phase == Execution::Phase::kQueued) {
       Unqueue(inner, job);
     }
-    if (job->phase == LiveJob::Phase::kRunning) {
-      runs_.StopRun(inner, std::shared_ptr<RunOp>(job->attempt->op),
-                    DeadlineExceeded("The job did not end within its deadline."));
-    } else {
-      Settle(inner, job);
-    }
+    runs_.StopRun(inner, job, DeadlineExceeded("The job did not end within its deadline."));
+    Settle(inner, job);
   });
 }
 

@@ -79,7 +79,7 @@ std::string Times(uint32_t count) { return std::to_string(count) + (count == 1 ?
 }  // namespace
 
 // Without the mutex: nobody else touches the outcome yet.
-void JobLifecycle::OnAttemptDone(const LiveJobRef& job, RunOutcome outcome) {
+void JobLifecycle::OnAttemptDone(const ExecutionRef& job, RunOutcome outcome) {
   JobAttempt collected;
   auto shared = std::make_shared<RunOutcome>(std::move(outcome));
   if (const Status answered = HPVMD_FAILPOINT("core.attempt.answered"); !answered.ok()) {
@@ -91,48 +91,49 @@ void JobLifecycle::OnAttemptDone(const LiveJobRef& job, RunOutcome outcome) {
     }
   }
   CoreScope scope(monitor_);
-  if (job->attempt == nullptr || job->phase != LiveJob::Phase::kRunning) {
+  if (job->stored->attempt == nullptr || job->phase != Execution::Phase::kAnswered) {
     return;
   }
-  job->attempt->results = std::move(collected.results);
-  job->attempt->blobs = std::move(collected.blobs);
-  job->attempt->blob_results = std::move(collected.blob_results);
+  job->stored->attempt->results = std::move(collected.results);
+  job->stored->attempt->blobs = std::move(collected.blobs);
+  job->stored->attempt->blob_results = std::move(collected.blob_results);
   feed_.AddRunEvents(scope, *job, *shared);
-  job->lost_cause =
+  job->stored->lost_cause =
       shared->reply.done.lost_devices().empty() ? events::LostCause::kExecutor : events::LostCause::kDevice;
-  job->attempt->outcome = std::move(shared);
-  job->attempt->op.reset();  // And with it the memory of the inputs and the request.
-  job->attempt->request.reset();
-  job->phase = LiveJob::Phase::kStoring;
-  if (!job->writing) {
+  job->stored->attempt->outcome = std::move(shared);
+  job->stored->attempt->request.reset();
+  job->preparation.reset();
+  job->phase = Execution::Phase::kStoring;
+  if (!job->stored->writing) {
     EndAttempt(scope, job);
   }
 }
 
 // For attempts that never reached an executor, or that ended with an earlier daemon.
-void JobLifecycle::FinishAttempt(CoreScope& scope, const LiveJobRef& job, RunOutcome outcome) {
-  if (job->attempt == nullptr || job->phase != LiveJob::Phase::kReading) {
+void JobLifecycle::FinishAttempt(CoreScope& scope, const ExecutionRef& job, RunOutcome outcome) {
+  if (job->stored->attempt == nullptr || job->phase != Execution::Phase::kReading) {
     return;
   }
   outcome.SetTotals(options_.clock->Now() - job->received, options_.clock->Now() - job->received);
-  job->attempt->outcome = std::make_shared<RunOutcome>(std::move(outcome));
-  job->phase = LiveJob::Phase::kStoring;
-  if (!job->writing) {
+  job->preparation.reset();
+  job->stored->attempt->outcome = std::make_shared<RunOutcome>(std::move(outcome));
+  job->phase = Execution::Phase::kStoring;
+  if (!job->stored->writing) {
     EndAttempt(scope, job);
   }
 }
 
-void JobLifecycle::EndAttempt(CoreScope& scope, const LiveJobRef& job) {
-  const Outcome& outcome = job->attempt->outcome->outcome;
+void JobLifecycle::EndAttempt(CoreScope& scope, const ExecutionRef& job) {
+  const Outcome& outcome = job->stored->attempt->outcome->outcome;
   AttemptFacts facts;
-  facts.cancel_asked = job->cancel_asked;
-  facts.is_late = job->is_late;
-  facts.broken_off = job->attempt->broken_off || shutdown_.stopped;
-  facts.was_sent = job->attempt->outcome->was_sent;
+  facts.cancel_asked = job->stored->cancel_asked;
+  facts.is_late = job->stored->is_late;
+  facts.broken_off = job->stored->attempt->broken_off || shutdown_.stopped;
+  facts.was_sent = job->stored->attempt->outcome->was_sent;
   facts.was_refused = !facts.was_sent && outcome.detail.has_value() && outcome.detail->retry_after_ns() > 0;
-  facts.in_place = job->row.in_place();
-  facts.attempts_spent = job->row.attempts_spent();
-  facts.attempts_max = std::max<uint32_t>(1, job->row.job().attempts_max());
+  facts.in_place = job->stored->row.in_place();
+  facts.attempts_spent = job->stored->row.attempts_spent();
+  facts.attempts_max = std::max<uint32_t>(1, job->shown().attempts_max());
   switch (JudgeAttempt(outcome.status, facts)) {
     case AttemptEnd::kAgain:
       PutBack(scope, job, /*counts=*/true);
@@ -156,17 +157,18 @@ void JobLifecycle::EndAttempt(CoreScope& scope, const LiveJobRef& job) {
   }
   if (outcome.ok()) {
     StoreOutputs(scope, job);
-  } else if (job->cancel_asked && (absl::IsCancelled(outcome.status) || IsInfrastructureFault(outcome.status))) {
+  } else if (job->stored->cancel_asked &&
+             (absl::IsCancelled(outcome.status) || IsInfrastructureFault(outcome.status))) {
     EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
-  } else if (job->is_late && IsInfrastructureFault(outcome.status)) {
+  } else if (job->stored->is_late && IsInfrastructureFault(outcome.status)) {
     EndJob(scope, job, v1::JOB_STATE_FAILED, DeadlineExceeded("The job did not end within its deadline."));
   } else {
     EndJob(scope, job, v1::JOB_STATE_FAILED, Outcome(outcome));
   }
 }
 
-void JobLifecycle::StoreOutputs(CoreScope& scope, const LiveJobRef& job) {
-  JobAttempt& attempt = *job->attempt;
+void JobLifecycle::StoreOutputs(CoreScope& scope, const ExecutionRef& job) {
+  JobAttempt& attempt = *job->stored->attempt;
   Status kept = HPVMD_FAILPOINT("core.end.outputs");
   kept = kept.ok() ? KeepOutputs(*job->tenant, attempt) : kept;
   if (!kept.ok()) {
@@ -221,20 +223,20 @@ void JobLifecycle::KeepLog(Tenant& tenant, JobAttempt& attempt) {
   }
 }
 
-void JobLifecycle::PutOutputs(const LiveJobRef& job) {
-  options_.jobs->PutBlobs(job->tenant->name, job->attempt->blobs,
+void JobLifecycle::PutOutputs(const ExecutionRef& job) {
+  options_.jobs->PutBlobs(job->tenant->name, job->stored->attempt->blobs,
                           [this, job](const StatusOr<std::vector<PinnedBlob>>& blobs) { OnOutputs(job, blobs); });
 }
 
-void JobLifecycle::OnOutputs(const LiveJobRef& job, const StatusOr<std::vector<PinnedBlob>>& blobs) {
+void JobLifecycle::OnOutputs(const ExecutionRef& job, const StatusOr<std::vector<PinnedBlob>>& blobs) {
   CoreScope scope(monitor_);
-  if (job->phase != LiveJob::Phase::kStoring || shutdown_.closed) {
+  if (job->phase != Execution::Phase::kStoring || shutdown_.closed) {
     return;
   }
-  JobAttempt& attempt = *job->attempt;
+  JobAttempt& attempt = *job->stored->attempt;
   const bool is_full = blobs.status().code() == absl::StatusCode::kResourceExhausted;
-  const bool was_awaiting = std::exchange(job->awaits_room, is_full && !job->cancel_asked);
-  if (is_full && job->cancel_asked) {
+  const bool was_awaiting = std::exchange(job->stored->awaits_room, is_full && !job->stored->cancel_asked);
+  if (is_full && job->stored->cancel_asked) {
     DropOutputs(*job->tenant, attempt);
     EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
   } else if (is_full) {
@@ -250,17 +252,17 @@ void JobLifecycle::OnOutputs(const LiveJobRef& job, const StatusOr<std::vector<P
     options_.jobs->AwaitRoom(bytes);
     if (!was_awaiting) {
       LogWarning("A job's outputs wait for room on the disk",
-                 {{"tenant", job->tenant->name}, {"job", job->row.job().id()}, {"error", Message(blobs.status())}});
+                 {{"tenant", job->tenant->name}, {"job", job->shown().id()}, {"error", Message(blobs.status())}});
       feed_.AddStateEvent(scope, *job);
     }
     monitor_.AddTimer(scope, options_.clock->Now() + kPutAgain, [this, job](CoreScope&) {
-      if (job->phase == LiveJob::Phase::kStoring && !shutdown_.closed) {
+      if (job->phase == Execution::Phase::kStoring && !shutdown_.closed) {
         PutOutputs(job);
       }
     });
   } else if (blobs.status().code() == absl::StatusCode::kDataLoss) {
     LogError("Outputs not stored",
-             {{"tenant", job->tenant->name}, {"job", job->row.job().id()}, {"error", Message(blobs.status())}});
+             {{"tenant", job->tenant->name}, {"job", job->shown().id()}, {"error", Message(blobs.status())}});
     AnswerCancels(scope, *job, Unavailable("The job store takes no writes: " + Message(blobs.status())));
   } else if (!blobs.ok()) {
     DropOutputs(*job->tenant, attempt);
@@ -281,9 +283,9 @@ void JobLifecycle::OnOutputs(const LiveJobRef& job, const StatusOr<std::vector<P
 }
 
 // The attempt was lost, or was none: the job waits again.
-void JobLifecycle::PutBack(CoreScope& scope, const LiveJobRef& job, bool counts) {
-  const Outcome& why = job->attempt->outcome->outcome;
-  StoredJob next = job->row;
+void JobLifecycle::PutBack(CoreScope& scope, const ExecutionRef& job, bool counts) {
+  const Outcome& why = job->stored->attempt->outcome->outcome;
+  StoredJob next = job->stored->row;
   v1::Job& shown = *next.mutable_job();
   shown.set_state(v1::JOB_STATE_ACCEPTED);
   const int64_t now = options_.clock->WallNs();
@@ -303,8 +305,8 @@ void JobLifecycle::PutBack(CoreScope& scope, const LiveJobRef& job, bool counts)
   }
   shown.set_not_before_unix_ns(delay > Duration{0} ? now + delay.count() : 0);
   next.set_lease(0);
-  job->again_after = delay;
-  job->phase = LiveJob::Phase::kEnding;
+  job->stored->again_after = delay;
+  job->phase = Execution::Phase::kEnding;
   HPVMD_FAILPOINT("core.putback.record").IgnoreError();
   LogInfo(counts ? "Job's attempt lost" : "Job's attempt put back", {{"tenant", job->tenant->name},
                                                                      {"job", shown.id()},
@@ -313,27 +315,28 @@ void JobLifecycle::PutBack(CoreScope& scope, const LiveJobRef& job, bool counts)
   ChangeRow(scope, job, std::move(next), /*with_results=*/false, &JobLifecycle::OnPutBack);
 }
 
-void JobLifecycle::OnPutBack(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::OnPutBack(CoreScope& scope, const ExecutionRef& job) {
   HPVMD_FAILPOINT("core.putback.recorded").IgnoreError();
-  job->phase = LiveJob::Phase::kWaiting;
-  job->attempt.reset();
-  job->not_before = std::max(job->not_before, options_.clock->Now() + std::exchange(job->again_after, Duration{0}));
+  job->phase = Execution::Phase::kWaiting;
+  job->stored->attempt.reset();
+  job->stored->not_before =
+      std::max(job->stored->not_before, options_.clock->Now() + std::exchange(job->stored->again_after, Duration{0}));
   table_.SetRunning(*job, false);
   table_.SetWaiting(*job, true);
   feed_.AddStateEvent(scope, *job);
-  options_.observer->On(events::JobChanged{job->tenant->name, job->row.job(), job->lost_cause});
+  options_.observer->On(events::JobChanged{job->tenant->name, job->shown(), job->stored->lost_cause});
   LeaveTurn(scope, job);
   LeaveArrayTurn(scope, job);
   Settle(scope, job);
 }
 
-void JobLifecycle::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState state, Outcome why) {
-  StoredJob next = job->row;
+void JobLifecycle::EndJob(CoreScope& scope, const ExecutionRef& job, v1::JobState state, Outcome why) {
+  StoredJob next = job->stored->row;
   v1::Job& shown = *next.mutable_job();
   shown.set_state(state);
   shown.set_ended_unix_ns(options_.clock->WallNs());
   shown.clear_not_before_unix_ns();
-  shown.set_cancel_requested(shown.cancel_requested() || job->cancel_asked);
+  shown.set_cancel_requested(shown.cancel_requested() || job->stored->cancel_asked);
   shown.set_attempts_counted(next.attempts_spent());
   if (!why.ok()) {
     if (!why.detail.has_value()) {
@@ -344,7 +347,7 @@ void JobLifecycle::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState 
     }
     *shown.mutable_error() = ToMessage(why);
   }
-  if (JobAttempt* attempt = job->attempt.get(); attempt != nullptr && attempt->outcome != nullptr) {
+  if (JobAttempt* attempt = job->stored->attempt.get(); attempt != nullptr && attempt->outcome != nullptr) {
     const RunOutcome& outcome = *attempt->outcome;
     if (!why.ok()) {
       DropOutputs(*job->tenant, *attempt);
@@ -363,26 +366,26 @@ void JobLifecycle::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState 
       *lost.mutable_error() = ToMessage(outcome.outcome);
     }
   }
-  job->phase = LiveJob::Phase::kEnding;
+  job->phase = Execution::Phase::kEnding;
   if (LiveArray* array = table_.ArrayOf(*job)) {
-    array->waiting.erase(job->row.sequence());
+    array->waiting.erase(job->stored->row.sequence());
   }
   HPVMD_FAILPOINT("core.end.record").IgnoreError();
-  const bool has_results = job->attempt != nullptr;
+  const bool has_results = job->stored->attempt != nullptr;
   ChangeRow(scope, job, std::move(next), has_results, &JobLifecycle::OnEnded);
 }
 
 // Its end is on disk: now everybody may see it.
-void JobLifecycle::OnEnded(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::OnEnded(CoreScope& scope, const ExecutionRef& job) {
   HPVMD_FAILPOINT("core.end.recorded").IgnoreError();
-  const v1::Job& shown = job->row.job();
-  if (job->attempt != nullptr) {
-    job->tenant->stored_rows.Merge(std::move(job->attempt->disk_bytes));
+  const v1::Job& shown = job->shown();
+  if (job->stored->attempt != nullptr) {
+    job->tenant->stored_rows.Merge(std::move(job->stored->attempt->disk_bytes));
   }
-  if (shown.state() == v1::JOB_STATE_SUCCEEDED && job->attempt != nullptr) {
-    buffers_.PublishBuffers(*job->tenant, job->attempt->outcome->outputs);
+  if (shown.state() == v1::JOB_STATE_SUCCEEDED && job->stored->attempt != nullptr) {
+    buffers_.PublishBuffers(*job->tenant, job->stored->attempt->outcome->outputs);
   }
-  options_.observer->On(events::JobChanged{job->tenant->name, shown, job->lost_cause});
+  options_.observer->On(events::JobChanged{job->tenant->name, shown, job->stored->lost_cause});
   LogInfo("Job ended", {{"tenant", job->tenant->name},
                         {"job", shown.id()},
                         {"state", StateName(shown.state())},
@@ -395,37 +398,37 @@ void JobLifecycle::OnEnded(CoreScope& scope, const LiveJobRef& job) {
   TellUnit(scope, job->tenant, shown.id(), UnitOf(shown.state()));
 }
 
-void JobLifecycle::LeaveTurn(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::LeaveTurn(CoreScope& scope, const ExecutionRef& job) {
   job->running.Release();
-  if (std::exchange(job->has_turn, false)) {
+  if (std::exchange(job->stored->has_turn, false)) {
     arbiter_.Tick(scope, {scheduler::JobEnded{job->tenant->key, job->key}});
   }
 }
 
 // Out of everything that the core has of it.
-void JobLifecycle::Forget(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::Forget(CoreScope& scope, const ExecutionRef& job) {
   Tenant& tenant = *job->tenant;
-  job->phase = LiveJob::Phase::kGone;
-  job->attempt.reset();
+  if (job->phase != Execution::Phase::kSent) {  // Given up; the executor's answer is still to be taken in.
+    job->phase = Execution::Phase::kDone;
+  }
+  job->stored->attempt.reset();
   monitor_.DropTimer(job->deadline_timer);
-  monitor_.DropTimer(job->wait_timer);
+  monitor_.DropTimer(job->stored->wait_timer);
   table_.SetWaiting(*job, false);
   table_.SetRunning(*job, false);
-  tenant.dependencies.Remove(job->row.job().id());
-  tenant.jobs.erase(job->row.job().id());
-  tenant.by_sequence.erase(job->row.sequence());
+  tenant.dependencies.Remove(job->shown().id());
+  tenant.jobs.erase(job->shown().id());
+  tenant.by_sequence.erase(job->stored->row.sequence());
   LeaveTurn(scope, job);
-  LeaveArray(scope, job, job->row.job().state());
+  LeaveArray(scope, job, job->shown().state());
 }
 
 // Its row is not what the core knows: somebody else changed it. What is on disk is right.
-void JobLifecycle::GiveUp(CoreScope& scope, const LiveJobRef& job, const Status& why) {
+void JobLifecycle::GiveUp(CoreScope& scope, const ExecutionRef& job, const Status& why) {
   LogError("Job given up: its row in the store is another than it should be",
-           {{"tenant", job->tenant->name}, {"job", job->row.job().id()}, {"error", Message(why)}});
+           {{"tenant", job->tenant->name}, {"job", job->shown().id()}, {"error", Message(why)}});
   AnswerCancels(scope, *job, Unavailable("The job's state is not known until the server has started again."));
-  if (job->attempt != nullptr && job->attempt->op != nullptr) {
-    runs_.StopRun(scope, std::shared_ptr<RunOp>(job->attempt->op), Cancelled("The job was given up."));
-  }
+  runs_.StopRun(scope, job, Cancelled("The job was given up."));
   Forget(scope, job);
 }
 
@@ -443,9 +446,9 @@ void JobLifecycle::TellUnit(CoreScope& scope, const TenantRef& tenant, const std
     if (found == tenant->jobs.end()) {
       continue;
     }
-    const LiveJobRef job = found->second;
+    const ExecutionRef job = found->second;
     if (change.verdict == Verdict::kNever) {
-      job->failed_dependency = change.because;
+      job->stored->failed_dependency = change.because;
     }
     Settle(scope, job);
   }

@@ -24,8 +24,8 @@ v1::JobEvent JobEventOf(v1::Job job) {
 
 }  // namespace
 
-std::string JobFeed::WaitSentenceOf(const LiveJob& job) const {
-  const v1::Job& shown = job.row.job();
+std::string JobFeed::WaitSentenceOf(const Execution& job) const {
+  const v1::Job& shown = job.shown();
   const std::vector<v1::JobDependency> pending = job.tenant->dependencies.PendingOf(shown.id());
   if (!pending.empty()) {
     return WaitSentence(pending.front()) +
@@ -45,20 +45,21 @@ std::string JobFeed::WaitSentenceOf(const LiveJob& job) const {
            std::to_string(std::chrono::ceil<std::chrono::seconds>(debt).count()) + " s" +
            (job.deadline != kNever && job.deadline <= now + debt ? ", after the job's deadline." : ".");
   }
-  if (job.not_before > now) {
+  if (job.stored->not_before > now) {
     const std::string pause = "Waits until the tenant's executor may start again: it ended too often.";
     if (shown.lost_attempts().empty()) {
       return pause;
     }
     const v1::LostAttempt& lost = shown.lost_attempts(shown.lost_attempts_size() - 1);
-    return (job.awaits_executor ? pause + " " : "") + "Attempt " + std::to_string(lost.attempt()) + " was lost (" +
-           lost.error().message() + "); the next follows, at most " + std::to_string(shown.attempts_max()) + " in all.";
+    return (job.stored->awaits_executor ? pause + " " : "") + "Attempt " + std::to_string(lost.attempt()) +
+           " was lost (" + lost.error().message() + "); the next follows, at most " +
+           std::to_string(shown.attempts_max()) + " in all.";
   }
   if (shutdown_.draining) {
     return "Waits for the server to start again.";
   }
   const LiveArray* array = table_.ArrayOf(job);
-  if (array != nullptr && array->running_max > 0 && !job.has_array_turn) {
+  if (array != nullptr && array->running_max > 0 && !job.stored->has_array_turn) {
     return "Waits for its turn: at most " + std::to_string(array->running_max) + " elements of " + shown.array_id() +
            " run at a time.";
   }
@@ -80,13 +81,13 @@ std::string JobFeed::TurnSentenceOf(const Tenant& tenant) const {
   return "";
 }
 
-v1::Job JobFeed::Describe(const LiveJob& job) const {
-  v1::Job shown = job.row.job();
-  shown.set_attempts_counted(job.row.attempts_spent());
+v1::Job JobFeed::Describe(const Execution& job) const {
+  v1::Job shown = job.shown();
+  shown.set_attempts_counted(job.stored->row.attempts_spent());
   if (shown.state() == v1::JOB_STATE_ACCEPTED) {
-    if (job.phase == LiveJob::Phase::kQueued || job.phase == LiveJob::Phase::kStarting) {
+    if (job.phase == Execution::Phase::kQueued || job.phase == Execution::Phase::kStarting) {
       shown.set_state(v1::JOB_STATE_QUEUED);
-      shown.set_waits_for(job.phase == LiveJob::Phase::kQueued ? TurnSentenceOf(*job.tenant) : "");
+      shown.set_waits_for(job.phase == Execution::Phase::kQueued ? TurnSentenceOf(*job.tenant) : "");
     } else {
       shown.set_waits_for(WaitSentenceOf(job));
     }
@@ -97,27 +98,27 @@ v1::Job JobFeed::Describe(const LiveJob& job) const {
 }
 
 // Begins with what the job went through before anybody kept its events.
-JobEvents& JobFeed::EventsOf(LiveJob& job) {
-  if (job.events == nullptr) {
-    job.events = std::make_shared<JobEvents>();
+JobEvents& JobFeed::EventsOf(Execution& job) {
+  if (job.stored->events == nullptr) {
+    job.stored->events = std::make_shared<JobEvents>();
     v1::Job shown = Describe(job);
     if (shown.state() != v1::JOB_STATE_ACCEPTED) {
       v1::Job accepted = shown;
       accepted.set_state(v1::JOB_STATE_ACCEPTED);
       accepted.clear_started_unix_ns();
       accepted.set_attempt(0);
-      job.events->Add(JobEventOf(std::move(accepted)), shown.created_unix_ns());
+      job.stored->events->Add(JobEventOf(std::move(accepted)), shown.created_unix_ns());
     }
     if (shown.state() == v1::JOB_STATE_RUNNING) {
       v1::Job queued = shown;
       queued.set_state(v1::JOB_STATE_QUEUED);
       queued.clear_started_unix_ns();
       queued.set_attempt(shown.attempt() - 1);
-      job.events->Add(JobEventOf(std::move(queued)), shown.created_unix_ns());
+      job.stored->events->Add(JobEventOf(std::move(queued)), shown.created_unix_ns());
     }
-    job.events->Add(JobEventOf(std::move(shown)), options_.clock->WallNs());
+    job.stored->events->Add(JobEventOf(std::move(shown)), options_.clock->WallNs());
   }
-  return *job.events;
+  return *job.stored->events;
 }
 
 void JobFeed::AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event) {
@@ -127,13 +128,13 @@ void JobFeed::AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event) 
   }
 }
 
-void JobFeed::AddStateEvent(CoreScope& scope, LiveJob& job) {
-  if (job.events != nullptr) {
-    AddEvent(scope, *job.events, JobEventOf(Describe(job)));
+void JobFeed::AddStateEvent(CoreScope& scope, Execution& job) {
+  if (job.stored->events != nullptr) {
+    AddEvent(scope, *job.stored->events, JobEventOf(Describe(job)));
   }
 }
 
-void JobFeed::AddRunEvents(CoreScope& scope, LiveJob& job, const RunOutcome& outcome) {
+void JobFeed::AddRunEvents(CoreScope& scope, Execution& job, const RunOutcome& outcome) {
   JobEvents& events = EventsOf(job);
   for (const v1::NodePlacement& node : outcome.reply.done.nodes()) {
     v1::JobEvent event;
@@ -154,25 +155,25 @@ void JobFeed::AddRunEvents(CoreScope& scope, LiveJob& job, const RunOutcome& out
 
 void JobFeed::ForgetRecent(Tenant& tenant, const std::string& id) {
   if (const auto recent = tenant.recent.find(id); recent != tenant.recent.end()) {
-    recent_events_ -= recent->second->events->size();
+    recent_events_ -= recent->second->size();
     tenant.recent.erase(recent);
   }
 }
 
 // The events of the last ended jobs stay for those who come late.
-void JobFeed::KeepRecent(LiveJob& job) {
-  if (job.events == nullptr) {
+void JobFeed::KeepRecent(Execution& job) {
+  if (job.stored->events == nullptr) {
     return;
   }
-  const std::string& id = job.row.job().id();
-  job.tenant->recent[id] = std::make_shared<RecentJob>(RecentJob{job.events});
+  const std::string& id = job.shown().id();
+  job.tenant->recent[id] = job.stored->events;
   recent_.emplace_back(job.tenant.get(), id);
-  recent_events_ += job.events->size();
+  recent_events_ += job.stored->events->size();
   while (recent_.size() > kRecentJobsMax || (recent_events_ > kRecentEventsMax && recent_.size() > 1)) {
     const auto& [tenant, oldest] = recent_.front();
     const auto found = tenant->recent.find(oldest);
     if (found != tenant->recent.end()) {
-      recent_events_ -= found->second->events->size();
+      recent_events_ -= found->second->size();
       tenant->recent.erase(found);
     }
     recent_.pop_front();
@@ -180,11 +181,11 @@ void JobFeed::KeepRecent(LiveJob& job) {
 }
 
 // That a job which was begun waits for the disk; empty: it does not.
-std::string JobFeed::RoomSentenceOf(const LiveJob& job) const {
-  if (job.awaits_room) {
+std::string JobFeed::RoomSentenceOf(const Execution& job) const {
+  if (job.stored->awaits_room) {
     return "Waits for room on the server's disk; its result is kept in memory until then.";
   }
-  const bool writes = job.writing && job.row.job().state() == v1::JOB_STATE_RUNNING;
+  const bool writes = job.stored->writing && job.shown().state() == v1::JOB_STATE_RUNNING;
   return writes && !table_.has_room ? "Waits for room on the server's disk." : "";
 }
 

@@ -12,8 +12,7 @@
 #include "server/core/rooms/arbiter.h"
 #include "server/core/rooms/quotas.h"
 #include "server/core/state/core_context.h"
-#include "server/core/state/live_job.h"
-#include "server/core/state/run_op.h"
+#include "server/core/state/execution.h"
 
 namespace hpvm {
 
@@ -25,17 +24,17 @@ class JobFeed : private CoreRoom {
   // --- For other rooms, with the mutex ---
   // Drops the events of a job that is no longer stored.
   void ForgetRecent(Tenant& tenant, const std::string& id);
-  JobEvents& EventsOf(LiveJob& job);
-  void AddStateEvent(CoreScope& scope, LiveJob& job);
-  void AddRunEvents(CoreScope& scope, LiveJob& job, const RunOutcome& outcome);
-  void KeepRecent(LiveJob& job);
-  v1::Job Describe(const LiveJob& job) const;
+  JobEvents& EventsOf(Execution& job);
+  void AddStateEvent(CoreScope& scope, Execution& job);
+  void AddRunEvents(CoreScope& scope, Execution& job, const RunOutcome& outcome);
+  void KeepRecent(Execution& job);
+  v1::Job Describe(const Execution& job) const;
 
  private:
   void AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event);
-  std::string WaitSentenceOf(const LiveJob& job) const;
+  std::string WaitSentenceOf(const Execution& job) const;
   std::string TurnSentenceOf(const Tenant& tenant) const;
-  std::string RoomSentenceOf(const LiveJob& job) const;
+  std::string RoomSentenceOf(const Execution& job) const;
 
   Quotas& quotas_;
   Arbiter& arbiter_;

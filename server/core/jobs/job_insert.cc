@@ -182,11 +182,9 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
   const uint64_t part = bytes / submission->count;  // What the elements share is counted once: each has its part.
   for (int i = 0; i < Monitor::kJobsAtOnce && submission->jobs.size() < submission->count; ++i) {
     const uint64_t at = submission->jobs.size();
-    auto job = std::make_shared<LiveJob>();
-    job->tenant = submission->tenant;
+    ExecutionRef job = NewJob(submission->tenant, submission->row);
     job->received = submission->received;
-    job->row = submission->row;
-    v1::Job& shown = *job->row.mutable_job();
+    v1::Job& shown = *job->stored->row.mutable_job();
     shown.set_id(array == nullptr ? submission->waits_as : NewTimedId("job", now, *options_.rng));
     shown.set_state(v1::JOB_STATE_ACCEPTED);
     shown.set_idempotency_key(submission->key);
@@ -194,9 +192,9 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
       shown.set_array_id(submission->waits_as);
       shown.set_array_index(IndexOf(*array, at));
     }
-    job->row.set_request_hash(Raw(submission->hash));
-    job->row.set_stored_bytes(part + (at == 0 ? bytes % submission->count : 0));
-    insert.jobs.push_back(job->row);
+    job->stored->row.set_request_hash(Raw(submission->hash));
+    job->stored->row.set_stored_bytes(part + (at == 0 ? bytes % submission->count : 0));
+    insert.jobs.push_back(job->stored->row);
     submission->jobs.push_back(std::move(job));
   }
   if (submission->jobs.size() < submission->count) {
@@ -224,10 +222,10 @@ void JobSubmitter::OnInserted(const SubmissionRef& submission, const WriteResult
   }
   Tenant& tenant = *submission->tenant;
   LogInfo("Job accepted", {{"tenant", tenant.name},
-                           {"job", submission->jobs.front()->row.job().id()},
+                           {"job", submission->jobs.front()->shown().id()},
                            {"count", std::to_string(submission->jobs.size())}});
   tenant.stored_rows.Merge(std::move(submission->disk_bytes));
-  if (const std::string& array_id = submission->jobs.front()->row.job().array_id(); !array_id.empty()) {
+  if (const std::string& array_id = submission->jobs.front()->shown().array_id(); !array_id.empty()) {
     auto array = std::make_shared<LiveArray>();
     array->running_max = submission->row.array_running_max();
     array->joining = submission->jobs.size();
@@ -246,20 +244,20 @@ bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, c
   const bool is_array = submission->row.array_size() > 0;
   for (int i = 0; i < Monitor::kJobsAtOnce && submission->joined < submission->jobs.size(); ++i) {
     const size_t at = submission->joined++;
-    const LiveJobRef job = submission->jobs[at];
-    job->row.set_sequence(at < sequences.size() ? sequences[at] : 0);
-    job->queued = submission->queued.Split(1);
+    const ExecutionRef job = submission->jobs[at];
+    job->stored->row.set_sequence(at < sequences.size() ? sequences[at] : 0);
+    job->stored->queued = submission->queued.Split(1);
     --submission->count;
     if (!is_array) {
       EndInserting(*submission);  // What waited in its place had its id.
     }
     table_.AddLive(job);
     table_.AddWaits(tenant, *job, waits);
-    job->deadline = job->received + Duration(job->row.job().deadline_unix_ns() - job->row.job().created_unix_ns());
+    job->deadline = job->received + Duration(job->shown().deadline_unix_ns() - job->shown().created_unix_ns());
     lifecycle_.SetDeadline(scope, job);
-    options_.observer->On(events::JobChanged{tenant.name, job->row.job(), job->lost_cause});
+    options_.observer->On(events::JobChanged{tenant.name, job->shown(), job->stored->lost_cause});
     if (is_array) {
-      submission->response->add_array_job_ids(job->row.job().id());
+      submission->response->add_array_job_ids(job->shown().id());
     }
     lifecycle_.Settle(scope, job);
   }

@@ -19,29 +19,24 @@ constexpr Duration kDebtLookAgain = std::chrono::minutes(1);
 // A write that failed for want of room, or for a reason that may pass.
 constexpr Duration kWriteAgain = std::chrono::seconds(1);
 
-RunOutcome Failed(Outcome outcome) {
-  RunOutcome failed;
-  failed.outcome = std::move(outcome);
-  return failed;
-}
-
 }  // namespace
 
 // Hands the job's next row to the store; when it is on disk it is the job's row, and `then` goes on.
-void JobLifecycle::ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then) {
+void JobLifecycle::ChangeRow(CoreScope& scope, const ExecutionRef& job, StoredJob next, bool with_results,
+                             JobStep then) {
   if (shutdown_.closed) {
     return;  // What is on disk is taken up by the next daemon.
   }
-  job->writing = true;
+  job->stored->writing = true;
   ChangeJob change;
-  change.tenant = job->row.tenant();
-  change.id = job->row.job().id();
-  change.state = job->row.job().state();
-  change.attempt = job->row.job().attempt();
-  change.lease = job->row.lease();
+  change.tenant = job->stored->row.tenant();
+  change.id = job->shown().id();
+  change.state = job->shown().state();
+  change.attempt = job->shown().attempt();
+  change.lease = job->stored->row.lease();
   change.job = next;
   if (with_results) {
-    change.results = job->attempt->results;
+    change.results = job->stored->attempt->results;
   }
   options_.jobs->Write(std::move(change),
                        [this, job, next = std::move(next), with_results, then](const WriteResult& result) {
@@ -49,13 +44,13 @@ void JobLifecycle::ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob 
                        });
 }
 
-void JobLifecycle::OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_results, JobStep then,
+void JobLifecycle::OnChanged(const ExecutionRef& job, const StoredJob& next, bool with_results, JobStep then,
                              const Status& status) {
   CoreScope scope(monitor_);
   switch (status.code()) {
     case absl::StatusCode::kOk:
-      job->writing = false;
-      job->row = next;
+      job->stored->writing = false;
+      job->stored->row = next;
       (this->*then)(scope, job);
       return;
     case absl::StatusCode::kDataLoss:
@@ -70,36 +65,36 @@ void JobLifecycle::OnChanged(const LiveJobRef& job, const StoredJob& next, bool 
           [this, job, next, with_results, then](CoreScope& inner) { ChangeRow(inner, job, next, with_results, then); });
       return;
     default:
-      job->writing = false;
+      job->stored->writing = false;
       GiveUp(scope, job, status);
       return;
   }
 }
 
 // Where a waiting job goes next, if anywhere.
-void JobLifecycle::Settle(CoreScope& scope, const LiveJobRef& job) {
-  if (job->phase != LiveJob::Phase::kWaiting || job->writing || job->has_turn) {
+void JobLifecycle::Settle(CoreScope& scope, const ExecutionRef& job) {
+  if (job->phase != Execution::Phase::kWaiting || job->stored->writing || job->stored->has_turn) {
     return;
   }
   const Time now = options_.clock->Now();
-  if (job->cancel_asked) {
+  if (job->stored->cancel_asked) {
     EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
-  } else if (job->is_late) {
-    const bool was_tried = job->row.job().attempt() > 0;
+  } else if (job->stored->is_late) {
+    const bool was_tried = job->shown().attempt() > 0;
     EndJob(scope, job, was_tried ? v1::JOB_STATE_FAILED : v1::JOB_STATE_EXPIRED,
            DeadlineExceeded(was_tried ? "The job did not end within its deadline."
                                       : "The job's deadline passed before it started."));
-  } else if (!job->damage.ok()) {
-    EndJob(scope, job, v1::JOB_STATE_FAILED, job->damage);
-  } else if (job->failed_dependency.has_value()) {
-    Outcome never = FailedPrecondition(NeverSentence(*job->failed_dependency));
-    never.detail.emplace().set_job_id(job->failed_dependency->job_id());
+  } else if (!job->stored->damage.ok()) {
+    EndJob(scope, job, v1::JOB_STATE_FAILED, job->stored->damage);
+  } else if (job->stored->failed_dependency.has_value()) {
+    Outcome never = FailedPrecondition(NeverSentence(*job->stored->failed_dependency));
+    never.detail.emplace().set_job_id(job->stored->failed_dependency->job_id());
     EndJob(scope, job, v1::JOB_STATE_FAILED, never);
   } else if (shutdown_.draining || !table_.has_room || job->tenant->policy->disabled ||
-             job->tenant->dependencies.IsWaiting(job->row.job().id())) {
+             job->tenant->dependencies.IsWaiting(job->shown().id())) {
     return;
-  } else if (job->not_before > now) {
-    WaitUntil(scope, job, job->not_before);
+  } else if (job->stored->not_before > now) {
+    WaitUntil(scope, job, job->stored->not_before);
   } else if (const Duration debt = quotas_.ledger().DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, now);
              debt > Duration{0}) {
     WaitUntil(scope, job, now + std::min(debt, kDebtLookAgain));
@@ -108,31 +103,31 @@ void JobLifecycle::Settle(CoreScope& scope, const LiveJobRef& job) {
   }
 }
 
-void JobLifecycle::WaitUntil(CoreScope& scope, const LiveJobRef& job, Time when) {
-  if (job->wait_timer.first > when) {
-    monitor_.DropTimer(job->wait_timer);
-    job->wait_timer = monitor_.AddTimer(scope, when, [this, job](CoreScope& inner) {
-      job->wait_timer = {kNever, 0};
+void JobLifecycle::WaitUntil(CoreScope& scope, const ExecutionRef& job, Time when) {
+  if (job->stored->wait_timer.first > when) {
+    monitor_.DropTimer(job->stored->wait_timer);
+    job->stored->wait_timer = monitor_.AddTimer(scope, when, [this, job](CoreScope& inner) {
+      job->stored->wait_timer = {kNever, 0};
       Settle(inner, job);
     });
   }
 }
 
-void JobLifecycle::Queue(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::Queue(CoreScope& scope, const ExecutionRef& job) {
   job->key = arbiter_.NextKey();
-  job->phase = LiveJob::Phase::kQueued;
+  job->phase = Execution::Phase::kQueued;
   table_.AddQueued(job);
   feed_.AddStateEvent(scope, *job);
   arbiter_.Tick(scope, {scheduler::JobQueued{.tenant = job->tenant->key,
                                              .job = job->key,
-                                             .priority = job->row.job().priority(),
+                                             .priority = job->priority,
                                              .devices = 0,  // Known when its attempt is sent.
                                              .admitted = true}});
 }
 
 // A queued job waits again, until Settle finds that it may go on.
-void JobLifecycle::LeaveQueue(CoreScope& scope, const LiveJobRef& job) {
-  if (job->phase == LiveJob::Phase::kQueued) {
+void JobLifecycle::LeaveQueue(CoreScope& scope, const ExecutionRef& job) {
+  if (job->phase == Execution::Phase::kQueued) {
     Unqueue(scope, job);
     LeaveArrayTurn(scope, job);
     feed_.AddStateEvent(scope, *job);
@@ -140,49 +135,49 @@ void JobLifecycle::LeaveQueue(CoreScope& scope, const LiveJobRef& job) {
   }
 }
 
-void JobLifecycle::Unqueue(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::Unqueue(CoreScope& scope, const ExecutionRef& job) {
   table_.RemoveQueued(*job);
-  job->phase = LiveJob::Phase::kWaiting;
+  job->phase = Execution::Phase::kWaiting;
   arbiter_.Tick(scope, {scheduler::JobEnded{job->tenant->key, job->key}});
 }
 
 // Nothing is sent before the attempt is on disk.
 void JobLifecycle::OnTurn(CoreScope& scope, scheduler::JobKey key) {
-  const LiveJobRef job = table_.FindQueued(key);
+  const ExecutionRef job = table_.FindQueued(key);
   if (job == nullptr) {
     return;
   }
   table_.RemoveQueued(*job);
-  job->has_turn = true;
+  job->stored->has_turn = true;
   job->running = job->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
-  job->phase = LiveJob::Phase::kWaiting;
+  job->phase = Execution::Phase::kWaiting;
   const Duration pause = executors_.CrashPause(job->tenant->executor);
-  job->awaits_executor = pause > Duration{0};
+  job->stored->awaits_executor = pause > Duration{0};
   const bool has_debt =
       quotas_.ledger().DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, options_.clock->Now()) > Duration{0};
   if (shutdown_.draining || shutdown_.closed || !table_.has_room || job->tenant->policy->disabled ||
       pause > Duration{0} || has_debt) {
-    job->not_before = options_.clock->Now() + pause;
+    job->stored->not_before = options_.clock->Now() + pause;
     ReturnTurn(scope, job);
     return;
   }
   HPVMD_FAILPOINT("core.attempt.record").IgnoreError();
-  StoredJob next = job->row;
+  StoredJob next = job->stored->row;
   next.set_attempts_spent(next.attempts_spent() + 1);
   next.set_lease(table_.lease);
   next.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
   next.mutable_job()->set_attempt(next.job().attempt() + 1);
   next.mutable_job()->set_started_unix_ns(options_.clock->WallNs());
   next.mutable_job()->clear_not_before_unix_ns();
-  job->phase = LiveJob::Phase::kStarting;
+  job->phase = Execution::Phase::kStarting;
   ChangeRow(scope, job, std::move(next), /*with_results=*/false, &JobLifecycle::OnStarted);
 }
 
 // The job cannot start now. The tenant's next one gets the turn, and of thousands perhaps none can start: so each gives
 // it back by itself, in the tenant's turn among the others.
-void JobLifecycle::ReturnTurn(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::ReturnTurn(CoreScope& scope, const ExecutionRef& job) {
   monitor_.InLaterSlice(scope, job->tenant, [this, job](CoreScope& inner) {
-    if (job->phase == LiveJob::Phase::kWaiting && job->has_turn) {
+    if (job->phase == Execution::Phase::kWaiting && job->stored->has_turn) {
       LeaveTurn(inner, job);
       LeaveArrayTurn(inner, job);
       Settle(inner, job);
@@ -191,30 +186,30 @@ void JobLifecycle::ReturnTurn(CoreScope& scope, const LiveJobRef& job) {
   });
 }
 
-void JobLifecycle::OnStarted(CoreScope& scope, const LiveJobRef& job) {
+void JobLifecycle::OnStarted(CoreScope& scope, const ExecutionRef& job) {
   HPVMD_FAILPOINT("core.attempt.recorded").IgnoreError();
-  job->phase = LiveJob::Phase::kReading;
-  job->attempt = std::make_unique<JobAttempt>();
-  job->lost_cause = events::LostCause::kExecutor;
+  job->phase = Execution::Phase::kReading;
+  job->stored->attempt = std::make_unique<JobAttempt>();
+  job->stored->lost_cause = events::LostCause::kExecutor;
   table_.SetWaiting(*job, false);
   table_.SetRunning(*job, true);
-  if (job->events == nullptr) {
+  if (job->stored->events == nullptr) {
     feed_.EventsOf(*job);
   } else {
     feed_.AddStateEvent(scope, *job);
   }
-  options_.observer->On(events::JobChanged{job->tenant->name, job->row.job(), job->lost_cause});
-  LogInfo("Job started", {{"tenant", job->tenant->name},
-                          {"job", job->row.job().id()},
-                          {"attempt", std::to_string(job->row.job().attempt())}});
-  if (job->cancel_asked || job->is_late || shutdown_.closed) {
+  options_.observer->On(events::JobChanged{job->tenant->name, job->shown(), job->stored->lost_cause});
+  LogInfo(
+      "Job started",
+      {{"tenant", job->tenant->name}, {"job", job->shown().id()}, {"attempt", std::to_string(job->shown().attempt())}});
+  if (job->stored->cancel_asked || job->stored->is_late || shutdown_.closed) {
     Dispatch(scope, job, nullptr);
     return;
   }
   auto parts = std::make_shared<StoredParts>();
   parts->tenant = job->tenant;
-  parts->id = job->row.job().id();
-  parts->blobs.assign(job->row.blobs().begin(), job->row.blobs().end());
+  parts->id = job->shown().id();
+  parts->blobs.assign(job->stored->row.blobs().begin(), job->stored->row.blobs().end());
   auto reader = std::make_shared<StoredPartsReader>(*options_.jobs, *parts, MemoryOf(job->tenant));
   options_.jobs->Post(job->tenant->name, [this, job, parts, reader] {
     const Status failed = HPVMD_FAILPOINT("core.attempt.read");
@@ -226,7 +221,7 @@ void JobLifecycle::OnStarted(CoreScope& scope, const LiveJobRef& job) {
     if (step.ok()) {
       Dispatch(inner, job, parts.get());
     } else {
-      FinishAttempt(inner, job, Failed(While(step.status(), "reading back what the job was submitted with")));
+      FinishAttempt(inner, job, While(step.status(), "reading back what the job was submitted with"));
     }
     return FairQueue::Step::kDone;
   });
@@ -247,67 +242,59 @@ BlobMemory JobLifecycle::MemoryOf(const TenantRef& tenant) {
 }
 
 // Sends the attempt on its way, unless something came in between. `parts`: null when nothing was read for that reason.
-void JobLifecycle::Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts) {
-  if (job->phase != LiveJob::Phase::kReading) {
+void JobLifecycle::Dispatch(CoreScope& scope, const ExecutionRef& job, StoredParts* parts) {
+  if (job->phase != Execution::Phase::kReading) {
     return;
   }
   const bool is_suspended = job->tenant->policy->disabled;
-  job->attempt->broken_off |= shutdown_.breaking_off || is_suspended;
+  job->stored->attempt->broken_off |= shutdown_.breaking_off || is_suspended;
   Status stop = HPVMD_FAILPOINT("core.attempt.dispatch");
-  if (job->cancel_asked) {
+  if (job->stored->cancel_asked) {
     stop = Cancelled("The job was cancelled.");
-  } else if (job->is_late) {
+  } else if (job->stored->is_late) {
     stop = DeadlineExceeded("The job did not end within its deadline.");
   } else if (is_suspended) {
     stop = Unavailable(Message(Tenants::RefuseTenant(*job->tenant)));
   } else if (shutdown_.breaking_off || parts == nullptr) {
     stop = Unavailable("The server stopped before the attempt began.");
   }
-  auto op = std::make_shared<RunOp>();
-  stop = stop.ok() ? FillOp(scope, job, *parts, *op) : stop;
+  job->sending = std::make_shared<Sending>();
+  stop = stop.ok() ? Bind(scope, *job, *parts) : stop;
   if (!stop.ok()) {
-    FinishAttempt(scope, job, Failed(std::move(stop)));
+    job->sending.reset();
+    FinishAttempt(scope, job, std::move(stop));
     return;
   }
-  op->id = job->key;
-  op->done = [this, job](RunOutcome outcome) { OnAttemptDone(job, std::move(outcome)); };
-  job->phase = LiveJob::Phase::kRunning;
-  job->attempt->op = op;
-  job->attempt->request = parts->stored;
-  runs_.StartAttempt(scope, op);
+  job->stored->attempt->request = parts->stored;
+  runs_.StartAttempt(scope, job, [this, job](RunOutcome outcome) { OnAttemptDone(job, std::move(outcome)); });
 }
 
-Status JobLifecycle::FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts, RunOp& op) {
-  Tenant& tenant = *job->tenant;
+Status JobLifecycle::Bind(CoreScope& scope, Execution& job, StoredParts& parts) {
+  Tenant& tenant = *job.tenant;
+  Sending& sending = *job.sending;
   StoredRequest& stored = *parts.stored;
   v1::SubmitRequest& request = *stored.mutable_request();
-  op.tenant = job->tenant;
-  op.job_id = job->row.job().id();
-  op.traceparent = job->row.job().traceparent();
-  op.priority = job->row.job().priority();
-  op.received = job->received;
-  op.deadline = job->deadline;
-  op.input.options.set_repeat(std::max<uint32_t>(1, job->row.job().repeat()));
-  HPVMD_RETURN_IF_ERROR(SetIteration(request, &op.input.options));
-  op.input.options.set_node_records_max(kPlacementsMax);
-  op.input.options.set_log(true);
-  op.input.options.set_is_last_chance(job->row.attempts_spent() >=
-                                      std::max<uint32_t>(1, job->row.job().attempts_max()));
-  HPVMD_ASSIGN_OR_RETURN(op.preparation,
+  sending.input.options.set_repeat(std::max<uint32_t>(1, job.shown().repeat()));
+  HPVMD_RETURN_IF_ERROR(SetIteration(request, &sending.input.options));
+  sending.input.options.set_node_records_max(kPlacementsMax);
+  sending.input.options.set_log(true);
+  sending.input.options.set_is_last_chance(job.stored->row.attempts_spent() >=
+                                           std::max<uint32_t>(1, job.shown().attempts_max()));
+  HPVMD_ASSIGN_OR_RETURN(job.preparation,
                          graphs_.MakePreparation(scope, tenant, stored.check(), parts.document, parts.modules,
                                                  /*is_limited=*/false));
   std::map<uint32_t, const internal::StoredInput*> inputs;
   for (const internal::StoredInput& input : stored.inputs()) {
     inputs[input.index()] = &input;
   }
-  HPVMD_RETURN_IF_ERROR(FillIndex(request, job->row.job().array_index(), [&](int position) {
+  HPVMD_RETURN_IF_ERROR(FillIndex(request, job.shown().array_index(), [&](int position) {
     const auto found = inputs.find(static_cast<uint32_t>(position));
     return found == inputs.end() ? v1::ELEMENT_TYPE_UNSPECIFIED : static_cast<v1::ElementType>(found->second->type());
   }));
-  op.input.symbols.insert(request.symbols().begin(), request.symbols().end());
-  op.input.inputs.resize(static_cast<size_t>(request.inputs_size()));
+  sending.input.symbols.insert(request.symbols().begin(), request.symbols().end());
+  sending.input.inputs.resize(static_cast<size_t>(request.inputs_size()));
   for (int i = 0; i < request.inputs_size(); ++i) {
-    InputTensor& input = op.input.inputs[static_cast<size_t>(i)];
+    InputTensor& input = sending.input.inputs[static_cast<size_t>(i)];
     input.name = request.inputs(i).name();
     const auto found = inputs.find(static_cast<uint32_t>(i));
     if (request.inputs(i).has_tensor()) {
@@ -319,14 +306,14 @@ Status JobLifecycle::FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts
       input.shape.assign(found->second->shape().begin(), found->second->shape().end());
       if (const auto segment = parts.segments.find(static_cast<uint32_t>(i)); segment != parts.segments.end()) {
         input.memory = SliceOf(*segment->second, found->second->size_bytes());
-        op.pins.push_back(segment->second);
+        sending.pins.push_back(segment->second);
       }
     }
-    op.input_shapes.push_back({static_cast<uint8_t>(input.type), input.shape});
+    sending.input_shapes.push_back({static_cast<uint8_t>(input.type), input.shape});
   }
   for (const v1::OutputBinding& binding : request.outputs()) {
-    const Status resolved = ResolveOutput(tenant.buffers, binding, op.plans[binding.name()]);
-    if (absl::IsNotFound(resolved) && job->restored) {
+    const Status resolved = ResolveOutput(tenant.buffers, binding, sending.plans[binding.name()]);
+    if (absl::IsNotFound(resolved) && job.stored->restored) {
       return DataLoss("Output \"" + binding.name() + "\" goes to buffer " + binding.buffer_id() +
                       ", which ended with the daemon that ran when the job was submitted.");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job from the moment at which it is on disk to its end: see live_job.h for its phases.
+// A job from the moment at which it is on disk to its end: see execution.h for its phases.
 #ifndef HPVMD_SERVER_CORE_JOBS_JOB_LIFECYCLE_H_
 #define HPVMD_SERVER_CORE_JOBS_JOB_LIFECYCLE_H_
 
@@ -18,7 +18,7 @@
 #include "server/core/rooms/runs.h"
 #include "server/core/rooms/tenants.h"
 #include "server/core/state/core_context.h"
-#include "server/core/state/live_job.h"
+#include "server/core/state/execution.h"
 #include "server/core/state/stored_parts.h"
 #include "server/jobs/job_store.h"
 
@@ -49,54 +49,54 @@ class JobLifecycle : private CoreRoom {
   void OnRoom(bool has_room);
 
   // --- For other rooms, with the mutex ---
-  void Settle(CoreScope& scope, const LiveJobRef& job);
+  void Settle(CoreScope& scope, const ExecutionRef& job);
   // The fair share has a turn for the job of that key; others are ignored.
   void OnTurn(CoreScope& scope, scheduler::JobKey key);
-  void FinishAttempt(CoreScope& scope, const LiveJobRef& job, RunOutcome outcome);
-  void AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone then);
-  void SetDeadline(CoreScope& scope, const LiveJobRef& job);
+  void FinishAttempt(CoreScope& scope, const ExecutionRef& job, RunOutcome outcome);
+  void AskCancel(CoreScope& scope, const ExecutionRef& job, CancelDone then);
+  void SetDeadline(CoreScope& scope, const ExecutionRef& job);
   void LeaveQueues(CoreScope& scope);
   void Suspend(CoreScope& scope, const TenantRef& tenant);
   // What waits for a disk that has no room any more would wait for ever.
   void RefuseCancels(CoreScope& scope);
   // By the clock on the wall, within what its deadline may be at all.
-  Time RestoredDeadline(const LiveJob& job) const;
-  void LookAtDeadlineAgain(CoreScope& scope, const LiveJobRef& job);
+  Time RestoredDeadline(const Execution& job) const;
+  void LookAtDeadlineAgain(CoreScope& scope, const ExecutionRef& job);
 
  private:
-  using JobStep = void (JobLifecycle::*)(CoreScope&, const LiveJobRef&);
-  void WaitUntil(CoreScope& scope, const LiveJobRef& job, Time when);
-  void Queue(CoreScope& scope, const LiveJobRef& job);
-  void LeaveQueue(CoreScope& scope, const LiveJobRef& job);
-  void Unqueue(CoreScope& scope, const LiveJobRef& job);
-  void ReturnTurn(CoreScope& scope, const LiveJobRef& job);
-  void OnStarted(CoreScope& scope, const LiveJobRef& job);
+  using JobStep = void (JobLifecycle::*)(CoreScope&, const ExecutionRef&);
+  void WaitUntil(CoreScope& scope, const ExecutionRef& job, Time when);
+  void Queue(CoreScope& scope, const ExecutionRef& job);
+  void LeaveQueue(CoreScope& scope, const ExecutionRef& job);
+  void Unqueue(CoreScope& scope, const ExecutionRef& job);
+  void ReturnTurn(CoreScope& scope, const ExecutionRef& job);
+  void OnStarted(CoreScope& scope, const ExecutionRef& job);
   BlobMemory MemoryOf(const TenantRef& tenant);
-  void Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts);
-  Status FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts, RunOp& op);
-  void ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then);
-  void OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_results, JobStep then, const Status& status);
-  bool TakeArrayTurn(const LiveJobRef& job);
-  void LeaveArrayTurn(CoreScope& scope, const LiveJobRef& job);
-  void LeaveArray(CoreScope& scope, const LiveJobRef& job, v1::JobState state);
-  void OnAttemptDone(const LiveJobRef& job, RunOutcome outcome);
-  void EndAttempt(CoreScope& scope, const LiveJobRef& job);
-  void StoreOutputs(CoreScope& scope, const LiveJobRef& job);
+  void Dispatch(CoreScope& scope, const ExecutionRef& job, StoredParts* parts);
+  Status Bind(CoreScope& scope, Execution& job, StoredParts& parts);
+  void ChangeRow(CoreScope& scope, const ExecutionRef& job, StoredJob next, bool with_results, JobStep then);
+  void OnChanged(const ExecutionRef& job, const StoredJob& next, bool with_results, JobStep then, const Status& status);
+  bool TakeArrayTurn(const ExecutionRef& job);
+  void LeaveArrayTurn(CoreScope& scope, const ExecutionRef& job);
+  void LeaveArray(CoreScope& scope, const ExecutionRef& job, v1::JobState state);
+  void OnAttemptDone(const ExecutionRef& job, RunOutcome outcome);
+  void EndAttempt(CoreScope& scope, const ExecutionRef& job);
+  void StoreOutputs(CoreScope& scope, const ExecutionRef& job);
   Status KeepOutputs(Tenant& tenant, JobAttempt& attempt);
   void DropOutputs(Tenant& tenant, JobAttempt& attempt);
   void KeepLog(Tenant& tenant, JobAttempt& attempt);
-  void PutOutputs(const LiveJobRef& job);
-  void OnOutputs(const LiveJobRef& job, const StatusOr<std::vector<PinnedBlob>>& blobs);
-  void PutBack(CoreScope& scope, const LiveJobRef& job, bool counts);
-  void OnPutBack(CoreScope& scope, const LiveJobRef& job);
-  void EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState state, Outcome why);
-  void OnEnded(CoreScope& scope, const LiveJobRef& job);
-  void LeaveTurn(CoreScope& scope, const LiveJobRef& job);
-  void Forget(CoreScope& scope, const LiveJobRef& job);
-  void GiveUp(CoreScope& scope, const LiveJobRef& job, const Status& why);
+  void PutOutputs(const ExecutionRef& job);
+  void OnOutputs(const ExecutionRef& job, const StatusOr<std::vector<PinnedBlob>>& blobs);
+  void PutBack(CoreScope& scope, const ExecutionRef& job, bool counts);
+  void OnPutBack(CoreScope& scope, const ExecutionRef& job);
+  void EndJob(CoreScope& scope, const ExecutionRef& job, v1::JobState state, Outcome why);
+  void OnEnded(CoreScope& scope, const ExecutionRef& job);
+  void LeaveTurn(CoreScope& scope, const ExecutionRef& job);
+  void Forget(CoreScope& scope, const ExecutionRef& job);
+  void GiveUp(CoreScope& scope, const ExecutionRef& job, const Status& why);
   void TellUnit(CoreScope& scope, const TenantRef& tenant, const std::string& unit, const UnitState& state);
-  void OnCancelRecorded(CoreScope& scope, const LiveJobRef& job);
-  void AnswerCancels(CoreScope& scope, LiveJob& job, const Status& status);
+  void OnCancelRecorded(CoreScope& scope, const ExecutionRef& job);
+  void AnswerCancels(CoreScope& scope, Execution& job, const Status& status);
 
   Quotas& quotas_;
   Arbiter& arbiter_;

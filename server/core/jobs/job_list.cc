@@ -133,7 +133,7 @@ StatusOr<bool> JobReader::ListStored(JobList& list) {
                          options_.jobs->database().ListSome(list.tenant->name, &list.filter));
   CoreScope scope(monitor_);
   for (StoredJob& row : rows) {
-    const LiveJob* live = table_.FindLive(*list.tenant, row.job().id());
+    const Execution* live = table_.FindLive(*list.tenant, row.job().id());
     if (!PutOnPage(list, row.sequence(), live == nullptr ? std::move(*row.mutable_job()) : feed_.Describe(*live))) {
       return true;
     }
@@ -144,7 +144,7 @@ StatusOr<bool> JobReader::ListStored(JobList& list) {
 
 // Jobs that have not ended are all in memory, however many have.
 StatusOr<bool> JobReader::ListLive(JobList& list) {
-  const std::map<uint64_t, LiveJobRef>& all = list.tenant->by_sequence;
+  const std::map<uint64_t, ExecutionRef>& all = list.tenant->by_sequence;
   CoreScope scope(monitor_);
   for (size_t i = 0; i < kRowsAtOnce; ++i) {
     const auto behind = all.lower_bound(list.filter.before_sequence);
@@ -153,8 +153,8 @@ StatusOr<bool> JobReader::ListLive(JobList& list) {
     }
     const auto& [sequence, job] = *std::prev(behind);
     list.filter.before_sequence = sequence;
-    const bool is_wanted = (list.filter.array_id.empty() || job->row.job().array_id() == list.filter.array_id) &&
-                           MatchesLabels(job->row, list.filter);
+    const bool is_wanted = (list.filter.array_id.empty() || job->shown().array_id() == list.filter.array_id) &&
+                           MatchesLabels(job->stored->row, list.filter);
     if (!is_wanted) {
       list.last = sequence;
     } else if (!PutOnPage(list, sequence, feed_.Describe(*job))) {

@@ -23,7 +23,7 @@ v1::JobEvent JobEventOf(v1::Job job) {
 StatusOr<v1::Job> JobReader::FindJob(Tenant& tenant, std::string_view id) {
   {
     CoreScope scope(monitor_);
-    if (const LiveJob* live = table_.FindLive(tenant, id)) {
+    if (const Execution* live = table_.FindLive(tenant, id)) {
       return feed_.Describe(*live);
     }
   }
@@ -48,7 +48,7 @@ Status JobReader::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
 StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake) {
   {
     CoreScope scope(monitor_);
-    if (LiveJob* live = table_.FindLive(tenant, id)) {
+    if (Execution* live = table_.FindLive(tenant, id)) {
       if (watching_.size() >= config_->jobs_watchers_max) {
         return ResourceExhausted("As many jobs are watched as may be (" + std::to_string(config_->jobs_watchers_max) +
                                  ").");
@@ -59,7 +59,7 @@ StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobE
       }
       feed_.EventsOf(*live);
       const uint64_t key = next_watcher_++;
-      watching_[key] = {live->events, live->events->Watch(std::move(wake)), &tenant};
+      watching_[key] = {live->stored->events, live->stored->events->Watch(std::move(wake)), &tenant};
       ++tenant.watchers;
       return key;
     }
@@ -85,10 +85,10 @@ StatusOr<JobReader::EventBatch> JobReader::ReadEvents(Tenant& tenant, std::strin
   EventBatch batch;
   {
     CoreScope scope(monitor_);
-    LiveJob* live = table_.FindLive(tenant, id);
+    Execution* live = table_.FindLive(tenant, id);
     const auto recent = tenant.recent.find(std::string(id));
     if (live != nullptr || recent != tenant.recent.end()) {
-      const JobEvents& events = live != nullptr ? feed_.EventsOf(*live) : *recent->second->events;
+      const JobEvents& events = live != nullptr ? feed_.EventsOf(*live) : *recent->second;
       batch.events = events.After(after, count_max);
       const uint64_t reached = batch.events.empty() ? after : batch.events.back().sequence();
       batch.last = live == nullptr && reached >= events.last_sequence();

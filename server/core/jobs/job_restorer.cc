@@ -43,7 +43,7 @@ Status JobRestorer::Restore() {
   HPVMD_RETURN_IF_ERROR(EndDamaged(damaged));
   HPVMD_ASSIGN_OR_RETURN(const auto uses, database.Use());
   const bool doubts_clock = DoubtsClock(rows, uses);
-  std::vector<LiveJobRef> taken;
+  std::vector<ExecutionRef> taken;
   {
     CoreScope scope(monitor_);
     for (const auto& [name, use] : uses) {
@@ -60,19 +60,19 @@ Status JobRestorer::Restore() {
   ReadForRestore(taken, damaged_units, &units);
   CoreScope scope(monitor_);
   table_.lease = lease;
-  for (const LiveJobRef& job : taken) {
+  for (const ExecutionRef& job : taken) {
     RestoreDependencies(*job, units[job->tenant.get()]);
   }
-  for (const LiveJobRef& job : taken) {
-    if (job->row.job().state() != v1::JOB_STATE_RUNNING) {
+  for (const ExecutionRef& job : taken) {
+    if (job->shown().state() != v1::JOB_STATE_RUNNING) {
       lifecycle_.Settle(scope, job);
       continue;
     }
     RunOutcome lost;
     lost.was_sent = true;
-    lost.outcome = Unavailable("The daemon ended while attempt " + std::to_string(job->row.job().attempt()) + " ran.");
-    job->attempt = std::make_unique<JobAttempt>();
-    job->lost_cause = events::LostCause::kDaemon;
+    lost.outcome = Unavailable("The daemon ended while attempt " + std::to_string(job->shown().attempt()) + " ran.");
+    job->stored->attempt = std::make_unique<JobAttempt>();
+    job->stored->lost_cause = events::LostCause::kDaemon;
     lifecycle_.FinishAttempt(scope, job, std::move(lost));
   }
   LogInfo("Jobs taken up", {{"jobs", std::to_string(taken.size())}, {"lease", std::to_string(lease)}});
@@ -103,15 +103,14 @@ bool JobRestorer::DoubtsClock(const std::vector<StoredJob>& live, const std::map
   return true;
 }
 
-LiveJobRef JobRestorer::TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock) {
-  auto job = std::make_shared<LiveJob>();
-  job->tenant = tenants_.FindOrAdd(scope, row.tenant());
-  job->row = std::move(row);
-  job->restored = true;
-  const v1::Job& shown = job->row.job();
+ExecutionRef JobRestorer::TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock) {
+  const TenantRef tenant = tenants_.FindOrAdd(scope, row.tenant());
+  const ExecutionRef job = NewJob(tenant, std::move(row));
+  job->stored->restored = true;
+  const v1::Job& shown = job->shown();
   const bool is_running = shown.state() == v1::JOB_STATE_RUNNING;
-  job->phase = is_running ? LiveJob::Phase::kReading : LiveJob::Phase::kWaiting;
-  job->cancel_asked = shown.cancel_requested();
+  job->phase = is_running ? Execution::Phase::kReading : Execution::Phase::kWaiting;
+  job->stored->cancel_asked = shown.cancel_requested();
   // The wall clock went on meanwhile, or jumped: waits become longer or shorter, within what they may be at all.
   const Time now = options_.clock->Now();
   const int64_t wall = options_.clock->WallNs();
@@ -121,17 +120,18 @@ LiveJobRef JobRestorer::TakeUp(CoreScope& scope, StoredJob row, bool doubts_cloc
   const Duration age = std::clamp(Duration(wall - shown.created_unix_ns()), Duration{0}, Duration(now));
   job->received = now - age;
   job->deadline = lifecycle_.RestoredDeadline(*job);
-  job->not_before = now + (shown.not_before_unix_ns() == 0
-                               ? Duration{0}
-                               : until(shown.not_before_unix_ns(),
-                                       std::chrono::milliseconds(config_->executor_crash_window_ms) + kRetryDelayMax));
+  job->stored->not_before =
+      now + (shown.not_before_unix_ns() == 0
+                 ? Duration{0}
+                 : until(shown.not_before_unix_ns(),
+                         std::chrono::milliseconds(config_->executor_crash_window_ms) + kRetryDelayMax));
   table_.SetWaiting(*job, !is_running);
   table_.SetRunning(*job, is_running);
   table_.AddLive(job);
   if (job->deadline <= now && doubts_clock) {
     lifecycle_.LookAtDeadlineAgain(scope, job);
   } else if (job->deadline <= now) {
-    job->is_late = true;
+    job->stored->is_late = true;
   } else {
     lifecycle_.SetDeadline(scope, job);
   }
@@ -200,14 +200,14 @@ bool JobRestorer::MayBeDamaged(const std::string& unit, DamagedUnits& damaged) {
 }
 
 // Elements that have ended of arrays that live on. Nothing is asked when all of them live.
-void JobRestorer::CountArrays(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged) {
+void JobRestorer::CountArrays(const std::vector<ExecutionRef>& taken, DamagedUnits& damaged) {
   std::map<std::pair<Tenant*, std::string>, uint64_t> sizes;
   {
     CoreScope scope(monitor_);
-    for (const LiveJobRef& job : taken) {
+    for (const ExecutionRef& job : taken) {
       const LiveArray* array = table_.ArrayOf(*job);
-      if (array != nullptr && job->row.array_size() != array->live.size()) {
-        sizes[{job->tenant.get(), job->row.job().array_id()}] = job->row.array_size();
+      if (array != nullptr && job->stored->row.array_size() != array->live.size()) {
+        sizes[{job->tenant.get(), job->shown().array_id()}] = job->stored->row.array_size();
       }
     }
   }
@@ -231,15 +231,15 @@ void JobRestorer::CountArrays(const std::vector<LiveJobRef>& taken, DamagedUnits
 
 // Reads what the restored jobs come after, and that has ended. Of jobs that started once nothing is asked: what they
 // came after was met.
-void JobRestorer::ReadForRestore(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged,
+void JobRestorer::ReadForRestore(const std::vector<ExecutionRef>& taken, DamagedUnits& damaged,
                                  std::map<Tenant*, RestoredUnits>* units) {
   std::set<std::pair<Tenant*, std::string>> unknown;
   {
     CoreScope scope(monitor_);
-    for (const LiveJobRef& job : taken) {
-      for (const v1::JobDependency& dependency : job->row.job().after()) {
+    for (const ExecutionRef& job : taken) {
+      for (const v1::JobDependency& dependency : job->shown().after()) {
         const std::string& id = dependency.job_id();
-        if (job->row.job().attempt() > 0 || job->tenant->jobs.contains(id)) {
+        if (job->shown().attempt() > 0 || job->tenant->jobs.contains(id)) {
           continue;
         }
         if (const auto array = job->tenant->arrays.find(id); array == job->tenant->arrays.end()) {
@@ -273,15 +273,15 @@ void JobRestorer::ReadForRestore(const std::vector<LiveJobRef>& taken, DamagedUn
   }
 }
 
-void JobRestorer::RestoreDependencies(LiveJob& job, const RestoredUnits& units) {
-  if (job.row.job().attempt() > 0) {
+void JobRestorer::RestoreDependencies(Execution& job, const RestoredUnits& units) {
+  if (job.shown().attempt() > 0) {
     return;
   }
   std::vector<v1::JobDependency> after;
-  for (const v1::JobDependency& dependency : job.row.job().after()) {
+  for (const v1::JobDependency& dependency : job.shown().after()) {
     if (const auto unreadable = units.unreadable.find(dependency.job_id()); unreadable != units.unreadable.end()) {
-      job.damage = DataLoss("The job was not started: it comes after " + dependency.job_id() +
-                            ", and the store cannot say how that ended. " + unreadable->second);
+      job.stored->damage = DataLoss("The job was not started: it comes after " + dependency.job_id() +
+                                    ", and the store cannot say how that ended. " + unreadable->second);
     } else if (!units.gone.contains(dependency.job_id())) {
       after.push_back(dependency);
     }

@@ -32,15 +32,15 @@ class JobRestorer : private CoreRoom {
   using StoredUnits = JobTable::StoredUnits;
   // The clock is more than an hour from the newest time in the store.
   bool DoubtsClock(const std::vector<StoredJob>& live, const std::map<std::string, TenantUse>& uses);
-  LiveJobRef TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock);
+  ExecutionRef TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock);
   Status EndDamaged(const std::vector<DamagedJob>& damaged);
   std::set<std::string> ReadDamagedUnits();
   StatusOr<StoredUnit> ReadUnit(const Tenant& tenant, const std::string& id);
   bool MayBeDamaged(const std::string& unit, DamagedUnits& damaged);
-  void CountArrays(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged);
-  void ReadForRestore(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged,
+  void CountArrays(const std::vector<ExecutionRef>& taken, DamagedUnits& damaged);
+  void ReadForRestore(const std::vector<ExecutionRef>& taken, DamagedUnits& damaged,
                       std::map<Tenant*, RestoredUnits>* units);
-  void RestoreDependencies(LiveJob& job, const RestoredUnits& units);
+  void RestoreDependencies(Execution& job, const RestoredUnits& units);
 
   Tenants& tenants_;
   JobTable& table_;

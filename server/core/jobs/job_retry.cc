@@ -144,10 +144,11 @@ Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequ
   if (old.attempt() > 0) {
     submission.stored.mutable_request()->clear_after();
   }
-  RunOp op;
+  Execution run;
+  run.sending = std::make_shared<Sending>();
   {
     CoreScope scope(monitor_);
-    HPVMD_RETURN_IF_ERROR(runs_.SetOptions(op, options, old.repeat()));
+    HPVMD_RETURN_IF_ERROR(runs_.SetOptions(run, options, old.repeat()));
   }
   StoredJob& row = submission.row;
   row.set_tenant(tenant.name);
@@ -157,10 +158,10 @@ Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequ
   job.set_graph_sha256(old.graph_sha256());
   job.set_graph_name(old.graph_name());
   *job.mutable_labels() = options.labels();
-  job.set_priority(op.priority);
-  job.set_repeat(op.input.options.repeat());
+  job.set_priority(run.priority);
+  job.set_repeat(run.sending->input.options.repeat());
   job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
-  job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
+  job.set_deadline_unix_ns(job.created_unix_ns() + (run.deadline - run.received).count());
   *job.mutable_math() = old.math();
   *job.mutable_defects() = old.defects();
   job.set_traceparent(request.options().traceparent());

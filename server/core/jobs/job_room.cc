@@ -10,10 +10,10 @@ namespace hpvm {
 // Runs fail, attempts are broken off without having counted, and jobs wait until the tenant is enabled.
 void JobLifecycle::Suspend(CoreScope& scope, const TenantRef& tenant) {
   LogInfo("Tenant disabled", {{"tenant", tenant->name}, {"reason", tenant->policy->disabled_reason}});
-  const auto suspend = [this](CoreScope& inner, const LiveJobRef& job) {
+  const auto suspend = [this](CoreScope& inner, const ExecutionRef& job) {
     LeaveQueue(inner, job);
-    if (job->attempt != nullptr && job->phase < LiveJob::Phase::kStoring) {
-      job->attempt->broken_off = true;
+    if (job->stored->attempt != nullptr && job->phase < Execution::Phase::kStoring) {
+      job->stored->attempt->broken_off = true;
     }
   };
   table_.EachLive(scope, tenant, suspend, [this, tenant, why = Tenants::RefuseTenant(*tenant)](CoreScope& inner) {
@@ -32,14 +32,14 @@ void JobLifecycle::OnRoom(bool has_room) {
     return;
   }
   for (const auto& [name, tenant] : tenants_.all()) {
-    table_.EachLive(scope, tenant, [this](CoreScope& inner, const LiveJobRef& job) { Settle(inner, job); });
+    table_.EachLive(scope, tenant, [this](CoreScope& inner, const ExecutionRef& job) { Settle(inner, job); });
   }
 }
 
 // A job whose turn comes before it has left gives the turn back.
 void JobLifecycle::LeaveQueues(CoreScope& scope) {
   for (const auto& [name, tenant] : tenants_.all()) {
-    table_.EachLive(scope, tenant, [this](CoreScope& inner, const LiveJobRef& job) { LeaveQueue(inner, job); });
+    table_.EachLive(scope, tenant, [this](CoreScope& inner, const ExecutionRef& job) { LeaveQueue(inner, job); });
   }
 }
 

@@ -269,16 +269,17 @@ Status JobSubmitter::Normalise(Submission& submission) {
       }
     }
   }
-  RunOp op;
-  HPVMD_RETURN_IF_ERROR(runs_.SetOptions(op, request.options(), request.repeat()));
-  HPVMD_RETURN_IF_ERROR(SetIteration(request, &op.input.options));
+  Execution run;
+  run.sending = std::make_shared<Sending>();
+  HPVMD_RETURN_IF_ERROR(runs_.SetOptions(run, request.options(), request.repeat()));
+  HPVMD_RETURN_IF_ERROR(SetIteration(request, &run.sending->input.options));
   const auto& inputs = request.has_array() ? element.inputs() : request.inputs();
   // Of a known key's request the outputs' buffers may be gone.
   const auto& outputs = submission.known.has_value() ? element.outputs() : request.outputs();
-  HPVMD_RETURN_IF_ERROR(runs_.ResolveBindings(*submission.tenant, op, inputs, outputs));
-  StoreInputs(submission, op);
+  HPVMD_RETURN_IF_ERROR(runs_.ResolveBindings(*submission.tenant, *run.sending, inputs, outputs));
+  StoreInputs(submission, run);
   if (!submission.known.has_value()) {
-    FillRow(submission, op);
+    FillRow(submission, run);
   }
   return absl::OkStatus();
 }
@@ -306,7 +307,7 @@ void JobSubmitter::StoreGraph(Submission& submission) {
   submission.stored.set_check(preparation.check);
 }
 
-void JobSubmitter::StoreInputs(Submission& submission, const RunOp& op) {
+void JobSubmitter::StoreInputs(Submission& submission, const Execution& run) {
   const v1::SubmitRequest& request = *submission.request;
   size_t pin = 0;  // Of the inputs that have memory, in order.
   for (int i = 0; i < request.inputs_size(); ++i) {
@@ -322,7 +323,7 @@ void JobSubmitter::StoreInputs(Submission& submission, const RunOp& op) {
                           : static_cast<uint32_t>(PortType(submission.preparation->summary, binding.name())));
       continue;
     }
-    const InputTensor& from = op.input.inputs[static_cast<size_t>(i)];
+    const InputTensor& from = run.sending->input.inputs[static_cast<size_t>(i)];
     stored.set_type(static_cast<uint32_t>(from.type));
     stored.mutable_shape()->Add(from.shape.begin(), from.shape.end());
     if (from.memory.has_value()) {
@@ -330,12 +331,12 @@ void JobSubmitter::StoreInputs(Submission& submission, const RunOp& op) {
       BlobInput& input = submission.blobs.emplace_back();
       input.source.fd = from.memory->fd;
       input.source.fd_bytes = from.memory->bytes;
-      input.keeps = op.pins[pin++];
+      input.keeps = run.sending->pins[pin++];
     }
   }
 }
 
-void JobSubmitter::FillRow(Submission& submission, const RunOp& op) {
+void JobSubmitter::FillRow(Submission& submission, const Execution& run) {
   const v1::SubmitRequest& request = *submission.request;
   StoredJob& row = submission.row;
   row.set_tenant(submission.tenant->name);
@@ -347,11 +348,11 @@ void JobSubmitter::FillRow(Submission& submission, const RunOp& op) {
   job.set_graph_sha256(submission.stored.request().document().graph_sha256());
   job.set_graph_name(submission.preparation->summary.name());
   *job.mutable_labels() = request.options().labels();
-  job.set_priority(op.priority);
-  job.set_repeat(op.input.options.repeat());
+  job.set_priority(run.priority);
+  job.set_repeat(run.sending->input.options.repeat());
   // From the receipt on, as the deadline: validating the graph and storing its parts took a while.
   job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
-  job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
+  job.set_deadline_unix_ns(job.created_unix_ns() + (run.deadline - run.received).count());
   *job.mutable_math() = submission.preparation->summary.math();
   *job.mutable_defects() = submission.preparation->summary.defects();
   *job.mutable_prepare() = TakeTiming(*submission.preparation);

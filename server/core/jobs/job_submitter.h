@@ -53,8 +53,8 @@ class JobSubmitter : private CoreRoom {
   Status Accept(CoreScope& scope, const SubmissionRef& submission);
   Status Normalise(Submission& submission);
   static void StoreGraph(Submission& submission);
-  static void StoreInputs(Submission& submission, const RunOp& op);
-  void FillRow(Submission& submission, const RunOp& op);
+  static void StoreInputs(Submission& submission, const Execution& run);
+  void FillRow(Submission& submission, const Execution& run);
   void Put(CoreScope& scope, const SubmissionRef& submission);
   Status PrepareRetry(Submission& submission, const v1::RetryJobRequest& request);
   Status PinBlobs(Submission& submission, const StoredJob& from);

@@ -9,7 +9,8 @@
 namespace hpvm {
 
 void JobTable::EachLive(CoreScope& scope, const TenantRef& tenant,
-                        std::function<void(CoreScope&, const LiveJobRef&)> look, std::function<void(CoreScope&)> done) {
+                        std::function<void(CoreScope&, const ExecutionRef&)> look,
+                        std::function<void(CoreScope&)> done) {
   monitor_.InSlices(
       scope, tenant,
       [tenant, look = std::move(look), done = std::move(done), next = uint64_t{0}](CoreScope& inner) mutable {
@@ -21,7 +22,7 @@ void JobTable::EachLive(CoreScope& scope, const TenantRef& tenant,
             }
             return true;
           }
-          const LiveJobRef job = found->second;
+          const ExecutionRef job = found->second;
           next = found->first + 1;
           look(inner, job);
         }
@@ -29,36 +30,36 @@ void JobTable::EachLive(CoreScope& scope, const TenantRef& tenant,
       });
 }
 
-LiveArray* JobTable::ArrayOf(const LiveJob& job) {
-  const auto found = job.tenant->arrays.find(job.row.job().array_id());
+LiveArray* JobTable::ArrayOf(const Execution& job) {
+  const auto found = job.tenant->arrays.find(job.shown().array_id());
   return found == job.tenant->arrays.end() ? nullptr : found->second.get();
 }
 
-void JobTable::JoinArray(const LiveJobRef& job) {
-  const std::string& id = job->row.job().array_id();
+void JobTable::JoinArray(const ExecutionRef& job) {
+  const std::string& id = job->shown().array_id();
   if (id.empty()) {
     return;
   }
   std::shared_ptr<LiveArray>& array = job->tenant->arrays[id];
   if (array == nullptr) {
     array = std::make_shared<LiveArray>();
-    array->running_max = job->row.array_running_max();
+    array->running_max = job->stored->row.array_running_max();
   }
-  array->live.emplace(job->row.sequence(), job);
+  array->live.emplace(job->stored->row.sequence(), job);
   array->joining -= std::min<uint64_t>(array->joining, 1);
 }
 
-void JobTable::AddQueued(const LiveJobRef& job) {
+void JobTable::AddQueued(const ExecutionRef& job) {
   queued_jobs_.emplace(job->key, job);
-  ++job->tenant->queued_jobs[PriorityClass(job->row.job().priority())];
+  ++job->tenant->queued_jobs[PriorityClass(job->priority)];
 }
 
-void JobTable::RemoveQueued(const LiveJob& job) {
-  --job.tenant->queued_jobs[PriorityClass(job.row.job().priority())];
+void JobTable::RemoveQueued(const Execution& job) {
+  --job.tenant->queued_jobs[PriorityClass(job.priority)];
   queued_jobs_.erase(job.key);
 }
 
-LiveJobRef JobTable::FindQueued(scheduler::JobKey key) const {
+ExecutionRef JobTable::FindQueued(scheduler::JobKey key) const {
   const auto found = queued_jobs_.find(key);
   return found == queued_jobs_.end() ? nullptr : found->second;
 }
@@ -94,33 +95,33 @@ JobTable::Waits JobTable::JudgeUnits(const Tenant& tenant, const std::vector<v1:
   return waits;
 }
 
-void JobTable::AddWaits(Tenant& tenant, LiveJob& job, const Waits& waits) {
-  job.failed_dependency = waits.failed;
-  tenant.dependencies.Add(job.row.job().id(), waits.pending);
+void JobTable::AddWaits(Tenant& tenant, Execution& job, const Waits& waits) {
+  job.stored->failed_dependency = waits.failed;
+  tenant.dependencies.Add(job.shown().id(), waits.pending);
 }
 
 // The job, which is on disk, is among those that have not ended.
-void JobTable::AddLive(const LiveJobRef& job) {
-  job->tenant->jobs.emplace(job->row.job().id(), job);
-  job->tenant->by_sequence.emplace(job->row.sequence(), job);
+void JobTable::AddLive(const ExecutionRef& job) {
+  job->tenant->jobs.emplace(job->shown().id(), job);
+  job->tenant->by_sequence.emplace(job->stored->row.sequence(), job);
   JoinArray(job);
 }
 
-void JobTable::SetRunning(LiveJob& job, bool runs) {
-  if (std::exchange(job.counted_running, runs) != runs) {
+void JobTable::SetRunning(Execution& job, bool runs) {
+  if (std::exchange(job.stored->counted_running, runs) != runs) {
     running += runs ? 1 : -1;
   }
 }
 
-void JobTable::SetWaiting(LiveJob& job, bool waits) {
-  if ((job.queued.amount() > 0) == waits) {
+void JobTable::SetWaiting(Execution& job, bool waits) {
+  if ((job.stored->queued.amount() > 0) == waits) {
     return;
   }
-  job.queued = waits ? job.tenant->account.TakeAnyway(scheduler::Resource::kQueuedJobs, 1) : scheduler::Lease();
+  job.stored->queued = waits ? job.tenant->account.TakeAnyway(scheduler::Resource::kQueuedJobs, 1) : scheduler::Lease();
   waiting += waits ? 1 : -1;
 }
 
-LiveJob* JobTable::FindLive(Tenant& tenant, std::string_view id) {
+Execution* JobTable::FindLive(Tenant& tenant, std::string_view id) {
   const auto found = tenant.jobs.find(std::string(id));
   return found == tenant.jobs.end() ? nullptr : found->second.get();
 }

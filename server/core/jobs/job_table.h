@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "server/core/state/core_context.h"
-#include "server/core/state/live_job.h"
+#include "server/core/state/execution.h"
 #include "server/core/state/outcome.h"
 #include "server/jobs/unit_reader.h"
 
@@ -43,30 +43,30 @@ class JobTable : private CoreRoom {
 
   // --- For other rooms, with the mutex ---
   // Null: the key is not a queued job's.
-  LiveJobRef FindQueued(scheduler::JobKey key) const;
+  ExecutionRef FindQueued(scheduler::JobKey key) const;
   size_t queued() const { return queued_jobs_.size(); }
   // In slices, every job of the tenant that has not ended, oldest first; then, if it is given, `done`.
-  void EachLive(CoreScope& scope, const TenantRef& tenant, std::function<void(CoreScope&, const LiveJobRef&)> look,
+  void EachLive(CoreScope& scope, const TenantRef& tenant, std::function<void(CoreScope&, const ExecutionRef&)> look,
                 std::function<void(CoreScope&)> done = nullptr);
   // Null for those that have ended, or are not on disk yet.
-  static LiveJob* FindLive(Tenant& tenant, std::string_view id);
-  void AddLive(const LiveJobRef& job);
-  void SetWaiting(LiveJob& job, bool waits);
-  void SetRunning(LiveJob& job, bool runs);
-  void AddQueued(const LiveJobRef& job);
-  void RemoveQueued(const LiveJob& job);
-  static LiveArray* ArrayOf(const LiveJob& job);
+  static Execution* FindLive(Tenant& tenant, std::string_view id);
+  void AddLive(const ExecutionRef& job);
+  void SetWaiting(Execution& job, bool waits);
+  void SetRunning(Execution& job, bool runs);
+  void AddQueued(const ExecutionRef& job);
+  void RemoveQueued(const Execution& job);
+  static LiveArray* ArrayOf(const Execution& job);
   Status RefuseWithoutRoom() const;
   // Empty: the store must be asked (again).
   static std::optional<StoredUnit> StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units);
   // As the units stand now.
   static Waits JudgeUnits(const Tenant& tenant, const std::vector<v1::JobDependency>& after, const StoredUnits& units);
-  static void AddWaits(Tenant& tenant, LiveJob& job, const Waits& waits);
+  static void AddWaits(Tenant& tenant, Execution& job, const Waits& waits);
 
  private:
-  static void JoinArray(const LiveJobRef& job);
+  static void JoinArray(const ExecutionRef& job);
 
-  std::unordered_map<scheduler::JobKey, LiveJobRef> queued_jobs_;  // Never iterated.
+  std::unordered_map<scheduler::JobKey, ExecutionRef> queued_jobs_;  // Never iterated.
 };
 
 }  // namespace hpvm

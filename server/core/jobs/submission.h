@@ -43,7 +43,7 @@ struct Submission {
   // waits in their place: the id of the array, or of the one job.
   std::string waits_as;
   std::optional<v1::JobDependency> failed_dependency;  // What it waits for can no longer come true.
-  std::vector<LiveJobRef> jobs;
+  std::vector<ExecutionRef> jobs;
   InsertJobs insert;  // Their rows, until they are sent to the store.
   size_t joined = 0;  // How many of `jobs` live.
 };

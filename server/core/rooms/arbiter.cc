@@ -111,8 +111,8 @@ void Arbiter::SettleDeviceTime(Tenant& tenant) {
   }
 }
 
-void Arbiter::UseDevices(CoreScope& scope, const RunOp& op, uint64_t devices) {
-  Tick(scope, {scheduler::JobDevices{op.tenant->key, op.id, devices}});
+void Arbiter::UseDevices(CoreScope& scope, const Execution& run, uint64_t devices) {
+  Tick(scope, {scheduler::JobDevices{run.tenant->key, run.key, devices}});
 }
 
 void Arbiter::Apply(CoreScope& scope, const scheduler::Decision& decision) {

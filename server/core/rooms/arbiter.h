@@ -13,7 +13,7 @@
 #include "server/core/rooms/devices.h"
 #include "server/core/rooms/quotas.h"
 #include "server/core/state/core_context.h"
-#include "server/core/state/run_op.h"
+#include "server/core/state/execution.h"
 
 namespace hpvm {
 
@@ -44,7 +44,7 @@ class Arbiter : private CoreRoom {
   void Tick(CoreScope& scope, std::vector<scheduler::Event> events);
   // Those that a run of the graph may use.
   uint64_t ShareDevices(const Preparation& preparation);
-  void UseDevices(CoreScope& scope, const RunOp& op, uint64_t devices);
+  void UseDevices(CoreScope& scope, const Execution& run, uint64_t devices);
   void ShareSettings(CoreScope& scope, Tenant& tenant);
   // Charges what the tenant's jobs have used of devices since this was last called.
   void SettleDeviceTime(Tenant& tenant);

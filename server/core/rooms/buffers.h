@@ -10,7 +10,7 @@
 #include "hpvm/v1/service.pb.h"
 #include "server/core/rooms/graphs.h"
 #include "server/core/state/core_context.h"
-#include "server/core/state/run_op.h"
+#include "server/core/state/run_outcome.h"
 
 namespace hpvm {
 

@@ -200,8 +200,7 @@ void Graphs::WithPrepared(CoreScope& scope, const TenantRef& tenant, const Prepa
   if (preparation->waits.size() > 1) {
     return;  // Somebody asked already.
   }
-  preparation->stop.store(false);
-  preparation->request.store(0);
+  preparation->sending = std::make_shared<Sending>();
   ++tenant->active;
   executors_.WithExecutor(scope, tenant, [this, tenant, preparation](CoreScope& inner, const Outcome& outcome) {
     if (outcome.ok()) {
@@ -209,38 +208,39 @@ void Graphs::WithPrepared(CoreScope& scope, const TenantRef& tenant, const Prepa
       return;
     }
     --tenant->active;
+    preparation->sending.reset();
     for (const Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
       wait.then(inner, outcome);
     }
   });
 }
 
-void Graphs::StopUnwanted(CoreScope& scope, Tenant& tenant, Preparation& preparation) {
+void Graphs::StopUnwanted(CoreScope& scope, Preparation& preparation) {
   const auto is_wanted = [](const Preparation::Wait& wait) { return !wait.is_wanted || wait.is_wanted(); };
   if (preparation.waits.empty() || std::any_of(preparation.waits.begin(), preparation.waits.end(), is_wanted)) {
     return;
   }
-  preparation.stop.store(true);
-  if (const RequestId id = preparation.request.load(); id != 0 && tenant.executor.port != nullptr) {
-    scope.Defer([port = tenant.executor.port, id] { port->Cancel(id); });
-  }
+  Sending::Stop(scope, preparation.sending, Cancelled("Nobody waits for the graph any more."));
 }
 
 void Graphs::SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation) {
   const uint64_t epoch = tenant->executor.epoch;
-  preparation->sent = options_.clock->Now();
+  const std::shared_ptr<Sending> sending = preparation->sending;
+  sending->sent = options_.clock->Now();
+  sending->port = tenant->executor.port;
+  sending->epoch = epoch;
   const Duration within = std::chrono::milliseconds(config_->executor_prepare_ms_max);
   const Time late = options_.clock->Now() + within + kPrepareGrace;
-  preparation->timer = monitor_.AddTimer(scope, late, [this, tenant, epoch](CoreScope& inner) {
+  sending->timers.push_back(monitor_.AddTimer(scope, late, [this, tenant, epoch](CoreScope& inner) {
     if (tenant->executor.epoch == epoch) {
       executors_.KillExecutor(inner, *tenant,
                               "Preparing a graph took longer than its limit (" +
                                   std::to_string(config_->executor_prepare_ms_max) + " ms).");
     }
-  });
-  scope.Defer([this, tenant, preparation, epoch, within, port = tenant->executor.port] {
+  }));
+  scope.Defer([this, tenant, preparation, sending, within, port = sending->port] {
     if (const Status sent = HPVMD_FAILPOINT("core.prepare.send"); !sent.ok()) {
-      OnPrepared(tenant, preparation, epoch, sent);
+      OnPrepared(tenant, preparation, sent);
       return;
     }
     PrepareInput input;
@@ -251,24 +251,22 @@ void Graphs::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Prepar
     }
     input.within = within;
     input.check = preparation->check;
-    const RequestId id = port->Prepare(input, [this, tenant, preparation, epoch](StatusOr<internal::Prepared> reply) {
-      OnPrepared(tenant, preparation, epoch, std::move(reply));
+    const RequestId id = port->Prepare(input, [this, tenant, preparation](StatusOr<internal::Prepared> reply) {
+      OnPrepared(tenant, preparation, std::move(reply));
     });
-    // StopUnwanted sets `stop` and then looks here; one of the two sees the other.
-    preparation->request.store(id);
-    if (preparation->stop.load() && id != 0) {
-      port->Cancel(id);
-    }
+    sending->OnSent(*port, 0, id);
   });
 }
 
-void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
+void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation,
                         StatusOr<internal::Prepared> reply) {
   if (const Status received = HPVMD_FAILPOINT("core.prepare.reply"); !received.ok()) {
     reply = received;
   }
   CoreScope scope(monitor_);
-  monitor_.DropTimer(preparation->timer);
+  const std::shared_ptr<Sending> sending = std::exchange(preparation->sending, nullptr);
+  const uint64_t epoch = sending->epoch;
+  monitor_.DropTimer(sending->timers.front());
   --tenant->active;
   if (absl::IsUnavailable(reply.status()) && executors_.ReplaceDeadSpare(scope, *tenant, epoch)) {
     for (Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
@@ -306,13 +304,13 @@ void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparati
     }
   }
   if (reply.ok()) {
-    quotas_.ChargeCompileTime(*tenant, reply->compile_cpu_ns(), options_.clock->Now() - preparation->sent);
+    quotas_.ChargeCompileTime(*tenant, reply->compile_cpu_ns(), options_.clock->Now() - sending->sent);
   }
   options_.observer->On(events::Prepared{tenant->name, preparation->summary.timing(), outcome.status});
   // The answer may have been on its way while its executor was killed: what that one prepared went with it.
   const bool is_gone = tenant->executor.state != ExecutorSlot::State::kUp || tenant->executor.epoch != epoch;
   // Nobody wanted it, and then somebody did.
-  const bool was_stopped = preparation->stop.load() && absl::IsCancelled(failed);
+  const bool was_stopped = sending->stop.load() && absl::IsCancelled(failed);
   for (Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
     const bool is_wanted = !wait.is_wanted || wait.is_wanted();
     if (outcome.ok() ? is_gone : was_stopped && is_wanted) {
@@ -349,38 +347,44 @@ uint64_t Graphs::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphReq
     scope.Defer([done = std::move(done), refused] { done(refused); });
     return 0;
   }
-  const uint64_t id = next_prepare_++;
-  auto op = std::make_shared<PrepareOp>(PrepareOp{tenant, *preparation, std::move(done)});
-  prepare_ops_.emplace(id, op);
+  auto call = std::make_shared<Execution>();
+  call->key = next_prepare_++;
+  call->tenant = tenant;
+  call->preparation = *preparation;
+  call->done = [done = std::move(done)](const RunOutcome& outcome) { done(outcome.outcome); };
+  preparing_.emplace(call->key, call);
+  const auto is_wanted = [call] { return call->phase == Execution::Phase::kPreparing; };  // Not cancelled meanwhile.
   WithPrepared(
-      scope, tenant, op->preparation,
-      [this, id, op, response](CoreScope& inner, const Outcome& outcome) {
-        if (!op->done) {
-          return;  // Cancelled meanwhile.
+      scope, tenant, call->preparation,
+      [this, call, response, is_wanted](CoreScope& inner, const Outcome& outcome) {
+        if (is_wanted() && outcome.ok()) {
+          response->set_handle(AddHandle(inner, call->tenant, call->preparation));
+          *response->mutable_summary() = call->preparation->summary;
+          *response->mutable_summary()->mutable_timing() = TakeTiming(*call->preparation);
+          *response->mutable_diagnostics() = call->preparation->warnings;
         }
-        if (outcome.ok()) {
-          response->set_handle(AddHandle(inner, op->tenant, op->preparation));
-          *response->mutable_summary() = op->preparation->summary;
-          *response->mutable_summary()->mutable_timing() = TakeTiming(*op->preparation);
-          *response->mutable_diagnostics() = op->preparation->warnings;
-        }
-        prepare_ops_.erase(id);
-        inner.Defer([done = std::exchange(op->done, nullptr), outcome] { done(outcome); });
+        FinishPrepare(inner, *call, outcome);
       },
-      [op] { return op->done != nullptr; });
-  return id;
+      is_wanted);
+  return call->key;
+}
+
+void Graphs::FinishPrepare(CoreScope& scope, Execution& call, const Outcome& outcome) {
+  if (std::exchange(call.phase, Execution::Phase::kDone) != Execution::Phase::kDone) {
+    preparing_.erase(call.key);
+    scope.Defer([done = std::exchange(call.done, nullptr), outcome] { done(outcome); });
+  }
 }
 
 void Graphs::CancelPrepare(uint64_t id) {
   CoreScope scope(monitor_);
-  const auto found = prepare_ops_.find(id);
-  if (found == prepare_ops_.end()) {
+  const auto found = preparing_.find(id);
+  if (found == preparing_.end()) {
     return;
   }
-  const std::shared_ptr<PrepareOp> op = found->second;
-  prepare_ops_.erase(found);
-  scope.Defer([done = std::exchange(op->done, nullptr)] { done(Cancelled("Preparing the graph was cancelled.")); });
-  StopUnwanted(scope, *op->tenant, *op->preparation);
+  const ExecutionRef call = found->second;
+  FinishPrepare(scope, *call, Cancelled("Preparing the graph was cancelled."));
+  StopUnwanted(scope, *call->preparation);
 }
 
 Status Graphs::ReleaseGraph(Tenant& tenant, std::string_view handle) {

@@ -15,6 +15,7 @@
 #include "server/core/rooms/executors.h"
 #include "server/core/rooms/quotas.h"
 #include "server/core/state/core_context.h"
+#include "server/core/state/execution.h"
 #include "server/core/state/outcome.h"
 
 namespace hpvm {
@@ -66,7 +67,7 @@ class Graphs : private CoreRoom {
   void WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then,
                     std::function<bool()> is_wanted = nullptr);
   // After a wait for it has become unwanted: ends the preparation if no other is wanted.
-  void StopUnwanted(CoreScope& scope, Tenant& tenant, Preparation& preparation);
+  void StopUnwanted(CoreScope& scope, Preparation& preparation);
   // The graph of a handle that is used now: whoever holds the reference uses the handle as well. kNotFound.
   StatusOr<PreparationRef> UseHandle(Tenant& tenant, std::string_view handle);
   // Drops what nobody uses, so that so much host memory more may be held; not always enough.
@@ -79,18 +80,13 @@ class Graphs : private CoreRoom {
     std::string handle;                         // As asked for.
     Done done;
   };
-  struct PrepareOp {
-    TenantRef tenant;
-    PreparationRef preparation;
-    Done done;  // Empty: called.
-  };
   void DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep);
   // The least recently used one that nobody uses; false: all are in use.
   bool DropOnePreparation(CoreScope& scope, Tenant& tenant);
   void DropPreparation(CoreScope& scope, Tenant& tenant, Preparation& preparation);
   void SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
-  void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
-                  StatusOr<internal::Prepared> reply);
+  void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, StatusOr<internal::Prepared> reply);
+  void FinishPrepare(CoreScope& scope, Execution& call, const Outcome& outcome);
   std::string AddHandle(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
   // What nobody has used for long gives way: the oldest such handle, and buffers as far as one of that size needs it.
   void YieldHandle(CoreScope& scope, Tenant& tenant);
@@ -101,7 +97,7 @@ class Graphs : private CoreRoom {
   Quotas& quotas_;
   Devices& devices_;
   Executors& executors_;
-  std::map<uint64_t, std::shared_ptr<PrepareOp>> prepare_ops_;
+  std::map<uint64_t, ExecutionRef> preparing_;  // For clients, by key.
   uint64_t next_prepare_ = 1;
 };
 

@@ -102,27 +102,27 @@ Status ResolveOutput(BufferStore& buffers, const v1::OutputBinding& binding, Out
   return absl::OkStatus();
 }
 
-Status Runs::ResolveBindings(Tenant& tenant, RunOp& op,
+Status Runs::ResolveBindings(Tenant& tenant, Sending& sending,
                              const google::protobuf::RepeatedPtrField<v1::InputBinding>& inputs,
                              const google::protobuf::RepeatedPtrField<v1::OutputBinding>& outputs) {
-  op.input.inputs.resize(static_cast<size_t>(inputs.size()));
-  op.input_shapes.reserve(op.input.inputs.size());
+  sending.input.inputs.resize(static_cast<size_t>(inputs.size()));
+  sending.input_shapes.reserve(sending.input.inputs.size());
   for (int i = 0; i < inputs.size(); ++i) {
     const v1::InputBinding& binding = inputs[i];
-    InputTensor& input = op.input.inputs[static_cast<size_t>(i)];
+    InputTensor& input = sending.input.inputs[static_cast<size_t>(i)];
     input.name = binding.name();
     const std::string place = "Input \"" + binding.name() + "\"";
     if (binding.has_tensor()) {
       HPVMD_RETURN_IF_ERROR(ResolveTensor(binding.tensor(), place, input));
     } else if (binding.has_buffer()) {
-      HPVMD_RETURN_IF_ERROR(ResolveView(tenant.buffers, binding.buffer(), place, input, op.pins));
+      HPVMD_RETURN_IF_ERROR(ResolveView(tenant.buffers, binding.buffer(), place, input, sending.pins));
     } else {
       return InvalidArgument(place + " is bound to neither a tensor nor a buffer.");
     }
-    op.input_shapes.push_back({static_cast<uint8_t>(input.type), input.shape});
+    sending.input_shapes.push_back({static_cast<uint8_t>(input.type), input.shape});
   }
   for (const v1::OutputBinding& binding : outputs) {
-    const auto [plan, is_new] = op.plans.try_emplace(binding.name());
+    const auto [plan, is_new] = sending.plans.try_emplace(binding.name());
     if (!is_new) {
       return InvalidArgument("Output \"" + binding.name() + "\" is bound twice.");
     }

@@ -21,30 +21,31 @@ struct WaitingRun {
 
 }  // namespace
 
-bool Runs::RunAgainWithMemory(const std::shared_ptr<RunOp>& op, const RunReply& reply) {
+bool Runs::RunAgainWithMemory(const ExecutionRef& run, const RunReply& reply) {
+  Sending& sending = *run->sending;
   const uint32_t entry_plus_1 = reply.done.short_entry_plus_1();
-  if (entry_plus_1 == 0 || op->sends >= RunOp::kSendsMax || op->stop.load()) {
+  if (entry_plus_1 == 0 || sending.count >= Sending::kRequestsMax || sending.stop.load()) {
     return false;
   }
   CoreScope scope(monitor_);
-  ExecutorSlot& slot = op->tenant->executor;
+  ExecutorSlot& slot = run->tenant->executor;
   const Time now = options_.clock->Now();
-  if (op->asked_for_memory || slot.epoch != op->epoch || entry_plus_1 > slot.profile.size() ||
+  if (sending.asked_for_memory || slot.epoch != sending.epoch || entry_plus_1 > slot.profile.size() ||
       (slot.memory_asked != Time{0} && now - slot.memory_asked < kAskPause)) {
     return false;
   }
   const std::string device = slot.profile[entry_plus_1 - 1];
-  op->asked_for_memory = true;
+  sending.asked_for_memory = true;
   slot.memory_asked = now;
   const auto waiting = std::make_shared<WaitingRun>();
-  const auto go_on = [this, op, waiting] {
+  const auto go_on = [this, run, waiting] {
     if (waiting->has_gone.exchange(true)) {
       return;
     }
-    if (op->stop.load()) {
-      OnRunReply(op, Cancelled("The run was stopped while it waited for device memory."));
+    if (run->sending->stop.load()) {
+      OnRunReply(run, Cancelled("The run was stopped while it waited for device memory."));
     } else {
-      Transmit(op);
+      Transmit(run);
     }
   };
   // Sent in any case not before all have been asked.
@@ -54,13 +55,13 @@ bool Runs::RunAgainWithMemory(const std::shared_ptr<RunOp>& op, const RunReply& 
       go_on();
     }
   };
-  const uint64_t asked = executors_.Ask(scope, *op->tenant, device, reply.done.short_bytes(), answered);
+  const uint64_t asked = executors_.Ask(scope, *run->tenant, device, reply.done.short_bytes(), answered);
   if (asked == 0) {
     return false;
   }
   waiting->answers.fetch_add(static_cast<int>(asked));
   scope.Defer(answered);
-  op->timers.push_back(
+  sending.timers.push_back(
       monitor_.AddTimer(scope, now + kReclaimWithin, [go_on](CoreScope& inner) { inner.Defer(go_on); }));
   return true;
 }

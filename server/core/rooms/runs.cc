@@ -12,6 +12,9 @@
 #include "server/process/log.h"
 
 namespace hpvm {
+
+using Phase = Execution::Phase;
+
 namespace {
 
 constexpr uint32_t kRepeatMax = 1'000'000;
@@ -32,10 +35,11 @@ StatusOr<SegmentRef> Store(SegmentPool& pool, std::span<const uint8_t> data) {
 // buffers are zeros behind what a run wrote.
 class Tails {
  public:
-  Tails(const RunOp& op, const RunReply& reply) {
+  Tails(const Sending& sending, const RunReply& reply) {
     for (const internal::OutputTensor& output : reply.done.outputs()) {
-      const auto plan = op.plans.find(output.name());
-      if (plan != op.plans.end() && plan->second.segment != nullptr && output.bytes() < plan->second.segment_bytes) {
+      const auto plan = sending.plans.find(output.name());
+      if (plan != sending.plans.end() && plan->second.segment != nullptr &&
+          output.bytes() < plan->second.segment_bytes) {
         ranges_.push_back({plan->second.segment, output.bytes(), plan->second.segment_bytes});
         bytes_ += plan->second.segment_bytes - output.bytes();
       }
@@ -68,11 +72,12 @@ class Tails {
 
 // Gives outputs that the executor found too large to be inline memory of their own. Without the mutex: only the
 // sender touches plans.
-StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(RunOp& op, const RunReply& reply) {
+StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(Sending& sending, SegmentPool& pool,
+                                                                      const RunReply& reply) {
   uint64_t inline_bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> large;
   for (const internal::OutputTensor& output : reply.done.outputs()) {
-    OutputPlan& plan = op.plans[output.name()];
+    OutputPlan& plan = sending.plans[output.name()];
     const bool fits = plan.segment != nullptr && output.bytes() <= plan.segment_bytes;
     if (plan.kind == OutputPlan::Kind::kDiscard || (plan.kind == OutputPlan::Kind::kBuffer && fits)) {
       continue;
@@ -91,37 +96,39 @@ StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(RunOp& op,
       continue;
     }
     large.emplace_back(output.name(), output.bytes());
-    HPVMD_ASSIGN_OR_RETURN(plan.segment, op.tenant->pool.Acquire(output.bytes(), /*zero=*/false));
+    HPVMD_ASSIGN_OR_RETURN(plan.segment, pool.Acquire(output.bytes(), /*zero=*/false));
     plan.segment_bytes = output.bytes();
   }
   return large;
 }
 
 // Memory for outputs whose place or size is known before the run.
-Status ProvideKnownMemory(RunOp& op) {
-  for (auto& [name, plan] : op.plans) {
+Status ProvideKnownMemory(Execution& run) {
+  Sending& sending = *run.sending;
+  for (auto& [name, plan] : sending.plans) {
     if (plan.kind == OutputPlan::Kind::kBuffer && plan.segment == nullptr) {
-      HPVMD_ASSIGN_OR_RETURN(plan.segment, op.tenant->pool.Acquire(plan.buffer_bytes, /*zero=*/false));
+      HPVMD_ASSIGN_OR_RETURN(plan.segment, run.tenant->pool.Acquire(plan.buffer_bytes, /*zero=*/false));
       plan.segment_bytes = plan.buffer_bytes;
     }
   }
-  const Preparation& known = *op.preparation;
-  if (known.large_outputs.empty() || known.last_inputs != op.input_shapes || known.last_symbols != op.input.symbols) {
+  const Preparation& known = *run.preparation;
+  if (known.large_outputs.empty() || known.last_inputs != sending.input_shapes ||
+      known.last_symbols != sending.input.symbols) {
     return absl::OkStatus();
   }
   for (const auto& [name, bytes] : known.large_outputs) {
-    OutputPlan& plan = op.plans[name];
+    OutputPlan& plan = sending.plans[name];
     if (plan.segment == nullptr && plan.kind != OutputPlan::Kind::kDiscard) {
-      HPVMD_ASSIGN_OR_RETURN(plan.segment, op.tenant->pool.Acquire(bytes, /*zero=*/false));
+      HPVMD_ASSIGN_OR_RETURN(plan.segment, run.tenant->pool.Acquire(bytes, /*zero=*/false));
       plan.segment_bytes = bytes;
     }
   }
   return absl::OkStatus();
 }
 
-void FillTargets(RunOp& op) {
-  op.input.outputs.clear();
-  for (const auto& [name, plan] : op.plans) {
+void FillTargets(Sending& sending) {
+  sending.input.outputs.clear();
+  for (const auto& [name, plan] : sending.plans) {
     OutputTarget target;
     target.name = name;
     if (plan.kind == OutputPlan::Kind::kDiscard) {
@@ -130,13 +137,13 @@ void FillTargets(RunOp& op) {
       target.kind = OutputTarget::Kind::kMemory;
       target.memory = SliceOf(*plan.segment, plan.segment_bytes);
     }
-    op.input.outputs.push_back(std::move(target));
+    sending.input.outputs.push_back(std::move(target));
   }
 }
 
 // What came back, with inline outputs that must be buffers already in memory. Everything here is the executor's word:
 // names and sizes are compared with what was asked.
-StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
+StatusOr<std::vector<RunOutput>> Collect(const Sending& sending, SegmentPool& pool, RunReply& reply) {
   std::vector<RunOutput> outputs;
   // One message also holds where the nodes ran and what they said; for a little of it there is always room.
   constexpr uint64_t kRoomBytes = 32 * limits::kKiB;
@@ -146,8 +153,8 @@ StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
   }
   uint64_t inline_bytes = beside_bytes > kRoomBytes ? beside_bytes - kRoomBytes : 0;
   for (internal::OutputTensor& from : *reply.done.mutable_outputs()) {
-    const auto planned = op.plans.find(from.name());
-    const OutputPlan plan = planned == op.plans.end() ? OutputPlan() : planned->second;
+    const auto planned = sending.plans.find(from.name());
+    const OutputPlan plan = planned == sending.plans.end() ? OutputPlan() : planned->second;
     if (plan.kind == OutputPlan::Kind::kDiscard) {
       continue;
     }
@@ -169,7 +176,7 @@ StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
                       " bytes of output \"" + to.name + "\".");
     } else if (plan.kind == OutputPlan::Kind::kNewBuffer ||
                inline_bytes + to.bytes > limits::kMessageBytesMax - 64 * limits::kKiB) {
-      HPVMD_ASSIGN_OR_RETURN(to.segment, Store(op.tenant->pool, data));
+      HPVMD_ASSIGN_OR_RETURN(to.segment, Store(pool, data));
     } else {
       inline_bytes += to.bytes;
       to.data = data;
@@ -179,21 +186,29 @@ StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
   return outputs;
 }
 
+ExecutionRef NewRun(const TenantRef& tenant, Runs::RunDone done) {
+  auto run = std::make_shared<Execution>();
+  run->tenant = tenant;
+  run->sending = std::make_shared<Sending>();
+  run->done = std::move(done);
+  return run;
+}
+
 }  // namespace
 
 // All of the tenant's, of jobs too, and then its executor.
 void Runs::StopRuns(CoreScope& scope, const TenantRef& tenant, const Status& why) {
-  std::vector<std::shared_ptr<RunOp>> running;  // Stopping one takes it out of ops_.
-  for (const auto& [id, op] : ops_) {
-    if (op->tenant == tenant) {
-      running.push_back(op);
+  std::vector<ExecutionRef> running;  // Stopping one takes it out of runs_.
+  for (const auto& [id, run] : runs_) {
+    if (run->tenant == tenant) {
+      running.push_back(run);
     }
   }
   monitor_.InSlices(scope, tenant, [this, tenant, why, running = std::move(running)](CoreScope& inner) mutable {
     for (int i = 0; i < Monitor::kJobsAtOnce && !running.empty(); ++i) {
-      const std::shared_ptr<RunOp> op = std::move(running.back());
+      const ExecutionRef run = std::move(running.back());
       running.pop_back();
-      StopRun(inner, op, op->job_id.empty() ? why : Unavailable(Message(why)));
+      StopRun(inner, run, run->stored == nullptr ? why : Unavailable(Message(why)));
     }
     if (running.empty()) {
       executors_.KillExecutor(inner, *tenant, Message(why));
@@ -202,25 +217,25 @@ void Runs::StopRuns(CoreScope& scope, const TenantRef& tenant, const Status& why
   });
 }
 
-Outcome Runs::PayForRun(CoreScope& scope, RunOp& op) {
-  Tenant& tenant = *op.tenant;
+Outcome Runs::PayForRun(CoreScope& scope, Execution& run) {
+  Tenant& tenant = *run.tenant;
   if (const auto refusal =
           quotas_.ledger().Spend(tenant.key, scheduler::Resource::kDeviceTime, 0, options_.clock->Now())) {
     return QuotaOutcome(*refusal);
   }
   uint64_t bytes = 0;
-  for (const InputTensor& input : op.input.inputs) {
+  for (const InputTensor& input : run.sending->input.inputs) {
     bytes += input.bytes.size();
   }
   if (bytes == 0) {
     return {};
   }
   graphs_.MakeRoom(scope, tenant, bytes);
-  const auto refusal = tenant.account.Take(scheduler::Resource::kHostBytes, bytes, &op.host_bytes);
+  const auto refusal = tenant.account.Take(scheduler::Resource::kHostBytes, bytes, &run.sending->host_bytes);
   return refusal.has_value() ? QuotaOutcome(*refusal) : Outcome();
 }
 
-Status Runs::SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t repeat) {
+Status Runs::SetOptions(Execution& run, const v1::RequestOptions& options, uint32_t repeat) {
   if (repeat > kRepeatMax) {
     return InvalidArgument("The repeat count (" + std::to_string(repeat) + ") is larger than the limit (1000000).");
   }
@@ -231,207 +246,172 @@ Status Runs::SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t r
   }
   const uint64_t ns =
       options.deadline_ns() != 0 ? options.deadline_ns() : config_->jobs_deadline_default_ms * 1'000'000;
-  op.received = options_.clock->Now();
-  op.deadline = op.received + Duration(static_cast<int64_t>(ns));
-  op.priority = options.priority();
-  op.input.options.set_repeat(std::max<uint32_t>(1, repeat));
+  run.received = options_.clock->Now();
+  run.deadline = run.received + Duration(static_cast<int64_t>(ns));
+  run.priority = options.priority();
+  run.sending->input.options.set_repeat(std::max<uint32_t>(1, repeat));
   return absl::OkStatus();
 }
 
 uint64_t Runs::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDone done) {
-  auto op = std::make_shared<RunOp>();
-  op->tenant = tenant;
-  op->done = std::move(done);
+  const ExecutionRef run = NewRun(tenant, std::move(done));
   // What only the request's size bounds is looked at before the mutex.
   Status shape = CheckBindings(request.inputs(), request.outputs());
   shape = shape.ok() ? CheckCount("symbols", request.symbols_size()) : shape;
-  shape = shape.ok() ? SetIteration(request, &op->input.options) : shape;
+  shape = shape.ok() ? SetIteration(request, &run->sending->input.options) : shape;
   CoreScope scope(monitor_);
   const auto prepare = [&]() -> Outcome {
     HPVMD_RETURN_IF_ERROR(shape);
     HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
     HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
-    HPVMD_RETURN_IF_ERROR(SetOptions(*op, request.options(), request.repeat()));
-    HPVMD_ASSIGN_OR_RETURN(op->preparation, graphs_.UseHandle(*tenant, request.handle()));
-    op->input.symbols.insert(request.symbols().begin(), request.symbols().end());
-    op->input.options.set_node_records_max(std::min(request.placements_max(), kPlacementsMax));
-    op->input.options.set_log(request.log());
-    op->traceparent = request.options().traceparent();
-    HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *op, request.inputs(), request.outputs()));
-    return PayForRun(scope, *op);
+    HPVMD_RETURN_IF_ERROR(SetOptions(*run, request.options(), request.repeat()));
+    HPVMD_ASSIGN_OR_RETURN(run->preparation, graphs_.UseHandle(*tenant, request.handle()));
+    run->sending->input.symbols.insert(request.symbols().begin(), request.symbols().end());
+    run->sending->input.options.set_node_records_max(std::min(request.placements_max(), kPlacementsMax));
+    run->sending->input.options.set_log(request.log());
+    run->traceparent = request.options().traceparent();
+    HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *run->sending, request.inputs(), request.outputs()));
+    return PayForRun(scope, *run);
   };
-  if (Outcome prepared = prepare(); !prepared.ok()) {
-    RefuseRequest(scope, op, std::move(prepared));
-    return 0;
-  }
-  Start(scope, op);
-  return op->id;
-}
-
-void Runs::RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Outcome outcome) {
-  options_.observer->On(events::Rejected{op->tenant->name, "run", outcome.status});
-  if (absl::IsUnavailable(outcome.status) && !outcome.detail.has_value()) {
-    outcome.detail.emplace().set_retryable(true);
-  }
-  scope.Defer([op, outcome = std::move(outcome)] {
-    RunOutcome refused;
-    refused.outcome = outcome;
-    op->done(std::move(refused));
-  });
+  return Start(scope, run, prepare());
 }
 
 uint64_t Runs::RunItem(const TenantRef& tenant, PreparationRef preparation, const StreamItem& item, RunDone done) {
-  auto op = std::make_shared<RunOp>();
-  op->tenant = tenant;
-  op->done = std::move(done);
-  op->preparation = std::move(preparation);
-  op->input.symbols.insert(item.open->symbols().begin(), item.open->symbols().end());
-  op->input.options.set_node_records_max(0);
-  op->input.options.set_log(item.open->log());
-  op->traceparent = item.open->options().traceparent();
+  const ExecutionRef run = NewRun(tenant, std::move(done));
+  run->preparation = std::move(preparation);
+  run->sending->input.symbols.insert(item.open->symbols().begin(), item.open->symbols().end());
+  run->sending->input.options.set_node_records_max(0);
+  run->sending->input.options.set_log(item.open->log());
+  run->traceparent = item.open->options().traceparent();
   const Status shape = CheckBindings(item.item->inputs(), item.item->outputs());
   CoreScope scope(monitor_);
   const auto prepare = [&]() -> Outcome {
     HPVMD_RETURN_IF_ERROR(shape);
-    HPVMD_RETURN_IF_ERROR(shutdown_.breaking_off ? shutdown_.RefuseWork() : SetOptions(*op, item.open->options(), 1));
+    HPVMD_RETURN_IF_ERROR(shutdown_.breaking_off ? shutdown_.RefuseWork() : SetOptions(*run, item.open->options(), 1));
     HPVMD_RETURN_IF_ERROR(Tenants::RefuseTenant(*tenant));
-    HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *op, item.item->inputs(), item.item->outputs()));
-    return PayForRun(scope, *op);
+    HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *run->sending, item.item->inputs(), item.item->outputs()));
+    return PayForRun(scope, *run);
   };
-  if (Outcome prepared = prepare(); !prepared.ok()) {
-    RefuseRequest(scope, op, std::move(prepared));
+  return Start(scope, run, prepare());
+}
+
+uint64_t Runs::Start(CoreScope& scope, const ExecutionRef& run, Outcome prepared) {
+  if (!prepared.ok()) {
+    options_.observer->On(events::Rejected{run->tenant->name, "run", prepared.status});
+    if (absl::IsUnavailable(prepared.status) && !prepared.detail.has_value()) {
+      prepared.detail.emplace().set_retryable(true);
+    }
+    scope.Defer([run, prepared = std::move(prepared)] { run->done(prepared); });
     return 0;
   }
-  Start(scope, op);
-  return op->id;
-}
-
-void Runs::Start(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
-  op->id = arbiter_.NextKey();
-  ops_.emplace(op->id, op);
-  ++op->tenant->active;
-  op->timers.push_back(monitor_.AddTimer(scope, op->deadline, [this, op](CoreScope& inner) {
-    StopRun(inner, op, DeadlineExceeded("The run did not end within its deadline."));
-  }));
-  const auto go_on = [this, op](CoreScope& inner, const Outcome& outcome) {
-    if (op->state != RunOp::State::kPreparing) {
-      return;  // Stopped meanwhile.
-    }
-    if (!outcome.ok()) {
-      RunOutcome failed;
-      failed.outcome = outcome;
-      Finish(inner, op, std::move(failed));
+  run->key = arbiter_.NextKey();
+  runs_.emplace(run->key, run);
+  ++run->tenant->active;
+  run->deadline_timer = monitor_.AddTimer(scope, run->deadline, [this, run](CoreScope& inner) {
+    StopRun(inner, run, DeadlineExceeded("The run did not end within its deadline."));
+  });
+  const auto is_wanted = [run] { return run->phase == Phase::kPreparing; };  // Not stopped meanwhile.
+  const auto go_on = [this, run, is_wanted](CoreScope& inner, const Outcome& outcome) {
+    if (!is_wanted()) {
       return;
     }
-    op->state = RunOp::State::kQueued;
-    op->devices = arbiter_.ShareDevices(*op->preparation);
-    arbiter_.Tick(inner,
-                  {scheduler::JobQueued{
-                      .tenant = op->tenant->key, .job = op->id, .priority = op->priority, .devices = op->devices}});
+    if (!outcome.ok()) {
+      Finish(inner, run, outcome);
+      return;
+    }
+    run->phase = Phase::kQueued;
+    run->sending->devices = arbiter_.ShareDevices(*run->preparation);
+    arbiter_.Tick(
+        inner,
+        {scheduler::JobQueued{
+            .tenant = run->tenant->key, .job = run->key, .priority = run->priority, .devices = run->sending->devices}});
   };
-  graphs_.WithPrepared(scope, op->tenant, op->preparation, go_on, [op] { return op->state != RunOp::State::kDone; });
+  graphs_.WithPrepared(scope, run->tenant, run->preparation, go_on, is_wanted);
+  return run->key;
 }
 
-void Runs::StartAttempt(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
-  op->state = RunOp::State::kQueued;  // It has its turn.
-  ops_.emplace(op->id, op);
-  ++op->tenant->active;
-  SendRun(scope, op);
+void Runs::StartAttempt(CoreScope& scope, const ExecutionRef& run, RunDone done) {
+  run->done = std::move(done);
+  runs_.emplace(run->key, run);
+  ++run->tenant->active;
+  SendRun(scope, run);
 }
 
 bool Runs::OnTurn(CoreScope& scope, scheduler::JobKey key) {
-  const auto found = ops_.find(key);
-  if (found == ops_.end()) {
+  const auto found = runs_.find(key);
+  if (found == runs_.end()) {
     return false;
   }
-  SendRun(scope, std::shared_ptr<RunOp>(found->second));
+  if (found->second->phase == Phase::kQueued) {
+    SendRun(scope, ExecutionRef(found->second));
+  }
   return true;
 }
 
-std::vector<std::shared_ptr<RunOp>> Runs::List() const {
-  std::vector<std::shared_ptr<RunOp>> list;
-  for (const auto& [key, op] : ops_) {
-    list.push_back(op);
-  }
-  return list;
-}
-
-void Runs::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
-  if (op->state != RunOp::State::kQueued) {
-    return;
-  }
-  if (op->job_id.empty()) {
-    op->running = op->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
+void Runs::SendRun(CoreScope& scope, const ExecutionRef& run) {
+  run->phase = Phase::kReady;
+  if (run->stored == nullptr) {
+    run->running = run->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
     // Others of the tenant may have spent what was left while it waited.
     if (const auto refusal =
-            quotas_.ledger().Spend(op->tenant->key, scheduler::Resource::kDeviceTime, 0, options_.clock->Now())) {
-      RunOutcome refused;
-      refused.outcome = QuotaOutcome(*refusal);
-      Finish(scope, op, std::move(refused));
+            quotas_.ledger().Spend(run->tenant->key, scheduler::Resource::kDeviceTime, 0, options_.clock->Now())) {
+      Finish(scope, run, QuotaOutcome(*refusal));
       return;
     }
   }
   // Usually at once; not when the executor ended while the run waited for its turn, which it keeps.
-  const auto go_on = [this, op](CoreScope& inner, const Outcome& outcome) {
-    if (op->state != RunOp::State::kQueued) {
+  const auto is_wanted = [run, key = run->key] { return run->StandsAt(key, Phase::kReady); };
+  const auto go_on = [this, run, is_wanted](CoreScope& inner, Outcome outcome) {
+    if (!is_wanted()) {
       return;
     }
+    outcome = outcome.ok() ? executors_.WhyNoModule(*run->tenant, *run->preparation) : outcome;
     if (!outcome.ok()) {
-      RunOutcome failed;
-      failed.outcome = outcome;
-      Finish(inner, op, std::move(failed));
-      return;
-    }
-    if (Outcome refused = executors_.WhyNoModule(*op->tenant, *op->preparation); !refused.ok()) {
-      RunOutcome failed;
-      failed.outcome = std::move(refused);
-      Finish(inner, op, std::move(failed));
+      Finish(inner, run, std::move(outcome));
       return;
     }
     // Known only now of a job; and a new executor may have others.
-    const uint64_t before = std::exchange(op->devices, arbiter_.ShareDevices(*op->preparation));
-    if (op->devices != before) {
-      arbiter_.UseDevices(inner, *op, op->devices);
+    Sending& sending = *run->sending;
+    const uint64_t before = std::exchange(sending.devices, arbiter_.ShareDevices(*run->preparation));
+    if (sending.devices != before) {
+      arbiter_.UseDevices(inner, *run, sending.devices);
     }
-    op->state = RunOp::State::kSent;
-    ++op->tenant->executor.sent_runs;
-    op->sent = options_.clock->Now();
-    op->port = op->tenant->executor.port;
-    op->epoch = op->tenant->executor.epoch;
-    op->input.handle = op->preparation->link_handle;
-    if (const Status memory = ProvideKnownMemory(*op); !memory.ok()) {
-      RunOutcome failed;
-      failed.outcome = memory;
-      Finish(inner, op, std::move(failed));
+    run->phase = Phase::kSent;
+    ++run->tenant->executor.sent_runs;
+    sending.sent = options_.clock->Now();
+    sending.port = run->tenant->executor.port;
+    sending.epoch = run->tenant->executor.epoch;
+    sending.input.handle = run->preparation->link_handle;
+    if (Status memory = ProvideKnownMemory(*run); !memory.ok()) {
+      Finish(inner, run, std::move(memory));
       return;
     }
-    inner.Defer([this, op, port = op->port] {
-      executors_.ForgetFreed(*op->tenant, *port);
-      Transmit(op);
+    inner.Defer([this, run, port = sending.port] {
+      executors_.ForgetFreed(*run->tenant, *port);
+      Transmit(run);
     });
   };
-  graphs_.WithPrepared(scope, op->tenant, op->preparation, go_on, [op] { return op->state != RunOp::State::kDone; });
+  graphs_.WithPrepared(scope, run->tenant, run->preparation, go_on, is_wanted);
 }
 
-void Runs::Transmit(const std::shared_ptr<RunOp>& op) {
-  FillTargets(*op);
+void Runs::Transmit(const ExecutionRef& run) {
+  const std::shared_ptr<Sending> sending = run->sending;  // The answer may come before Run returns.
+  FillTargets(*sending);
   if (const Status sent = HPVMD_FAILPOINT("core.run.send"); !sent.ok()) {
-    OnRunReply(op, sent);
+    OnRunReply(run, sent);
     return;
   }
-  op->input.within = std::max<Duration>(op->deadline - options_.clock->Now(), std::chrono::milliseconds(1));
-  const std::shared_ptr<ExecutorProcess> port = op->port;
-  const uint32_t send = op->sends++;
-  const RequestId id = port->Run(op->input, [this, op](StatusOr<RunReply> reply) { OnRunReply(op, std::move(reply)); });
-  // StopRun sets `stop` and then looks here; one of the two sees the other.
-  op->requests[send].store(id);
-  if (op->stop.load() && id != 0) {
-    port->Cancel(id);
-  }
+  sending->input.within = std::max<Duration>(run->deadline - options_.clock->Now(), std::chrono::milliseconds(1));
+  const std::shared_ptr<ExecutorProcess> port = sending->port;
+  const uint32_t at = sending->count++;
+  const RequestId id =
+      port->Run(sending->input, [this, run](StatusOr<RunReply> reply) { OnRunReply(run, std::move(reply)); });
+  sending->OnSent(*port, at, id);
 }
 
-void Runs::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply) {
-  WatchedItem::SetCurrentTenant(op->tenant->name);
+void Runs::OnRunReply(const ExecutionRef& run, StatusOr<RunReply> reply) {
+  WatchedItem::SetCurrentTenant(run->tenant->name);
+  Sending& sending = *run->sending;
   RunOutcome outcome;
   outcome.was_sent = true;
   if (const Status received = HPVMD_FAILPOINT("core.run.reply"); !received.ok()) {
@@ -442,42 +422,42 @@ void Runs::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
     if (reply.status().code() == absl::StatusCode::kUnavailable) {
       outcome.outcome.detail.emplace().set_retryable(true);
     }
-  } else if (reply->done.needs_memory() && op->sends < RunOp::kSendsMax && !op->stop.load()) {
-    auto large = ProvideMemory(*op, *reply);
+  } else if (reply->done.needs_memory() && sending.count < Sending::kRequestsMax && !sending.stop.load()) {
+    auto large = ProvideMemory(sending, run->tenant->pool, *reply);
     if (large.ok()) {
       {
         CoreScope scope(monitor_);
-        op->preparation->last_inputs = op->input_shapes;
-        op->preparation->last_symbols = op->input.symbols;
-        op->preparation->large_outputs = *std::move(large);
+        run->preparation->last_inputs = sending.input_shapes;
+        run->preparation->last_symbols = sending.input.symbols;
+        run->preparation->large_outputs = *std::move(large);
       }
-      Transmit(op);
+      Transmit(run);
       return;
     }
     outcome.outcome = large.status();
-  } else if (RunAgainWithMemory(op, *reply)) {
+  } else if (RunAgainWithMemory(run, *reply)) {
     return;
   } else {
     outcome.outcome = reply->status();
     outcome.reply = *std::move(reply);
   }
   const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
-  Tails tails(*op, outcome.reply);
+  Tails tails(sending, outcome.reply);
   if (!outcome.outcome.ok() || tails.bytes() <= kClearedBytesMax) {
     const StatusOr<bool> cleared = outcome.outcome.ok() ? tails.Clear(UINT64_MAX) : StatusOr<bool>(true);
     if (!cleared.ok()) {
       outcome.outcome = cleared.status();
     }
-    TakeOutcome(op, std::move(outcome), has_died);
+    TakeOutcome(run, std::move(outcome), has_died);
     return;
   }
   // Not on the thread that brings every executor's answers. The executor is done with it.
   {
     CoreScope scope(monitor_);
-    op->port.reset();
+    sending.port.reset();
   }
   auto moved = std::make_shared<std::pair<Tails, RunOutcome>>(std::move(tails), std::move(outcome));
-  options_.jobs->Post(op->tenant->name, [this, op, moved] {
+  options_.jobs->Post(run->tenant->name, [this, run, moved] {
     auto& [left, late] = *moved;
     const StatusOr<bool> cleared = left.Clear(kClearedBytesPerStep);
     if (cleared.ok() && !*cleared) {
@@ -486,15 +466,15 @@ void Runs::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
     if (!cleared.ok()) {
       late.outcome = cleared.status();
     }
-    TakeOutcome(op, std::move(late), /*has_died=*/false);
+    TakeOutcome(run, std::move(late), /*has_died=*/false);
     return FairQueue::Step::kDone;
   });
 }
 
 // What a run brought, or why it did not: takes its outputs in, and ends it.
-void Runs::TakeOutcome(const std::shared_ptr<RunOp>& op, RunOutcome outcome, bool has_died) {
+void Runs::TakeOutcome(const ExecutionRef& run, RunOutcome outcome, bool has_died) {
   if (outcome.outcome.ok()) {
-    StatusOr<std::vector<RunOutput>> outputs = Collect(*op, outcome.reply);
+    StatusOr<std::vector<RunOutput>> outputs = Collect(*run->sending, run->tenant->pool, outcome.reply);
     if (outputs.ok()) {
       outcome.outputs = *std::move(outputs);
     } else {
@@ -502,30 +482,31 @@ void Runs::TakeOutcome(const std::shared_ptr<RunOp>& op, RunOutcome outcome, boo
     }
   }
   CoreScope scope(monitor_);
-  if (!outcome.outcome.ok() && op->stop.load()) {
-    outcome.outcome = op->stop_reason;
-    if (absl::IsUnavailable(op->stop_reason)) {
+  const Sending& sending = *run->sending;
+  if (!outcome.outcome.ok() && sending.stop.load()) {
+    outcome.outcome = sending.stop_reason;
+    if (absl::IsUnavailable(sending.stop_reason)) {
       outcome.outcome.detail.emplace().set_retryable(true);
     }
   }
-  if (ExecutorSlot& slot = op->tenant->executor; has_died && slot.epoch == op->epoch) {
-    slot.in_flight.insert(op->preparation->native.begin(), op->preparation->native.end());
+  if (ExecutorSlot& slot = run->tenant->executor; has_died && slot.epoch == sending.epoch) {
+    slot.in_flight.insert(run->preparation->native.begin(), run->preparation->native.end());
   }
   const internal::RunDone& done = outcome.reply.done;
   const std::vector<std::string> lost(done.lost_devices().begin(), done.lost_devices().end());
-  TakeLosses(scope, *op, has_died, has_died ? devices_.DriverDevices(*op->preparation) : lost, outcome.outcome);
-  TakeLeft(scope, *op, {done.left_devices().begin(), done.left_devices().end()});
-  if (outcome.outcome.ok() && op->job_id.empty()) {
-    outcome.outcome = buffers_.Publish(*op->tenant, outcome.outputs);
+  TakeLosses(scope, *run, has_died, has_died ? devices_.DriverDevices(*run->preparation) : lost, outcome.outcome);
+  TakeLeft(scope, *run, {done.left_devices().begin(), done.left_devices().end()});
+  if (outcome.outcome.ok() && run->stored == nullptr) {
+    outcome.outcome = buffers_.Publish(*run->tenant, outcome.outputs);
   }
   const Duration in_executor(static_cast<int64_t>(outcome.timing().queue_ns()));
-  outcome.SetTotals(op->sent - op->received + in_executor, options_.clock->Now() - op->received);
-  Finish(scope, op, std::move(outcome));
+  outcome.SetTotals(sending.sent - run->received + in_executor, options_.clock->Now() - run->received);
+  Finish(scope, run, std::move(outcome));
 }
 
 // After a run that lost devices, or whose executor ended: they are tried out before others get them, and what is left
 // of the executor goes, since its drivers are in no state to go on with.
-void Runs::TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vector<std::string>& lost,
+void Runs::TakeLosses(CoreScope& scope, Execution& run, bool has_died, const std::vector<std::string>& lost,
                       Outcome& outcome) {
   if (lost.empty() || outcome.ok()) {
     return;
@@ -538,8 +519,8 @@ void Runs::TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vec
                         Message(outcome.status));
   if (has_died) {
     outcome.status = While(outcome.status, "running nodes on " + list);
-  } else if (op.tenant->executor.epoch == op.epoch) {
-    executors_.KillExecutor(scope, *op.tenant, "It lost " + list + ": " + Message(outcome.status));
+  } else if (run.tenant->executor.epoch == run.sending->epoch) {
+    executors_.KillExecutor(scope, *run.tenant, "It lost " + list + ": " + Message(outcome.status));
   }
   if (absl::IsUnavailable(outcome.status)) {
     outcome.detail.emplace().set_retryable(true);
@@ -548,114 +529,107 @@ void Runs::TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vec
 
 // After a run that went on without devices that failed in it. The executor goes on, too, unless nobody would notice:
 // the next one has the devices again, if they answer.
-void Runs::TakeLeft(CoreScope& scope, RunOp& op, const std::vector<std::string>& left) {
+void Runs::TakeLeft(CoreScope& scope, Execution& run, const std::vector<std::string>& left) {
   if (left.empty()) {
     return;
   }
   devices_.FenceDevices(scope, left, "A run went on without it.", "");
-  if (op.tenant->active <= 1 && op.tenant->executor.epoch == op.epoch) {
-    executors_.KillExecutor(scope, *op.tenant, "It lost " + left.front() + "; a run went on without it.");
+  if (run.tenant->active <= 1 && run.tenant->executor.epoch == run.sending->epoch) {
+    executors_.KillExecutor(scope, *run.tenant, "It lost " + left.front() + "; a run went on without it.");
   }
 }
 
-void Runs::Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome outcome) {
-  if (op->state == RunOp::State::kDone) {
+void Runs::Finish(CoreScope& scope, const ExecutionRef& run, RunOutcome outcome) {
+  if (run->sending == nullptr) {
     return;
   }
-  const bool was_queued = op->state != RunOp::State::kPreparing;
-  if (op->state != RunOp::State::kSent) {
-    // Whoever waits for the executor on its behalf still holds it, perhaps for as long as a process takes to start.
-    op->pins.clear();
-    op->plans.clear();
-  } else {
-    --op->tenant->executor.sent_runs;
-  }
-  op->state = RunOp::State::kDone;
-  op->running.Release();
-  op->host_bytes.Release();
-  op->port.reset();
-  for (Monitor::TimerKey& timer : op->timers) {
+  // Whoever waits for the executor on its behalf does not hold it.
+  const std::shared_ptr<Sending> sending = std::exchange(run->sending, nullptr);
+  const bool was_queued = run->phase != Phase::kPreparing;
+  run->tenant->executor.sent_runs -= run->phase == Phase::kSent ? 1 : 0;
+  for (Monitor::TimerKey& timer : sending->timers) {
     monitor_.DropTimer(timer);
   }
-  op->timers.clear();
-  ops_.erase(op->id);
-  --op->tenant->active;
-  op->tenant->executor.last_used = options_.clock->Now();
-  if (was_queued && op->job_id.empty()) {
-    arbiter_.Tick(scope, {scheduler::JobEnded{op->tenant->key, op->id}});
-  } else if (was_queued) {
-    arbiter_.UseDevices(scope, *op, 0);  // Its turn ends with its write to the store.
+  sending->host_bytes.Release();
+  sending->port.reset();
+  runs_.erase(run->key);
+  --run->tenant->active;
+  run->tenant->executor.last_used = options_.clock->Now();
+  if (run->stored != nullptr) {
+    run->phase = Phase::kAnswered;
+    arbiter_.UseDevices(scope, *run, 0);  // Its turn ends with its write to the store.
+  } else {
+    run->phase = Phase::kDone;
+    run->running.Release();
+    monitor_.DropTimer(run->deadline_timer);
+    if (was_queued) {
+      arbiter_.Tick(scope, {scheduler::JobEnded{run->tenant->key, run->key}});
+    }
   }
-  arbiter_.SettleDeviceTime(*op->tenant);
-  for (const InputTensor& input : op->input.inputs) {
+  arbiter_.SettleDeviceTime(*run->tenant);
+  for (const InputTensor& input : sending->input.inputs) {
     outcome.input_bytes += input.memory.has_value() ? input.memory->bytes : input.bytes.size();
   }
-  options_.observer->On(
-      events::RunEnded{op->tenant->name, op->job_id, op->preparation->summary.name(), op->traceparent, outcome});
+  const v1::Job& job = run->stored != nullptr ? run->shown() : v1::Job::default_instance();
+  options_.observer->On(events::RunEnded{run->tenant->name, job.id(), run->preparation->summary.name(),
+                                         run->stored != nullptr ? job.traceparent() : run->traceparent, outcome});
   // std::function wants copyable captures, and the outcome is large: it travels by pointer.
   auto moved = std::make_shared<RunOutcome>(std::move(outcome));
-  scope.Defer([op, moved] { op->done(std::move(*moved)); });
+  scope.Defer([done = std::exchange(run->done, nullptr), run, sending, moved] { done(std::move(*moved)); });
 }
 
 void Runs::CancelRun(uint64_t id) {
   CoreScope scope(monitor_);
-  if (const auto found = ops_.find(id); found != ops_.end()) {
-    StopRun(scope, std::shared_ptr<RunOp>(found->second), Cancelled("The run was cancelled."));
+  if (const auto found = runs_.find(id); found != runs_.end()) {
+    StopRun(scope, ExecutionRef(found->second), Cancelled("The run was cancelled."));
   }
 }
 
-void Runs::StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why) {
-  if (op->state == RunOp::State::kDone || op->stop.load()) {
+void Runs::StopRun(CoreScope& scope, const ExecutionRef& run, Status why) {
+  const std::shared_ptr<Sending> sending = run->sending;
+  if (sending == nullptr || sending->stop.load()) {
     return;
   }
-  op->stop_reason = std::move(why);
-  op->stop.store(true);
-  if (op->state != RunOp::State::kSent) {
-    RunOutcome outcome;
-    outcome.outcome = op->stop_reason;
-    outcome.SetTotals(options_.clock->Now() - op->received, options_.clock->Now() - op->received);
-    Finish(scope, op, std::move(outcome));
-    graphs_.StopUnwanted(scope, *op->tenant, *op->preparation);
+  Sending::Stop(scope, sending, std::move(why));
+  if (run->phase != Phase::kSent) {
+    RunOutcome outcome(sending->stop_reason);
+    outcome.SetTotals(options_.clock->Now() - run->received, options_.clock->Now() - run->received);
+    Finish(scope, run, std::move(outcome));
+    graphs_.StopUnwanted(scope, *run->preparation);
     return;
   }
-  if (op->port == nullptr) {
+  if (sending->port == nullptr) {
     return;  // It has answered, and memory behind its outputs is being cleared.
   }
-  scope.Defer([op, port = op->port] {
-    for (const std::atomic<RequestId>& request : op->requests) {
-      if (const RequestId id = request.load(); id != 0) {
-        port->Cancel(id);
-      }
-    }
-  });
-  const Duration grace = devices_.StopGrace(devices_.DriverDevices(*op->preparation));
-  const StopPatience patience(options_.clock->Now(), grace, op->port->CpuTime());
-  ArmStop(scope, op, patience, patience.end());
+  const Duration grace = devices_.StopGrace(devices_.DriverDevices(*run->preparation));
+  const StopPatience patience(options_.clock->Now(), grace, sending->port->CpuTime());
+  ArmStop(scope, run, patience, patience.end());
 }
 
 // Ends the executor of a run that has not stopped by `when`, unless the machine did not let it.
-void Runs::ArmStop(CoreScope& scope, const std::shared_ptr<RunOp>& op, const StopPatience& patience, Time when) {
-  op->timers.push_back(monitor_.AddTimer(scope, when, [this, op, patience](CoreScope& inner) {
-    if (op->state != RunOp::State::kSent || op->tenant->executor.epoch != op->epoch || op->port == nullptr) {
+void Runs::ArmStop(CoreScope& scope, const ExecutionRef& run, const StopPatience& patience, Time when) {
+  run->sending->timers.push_back(monitor_.AddTimer(scope, when, [this, run, patience](CoreScope& inner) {
+    if (run->phase != Phase::kSent || run->tenant->executor.epoch != run->sending->epoch ||
+        run->sending->port == nullptr) {
       return;
     }
     const Time now = options_.clock->Now();
-    if (const std::optional<Time> longer = patience.Longer(now, op->port->CpuTime())) {
-      ArmStop(inner, op, patience, *longer);
+    if (const std::optional<Time> longer = patience.Longer(now, run->sending->port->CpuTime())) {
+      ArmStop(inner, run, patience, *longer);
       return;
     }
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - patience.asked()).count();
-    executors_.KillExecutor(inner, *op->tenant,
+    executors_.KillExecutor(inner, *run->tenant,
                             "A run did not stop within " + std::to_string(ms) + " ms of being asked to.");
   }));
 }
 
 void Runs::OnRefused(CoreScope& scope, scheduler::JobKey key, scheduler::RefuseJob::Limit limit) {
-  const auto found = ops_.find(key);
-  if (found == ops_.end()) {
+  const auto found = runs_.find(key);
+  if (found == runs_.end()) {
     return;
   }
-  const std::shared_ptr<RunOp> op = found->second;
+  const ExecutionRef run = found->second;
   const bool own = limit == scheduler::RefuseJob::Limit::kTenantQueue;
   std::string text;
   if (limit == scheduler::RefuseJob::Limit::kShed) {
@@ -665,12 +639,11 @@ void Runs::OnRefused(CoreScope& scope, scheduler::JobKey key, scheduler::RefuseJ
     text = std::string(own ? "The tenant's" : "The server's") + " queue is full (" +
            std::to_string(own ? config_->jobs_queued_per_tenant_max : config_->jobs_queued_max) + " runs wait).";
   }
-  RunOutcome outcome;
-  outcome.outcome = ResourceExhausted(std::move(text));
+  RunOutcome outcome(ResourceExhausted(std::move(text)));
   outcome.outcome.detail.emplace().set_retryable(true);
   outcome.outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
-  options_.observer->On(events::Rejected{op->tenant->name, "run", outcome.outcome.status});
-  Finish(scope, op, std::move(outcome));
+  options_.observer->On(events::Rejected{run->tenant->name, "run", outcome.outcome.status});
+  Finish(scope, run, std::move(outcome));
 }
 
 }  // namespace hpvm

@@ -18,7 +18,7 @@
 #include "server/core/rooms/quotas.h"
 #include "server/core/rooms/tenants.h"
 #include "server/core/state/core_context.h"
-#include "server/core/state/run_op.h"
+#include "server/core/state/execution.h"
 #include "supervisor/stop_patience.h"
 
 namespace hpvm {
@@ -52,37 +52,37 @@ class Runs : private CoreRoom {
 
   // --- For other rooms, with the mutex ---
   // By key, those of jobs too.
-  const std::map<scheduler::JobKey, std::shared_ptr<RunOp>>& all() const { return ops_; }
+  const std::map<scheduler::JobKey, ExecutionRef>& all() const { return runs_; }
   // A job's attempt, whose turn it is.
-  void StartAttempt(CoreScope& scope, const std::shared_ptr<RunOp>& op);
+  void StartAttempt(CoreScope& scope, const ExecutionRef& run, RunDone done);
   // The turn of a run; false: the key is not a run's.
   bool OnTurn(CoreScope& scope, scheduler::JobKey key);
-  // The same as references: stopping one takes it out of all().
-  std::vector<std::shared_ptr<RunOp>> List() const;
-  Status SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t repeat);
-  void SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op);
-  void StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);
-  Status ResolveBindings(Tenant& tenant, RunOp& op, const google::protobuf::RepeatedPtrField<v1::InputBinding>& inputs,
+  Status SetOptions(Execution& run, const v1::RequestOptions& options, uint32_t repeat);
+  void StopRun(CoreScope& scope, const ExecutionRef& run, Status why);
+  Status ResolveBindings(Tenant& tenant, Sending& sending,
+                         const google::protobuf::RepeatedPtrField<v1::InputBinding>& inputs,
                          const google::protobuf::RepeatedPtrField<v1::OutputBinding>& outputs);
   // The fair share has no room for the run.
   void OnRefused(CoreScope& scope, scheduler::JobKey key, scheduler::RefuseJob::Limit limit);
   void StopRuns(CoreScope& scope, const TenantRef& tenant, const Status& why);
 
  private:
-  void RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Outcome why);
-  void Start(CoreScope& scope, const std::shared_ptr<RunOp>& op);
-  void Transmit(const std::shared_ptr<RunOp>& op);
-  void OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply);
-  void TakeOutcome(const std::shared_ptr<RunOp>& op, RunOutcome outcome, bool has_died);
-  void TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vector<std::string>& lost, Outcome& outcome);
-  void TakeLeft(CoreScope& scope, RunOp& op, const std::vector<std::string>& left);
-  void Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome outcome);
-  void ArmStop(CoreScope& scope, const std::shared_ptr<RunOp>& op, const StopPatience& patience, Time when);
+  // The run's key; 0: it is refused, as it could not be prepared.
+  uint64_t Start(CoreScope& scope, const ExecutionRef& run, Outcome prepared);
+  void SendRun(CoreScope& scope, const ExecutionRef& run);
+  void Transmit(const ExecutionRef& run);
+  void OnRunReply(const ExecutionRef& run, StatusOr<RunReply> reply);
+  void TakeOutcome(const ExecutionRef& run, RunOutcome outcome, bool has_died);
+  void TakeLosses(CoreScope& scope, Execution& run, bool has_died, const std::vector<std::string>& lost,
+                  Outcome& outcome);
+  void TakeLeft(CoreScope& scope, Execution& run, const std::vector<std::string>& left);
+  void Finish(CoreScope& scope, const ExecutionRef& run, RunOutcome outcome);
+  void ArmStop(CoreScope& scope, const ExecutionRef& run, const StopPatience& patience, Time when);
   // A driver refused a run memory: other tenants give back what they do not use, then the run is sent again. False when
   // nobody has any.
-  bool RunAgainWithMemory(const std::shared_ptr<RunOp>& op, const RunReply& reply);
+  bool RunAgainWithMemory(const ExecutionRef& run, const RunReply& reply);
   // What a Run takes before it waits for its turn.
-  Outcome PayForRun(CoreScope& scope, RunOp& op);
+  Outcome PayForRun(CoreScope& scope, Execution& run);
 
   Quotas& quotas_;
   Devices& devices_;
@@ -91,7 +91,7 @@ class Runs : private CoreRoom {
   Executors& executors_;
   Graphs& graphs_;
   Buffers& buffers_;
-  std::map<scheduler::JobKey, std::shared_ptr<RunOp>> ops_;
+  std::map<scheduler::JobKey, ExecutionRef> runs_;
 };
 
 }  // namespace hpvm

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hpvm/v1/tensor.pb.h"
-#include "server/core/state/run_op.h"
+#include "server/core/state/execution.h"
 #include "server/memory/buffer_store.h"
 
 namespace hpvm {

@@ -38,6 +38,7 @@
 namespace hpvm {
 
 class CoreScope;
+struct Sending;
 
 struct NamedBlob {
   std::string name;
@@ -52,11 +53,9 @@ struct Preparation {
   bool check = false;
   BlobRef document;
   std::vector<NamedBlob> modules;
-  uint64_t link_handle = 0;                    // Its number in every executor of the tenant.
-  uint64_t ready_epoch = 0;                    // The executor that has it; 0: none.
-  Time sent{0};                                // To be prepared, the last time.
-  std::pair<Time, uint64_t> timer{kNever, 0};  // Kills an executor that does not answer in time.
-  bool validated = false;                      // An executor has accepted it: the summary is set.
+  uint64_t link_handle = 0;  // Its number in every executor of the tenant.
+  uint64_t ready_epoch = 0;  // The executor that has it; 0: none.
+  bool validated = false;    // An executor has accepted it: the summary is set.
   v1::GraphSummary summary;
   v1::Diagnostics warnings;
   std::vector<NativeUse> native;  // Once validated: modules that run as their author made them, each once a device.
@@ -67,10 +66,7 @@ struct Preparation {
     std::function<bool()> is_wanted;  // Empty: until the end.
   };
   std::vector<Wait> waits;
-  // To be ended, since nobody waits any more; and the request, 0 until known: written by the sender without the mutex,
-  // as `stop` is read by it.
-  std::atomic<bool> stop{false};
-  std::atomic<RequestId> request{0};
+  std::shared_ptr<Sending> sending;  // While they wait.
   // Outputs that were too large to be inline when inputs and symbols were these: memory goes along with the next such
   // run at once. A guess, since values of inputs can decide sizes, too; where it falls short the executor says so.
   std::vector<TensorShape> last_inputs;
@@ -100,11 +96,11 @@ struct DeviceGrant {
 // The tenant's one executor: spawned on demand, never given to another tenant, spawned again after its death.
 struct ExecutorSlot {
   enum class State : uint8_t { kDown, kStarting, kUp } state = State::kDown;
-  uint64_t epoch = 0;                         // Counts executors; 0: none yet.
-  std::vector<std::string> profile;           // The devices of the executor of this epoch.
+  uint64_t epoch = 0;                                    // Counts executors; 0: none yet.
+  std::vector<std::string> profile;                      // The devices of the executor of this epoch.
   std::vector<internal::RefusedDevice> emitted_refused;  // Of the profile, as SpawnRequest has them.
-  std::shared_ptr<ExecutorProcess> port;      // kUp only. Shared with calls in progress, which run without the mutex.
-  bool is_ready = false;                      // It has opened its devices; then:
+  std::shared_ptr<ExecutorProcess> port;  // kUp only. Shared with calls in progress, which run without the mutex.
+  bool is_ready = false;                  // It has opened its devices; then:
   int pid = 0;
   bool ended = false;  // The one of this epoch ended before it was installed; why:
   Status end_status;
@@ -136,10 +132,9 @@ struct ExecutorSlot {
   Time memory_asked{0};           // When other tenants were last asked to give way to this one.
 };
 
+struct Execution;
+class JobEvents;
 struct LiveArray;
-struct LiveJob;
-struct RecentJob;
-struct RunOp;
 
 struct Tenant : std::enable_shared_from_this<Tenant> {
   Tenant(std::string tenant_name, scheduler::Account tenant_account, uint64_t stored_bytes_max,
@@ -173,12 +168,12 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
   ExecutorSlot executor;
   uint64_t active = 0;  // Operations that use or wait for the executor.
 
-  // Jobs (live_job.h). Those whose insert is in flight are here already, unknown to clients.
-  std::map<std::string, std::shared_ptr<LiveJob>> jobs;      // By id, until they have ended.
-  std::map<uint64_t, std::shared_ptr<LiveJob>> by_sequence;  // The same jobs.
-  std::array<uint64_t, 3> queued_jobs{};                     // In the fair share's queue; priority below 0, 0, above.
-  std::map<std::string, std::shared_ptr<LiveArray>> arrays;  // By id, while an element lives.
-  std::map<std::string, std::shared_ptr<RecentJob>> recent;  // By id: ended, with events.
+  // Jobs (execution.h). Those whose insert is in flight are here already, unknown to clients.
+  std::map<std::string, std::shared_ptr<Execution>> jobs;      // By id, until they have ended.
+  std::map<uint64_t, std::shared_ptr<Execution>> by_sequence;  // The same jobs.
+  std::array<uint64_t, 3> queued_jobs{};                       // In the fair share's queue; priority below 0, 0, above.
+  std::map<std::string, std::shared_ptr<LiveArray>> arrays;    // By id, while an element lives.
+  std::map<std::string, std::shared_ptr<JobEvents>> recent;    // Events of ended jobs, by id.
   Dependencies dependencies;
   scheduler::Lease stored_rows;  // Disk bytes of its rows in the store; what is on its way there pays for itself.
   // Jobs that have not ended and do not run, and submits in flight.

@@ -37,7 +37,7 @@ loaded=(libOpenCL.so.1 libvulkan.so.1 libEGL.so.1 libGLdispatch.so.0)
 is_own='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libanl|libnss_[a-z]*)\.so'
 
 fail() { echo "bundle: $1" >&2; exit 1; }
-command -v patchelf >/dev/null || fail "patchelf is missing; deploy/setup.sh installs it."
+command -v patchelf >/dev/null || fail "patchelf is missing; deploy/setup.sh --tests installs it."
 for program in "${programs[@]}"; do
   [ -x "$build/bin/$program" ] || fail "$build/bin/$program is missing; build it first."
 done

@@ -1,34 +1,45 @@
 #!/usr/bin/env bash
-# Installs what building, testing and running hpvmd needs on Debian 12. Idempotent: what is there is left alone. Needs root or sudo.
-#   deploy/setup.sh [--containers]     --containers adds podman and mmdebstrap for deploy/image.sh
+# Installs what hpvmd needs on Debian 12. Idempotent: what is there is left alone. Needs root or sudo.
+#   deploy/setup.sh [--tests] [--containers]
+#     (nothing)      what building and running take
+#     --tests        also what tests, benchmarks, the clang and fuzz presets and deploy/bundle.sh take
+#     --containers   also podman and mmdebstrap for deploy/image.sh
 set -euo pipefail
 
 packages=(
   # Building.
   g++ cmake ninja-build ccache mold pkg-config git python3
   # Kernels: the compiler that authors use, and the back end's LLVM.
-  clang-22 lld-22 llvm-22-dev libclang-22-dev libclang-rt-22-dev libclang-rt-22-dev-wasm32 wasi-libc wabt
-  rustc libstd-rust-dev-wasm32
+  clang-22 lld-22 llvm-22-dev libclang-22-dev wabt
   # Libraries, each argued in docs/decisions.
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libspdlog-dev libtomlplusplus-dev libcli11-dev
-  libssl-dev libnghttp2-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev
+  libssl-dev libnghttp2-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev libzstd-dev
   libsqlite3-dev prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev
-  # GPUs: the loaders, the readers of modules, and drivers that need no GPU for the tests.
-  ocl-icd-opencl-dev opencl-headers libvulkan-dev spirv-headers spirv-tools llvm-15-dev libllvmspirvlib-15-dev libclc-22
-  mesa-vulkan-drivers vulkan-validationlayers glslang-tools llvm-spirv-15
-  # deploy/bundle.sh; NVIDIA's Vulkan driver wants libEGL where there is no display.
-  patchelf xz-utils zstd libzstd-dev libegl1 libglvnd0
-  # Tests and benchmark peers.
-  libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy nodejs binaryen
-  python3-mpmath libomp-22-dev libopenblas-dev libopenblas0-pthread pocl-opencl-icd ocl-icd-libopencl1 opencl-c-headers
-  bubblewrap
+  # GPUs: the loaders, and the readers of modules.
+  ocl-icd-opencl-dev ocl-icd-libopencl1 opencl-headers libvulkan-dev spirv-headers spirv-tools
+  llvm-15-dev libllvmspirvlib-15-dev libclc-22
+  # The examples' checks.
+  python3-numpy
 )
-case "${1:-}" in
-  "") ;;
-  --containers) packages+=(podman buildah runc mmdebstrap iptables) ;;
-  *) echo "usage: deploy/setup.sh [--containers]" >&2; exit 2 ;;
-esac
+tests=(
+  # Kernels in other languages, and sanitizers' libraries.
+  libclang-rt-22-dev libclang-rt-22-dev-wasm32 wasi-libc rustc libstd-rust-dev-wasm32
+  # Drivers that need no GPU.
+  mesa-vulkan-drivers vulkan-validationlayers glslang-tools llvm-spirv-15 pocl-opencl-icd opencl-c-headers
+  # deploy/bundle.sh; NVIDIA's Vulkan driver wants libEGL where there is no display.
+  patchelf xz-utils zstd libegl1 libglvnd0
+  # Tests and benchmark peers.
+  libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev nodejs binaryen
+  python3-mpmath libomp-22-dev libopenblas-dev libopenblas0-pthread bubblewrap
+)
+for argument in "$@"; do
+  case "$argument" in
+    --tests) packages+=("${tests[@]}") ;;
+    --containers) packages+=(podman buildah runc mmdebstrap iptables) ;;
+    *) echo "usage: deploy/setup.sh [--tests] [--containers]" >&2; exit 2 ;;
+  esac
+done
 
 missing=()
 for package in "${packages[@]}"; do

@@ -37,7 +37,7 @@ build() { # preset [targets...]
 
 mkdir -p build
 step "Installing what is missing"
-./deploy/setup.sh
+./deploy/setup.sh --tests
 step "Building release"
 build release
 step "Testing release"

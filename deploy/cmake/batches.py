@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses which sources of a target are compiled together, so that headers are read and templates compiled once for several.
+
+    batches.py ROOT FOLDER SOURCE...
+
+Writes FOLDER/batch_N.cc, which include sources by their paths below ROOT, and prints what is to be compiled, a line each: the batches,
+and sources that stay alone. Two sources come together only if neither mentions a name that the other keeps to itself (in an anonymous
+namespace, as static, or as a macro): each means in a batch what it means alone. A file that has not changed is not written.
+"""
+
+import functools
+import os
+import re
+import sys
+
+# Of sources; about eight of them.
+BATCH_BYTES = 60_000
+
+NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
+TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.']*|::|->|\S")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+WORD = re.compile(r'[A-Za-z_]\w*$')
+# Words that stand before a bracket or an equals sign without being declared there.
+NO_NAMES = set('''alignas auto bool char class const constexpr decltype default delete double enum false float if int long namespace
+noexcept nullptr operator override requires return short signed sizeof static static_assert std absl struct true typename union unsigned
+using void TEST TEST_F TEST_P INSTANTIATE_TEST_SUITE_P'''.split())
+
+
+def is_declared(before, token, after):
+    """Whether a name at the outermost level may be a declaration's; rather too often than too rarely."""
+    if token in NO_NAMES or token.endswith(('_', '_t')):  # Members that a constructor begins, and the language's types.
+        return False
+    if before in ('struct', 'class', 'enum', 'union', 'using'):
+        return after != '::'
+    return before != '::' and after in ('(', '=', '{', '[', ';')
+
+
+def kept_names(tokens):
+    """What is declared at the outermost level of anonymous namespaces, or there as static."""
+    names = set()
+    scopes = []  # 'named', 'anonymous' or 'inner' for each open brace.
+    parentheses = 0
+    static = in_base = False
+    opens = None
+    for at, token in enumerate(tokens):
+        before, after = tokens[at - 1] if at else '', tokens[at + 1] if at + 1 < len(tokens) else ''
+        outermost = parentheses == 0 and 'inner' not in scopes
+        if token == 'namespace':
+            opens = 'anonymous' if after == '{' else 'named'
+        if outermost:
+            static = static or token == 'static'
+            if ('anonymous' in scopes or static) and not in_base and WORD.match(token) and is_declared(before, token, after):
+                names.add(token)
+                in_base = before in ('struct', 'class', 'enum', 'union', 'using')
+        if token in '([':
+            parentheses += 1
+        elif token in ')]':
+            parentheses -= 1
+        elif token == '{':
+            scopes.append(opens or 'inner')
+            opens = None
+            in_base = False
+        elif token == '}' and scopes:
+            scopes.pop()
+            static = False
+        elif token == ';' and outermost:
+            static = in_base = False
+            opens = None
+    return names
+
+
+@functools.cache
+def header(root, path):
+    """The words of one of our headers, and the headers that it includes."""
+    try:
+        with open(os.path.join(root, path), encoding='utf-8') as file:
+            text = file.read()
+    except FileNotFoundError:  # Generated, or a library's.
+        return frozenset(), ()
+    return frozenset(re.findall(r'[A-Za-z_]\w*', re.sub(r'//[^\n]*', '', text))), tuple(INCLUDE.findall(text))
+
+
+def words_of_headers(root, text):
+    words, seen, todo = set(), set(), INCLUDE.findall(text)
+    while todo:
+        path = todo.pop()
+        if path not in seen:
+            seen.add(path)
+            more, included = header(root, path)
+            words |= more
+            todo += included
+    return words
+
+
+class Source:
+    def __init__(self, root, path):
+        with open(os.path.join(root, path), encoding='utf-8') as file:
+            whole = file.read()
+        text = NOISE.sub(' "" ', whole)
+        macros = set(re.findall(r'^\s*#\s*define\s+(\w+)', text, re.MULTILINE))
+        tokens = TOKEN.findall(re.sub(r'^\s*#(?:[^\n]*\\\n)*[^\n]*', ' ', text, flags=re.MULTILINE))
+        self.path = path
+        self.size = len(text)
+        self.kept = kept_names(tokens) | macros
+        # Members, and names of other namespaces, are nobody's.
+        self.mentioned = set(re.findall(r'\w+', text)) if macros else {
+            token for at, token in enumerate(tokens)
+            if at and WORD.match(token) and (tokens[at - 1] not in ('.', '->', '::') or tokens[at - 2] == 'hpvm')}
+        self.seen = self.mentioned | words_of_headers(root, whole)
+        # A macro before an include is meant for what is included, and names of a whole namespace are not known here.
+        self.is_alone = bool(re.search(r'^\s*#\s*define\b.*^\s*#\s*include\b', whole, re.MULTILINE | re.DOTALL)
+                             or re.search(r'^using namespace\b', text, re.MULTILINE))
+
+    def meets(self, other):
+        return self.is_alone or other.is_alone or not (
+            self.kept.isdisjoint(other.seen) and other.kept.isdisjoint(self.seen))
+
+
+def choose(sources):
+    """Each source goes to the smallest batch that it may join, those that keep most names first: they are the hardest to place."""
+    batches = [[] for _ in range(-(-sum(source.size for source in sources) // BATCH_BYTES))]
+    for source in sorted(sources, key=lambda s: (-len(s.kept), s.path)):
+        fitting = [batch for batch in batches if not any(source.meets(other) for other in batch)]
+        if not fitting:
+            fitting = [[]]
+            batches += fitting
+        min(fitting, key=lambda batch: sum(other.size for other in batch)).append(source)
+    return batches
+
+
+def main():
+    root, folder = sys.argv[1:3]
+    for number, batch in enumerate(choose([Source(root, path) for path in sys.argv[3:]])):
+        paths = sorted(source.path for source in batch)
+        if len(paths) == 1:
+            print(os.path.join(root, paths[0]))
+        if len(paths) < 2:
+            continue
+        text = ''.join(f'#include "{path}"\n' for path in paths)
+        file = os.path.join(folder, f'batch_{number}.cc')
+        if not os.path.exists(file) or open(file, encoding='utf-8').read() != text:
+            os.makedirs(folder, exist_ok=True)
+            with open(file, 'w', encoding='utf-8') as out:
+                out.write(text)
+        print(file)
+
+
+if __name__ == '__main__':
+    main()

@@ -57,12 +57,12 @@ GpuTarget ReadGpuTarget(WireReader& in) {
   target.push_bytes_max = in.U32();
   target.subgroup_size = in.U32();
   target.api_version = in.U32();
-  const uint8_t il = in.U8();
+  target.kernel_il = static_cast<GpuFormat>(in.U8());
   target.ptx_arch = in.Text();
-  if (il > static_cast<uint8_t>(KernelIl::kSpirBitcode) || target.ptx_arch.size() > kArchBytesMax) {
+  if (target.kernel_il == GpuFormat::kOpenClC || target.kernel_il > GpuFormat::kSpirBitcode ||
+      target.ptx_arch.size() > kArchBytesMax) {
     in.Fail();
   }
-  target.kernel_il = static_cast<KernelIl>(il);
   return target;
 }
 

@@ -58,11 +58,12 @@ std::vector<uint8_t> ReadRecord(WireReader& in, size_t bytes_max) {
   return {bytes.begin(), bytes.end()};
 }
 
-// What only explained compiles may ask for: their artifacts are not kept.
-bool IsExplainConsistent(const CompileRequest& compile, uint8_t listing) {
+// What only explained compiles may ask for: their artifacts are not kept. A GPU's facts are part of an artifact's name,
+// whether a request has them or they are looked up.
+bool IsExplainConsistent(const CompileRequest& compile, ArtifactKind target, uint8_t listing) {
   constexpr size_t kLevelBytesMax = 32;
   return listing <= static_cast<uint8_t>(Listing::kDevice) && compile.level.size() <= kLevelBytesMax &&
-         (compile.explain || (listing == 0 && compile.level.empty() && !compile.infers_params));
+         (compile.explain || (listing == 0 && (compile.level.empty() || IsGpuCode(target)) && !compile.infers_params));
 }
 
 }  // namespace
@@ -119,10 +120,11 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> payload) {
     constant.is_float = in.Flag();
     constant.bits = in.U64();
   }
-  if (!in.AtEnd() || !IsExplainConsistent(compile, listing) || compile.params.size() > limits::kKernelParamsMax ||
-      abi > static_cast<uint8_t>(Abi::kHpvmWeb) || compile.options.size() > limits::kBuildOptionsBytesMax ||
+  if (!in.AtEnd() || !IsExplainConsistent(compile, static_cast<ArtifactKind>(target), listing) ||
+      compile.params.size() > limits::kKernelParamsMax || abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
+      compile.options.size() > limits::kBuildOptionsBytesMax ||
       compile.constants.size() > limits::kSpecialisationConstantsMax ||
-      target < static_cast<uint8_t>(ArtifactKind::kInterp) || target > static_cast<uint8_t>(kLastArtifactKind)) {
+      Find(static_cast<ArtifactKind>(target)) == nullptr) {
     return Malformed("request");
   }
   compile.listing = static_cast<Listing>(listing);

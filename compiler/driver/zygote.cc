@@ -19,6 +19,7 @@
 #include "base/io/child_process.h"
 #include "base/io/memfd.h"
 #include "builder/supervisor.h"
+#include "compiler/back/back_ends.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/driver/cache_key.h"
 #include "compiler/driver/zygote_child.h"
@@ -227,7 +228,16 @@ StatusOr<std::unique_ptr<BuildJob>> Zygote::Admit(uint64_t id, std::span<const u
                                            " bytes) is not in [1, " + std::to_string(limits::kModuleBytesMax) + "]."));
     return nullptr;
   }
-  const CompileRequest& compile = job->request.compile;
+  CompileRequest& compile = job->request.compile;
+  if (IsGpuCode(compile.target) && !compile.level.empty()) {
+    StatusOr<GpuTarget> profile = FindProfile(compile.target, compile.level);
+    if (!profile.ok()) {
+      HPVMD_RETURN_IF_ERROR(Refuse(*job, Message(profile.status())));
+      return nullptr;
+    }
+    compile.gpu = *std::move(profile);
+    compile.level.clear();
+  }
   if (compile.explain) {
     return job;
   }

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "backends/cpu/family.h"
-#include "backends/interp/family.h"
-#include "backends/null/family.h"
-#include "backends/opencl/family.h"
-#include "backends/vulkan/family.h"
+#include "backends/cpu/device.h"
+#include "backends/interp/device.h"
+#include "backends/null/device.h"
+#include "backends/opencl/device.h"
+#include "backends/vulkan/device.h"
 
 namespace hpvm {
 namespace {
@@ -26,7 +26,7 @@ Status Unknown(std::string_view backend) {
 }  // namespace
 
 const DeviceFamily* FindFamily(std::string_view backend) {
-  const std::string_view name = backend.substr(0, backend.find(':'));
+  const std::string_view name = FamilyOf(backend);
   const auto found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                   [&](const DeviceFamily* row) { return row->name == name; });
   // A family without a driver is its only device.

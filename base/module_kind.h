@@ -1,43 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of modules that graphs name: one row each. A new kind is a row here, a route in
-// compiler/driver/compile.cc and the folder of its front end.
+// The kinds of modules that graphs name, one row each, and the forms of program that drivers take. Every program reads
+// these rows. base/device_family.h says which devices take which form, compiler/driver/compile.cc what reads it.
 #ifndef HPVMD_BASE_MODULE_KIND_H_
 #define HPVMD_BASE_MODULE_KIND_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace hpvm {
 
-// Values are kept in caches and sent to compilers.
+// Values are kept in caches and sent to compilers; hpvm.v1.ModuleKind has the same.
 enum class ModuleKind : uint8_t { kWasm = 1, kSpirv = 2, kOpenCl = 3, kBitstream = 4 };
+
+// A form of program that a device's driver takes.
+enum class GpuFormat : uint8_t {
+  kNone = 0,
+  kOpenClC = 1,      // Text for clCreateProgramWithSource.
+  kSpirvKernel = 2,  // For clCreateProgramWithIL.
+  kPtx = 3,
+  kSpirBitcode = 4,
+  kSpirvShader = 5,
+  kBitstream = 6,  // A program binary for an FPGA-class device.
+};
+
+// What a module is when it was written for devices of some sort: only their drivers understand it.
+struct NativeForm {
+  GpuFormat format;
+  std::string_view flavour{};   // Before the kind's plural: "shader SPIR-V modules". With the space.
+  std::string_view programs{};  // As people call them, where the kind has several forms: "compute shaders".
+  bool is_for_fpgas = false;    // Of the devices that take it only those that are FPGA-class.
+};
+
+inline constexpr std::array<NativeForm, 2> kSpirvForms = {{
+    {GpuFormat::kSpirvShader, "shader ", "compute shaders"},
+    {GpuFormat::kSpirvKernel, "kernel-flavoured ", "kernels"},
+}};
+inline constexpr std::array<NativeForm, 1> kOpenClForms = {{{GpuFormat::kOpenClC}}};
+inline constexpr std::array<NativeForm, 1> kBitstreamForms = {
+    {{.format = GpuFormat::kBitstream, .is_for_fpgas = true}}};
+inline constexpr std::string_view kSpirvMagic[] = {{"\x03\x02\x23\x07", 4}, {"\x07\x23\x02\x03", 4}};
+inline constexpr std::string_view kWasmMagic[] = {{"\0asm", 4}}, kTextMagic[] = {""};
+
+// The index in kSpirvForms.
+size_t SpirvFormOf(std::span<const uint8_t> bytes);
 
 struct ModuleKindRow {
   ModuleKind kind;
-  std::string_view name;    // In documents.
-  std::string_view plural;  // For people.
-  std::string_view runs;    // "SPIR-V runs", and where it does.
-  std::string_view where;
+  std::string_view name;                                        // In documents.
+  std::string_view plural;                                      // For people.
+  std::string_view runs;                                        // "SPIR-V runs", somewhere.
+  std::span<const NativeForm> forms;                            // Empty: it is compiled for every device.
+  size_t (*form_of)(std::span<const uint8_t> bytes) = nullptr;  // Which of several forms a module has.
+  std::span<const std::string_view> magic{};  // Files begin with one of these; text with anything else.
+  std::string_view takes{};                   // What a document may give its modules: "options", "constants".
 };
 
 inline constexpr std::array<ModuleKindRow, 4> kModuleKinds = {{
-    {ModuleKind::kWasm, "wasm", "WebAssembly modules", "WebAssembly runs", "on every device"},
-    {ModuleKind::kSpirv, "spirv", "SPIR-V modules", "SPIR-V runs",
-     "on OpenCL devices (kernels) and Vulkan devices (compute shaders) only"},
-    {ModuleKind::kOpenCl, "opencl", "OpenCL C modules", "OpenCL C runs", "on OpenCL devices only"},
-    {ModuleKind::kBitstream, "bitstream", "bitstreams", "A bitstream runs", "on FPGA-class OpenCL devices only"},
+    {ModuleKind::kWasm, "wasm", "WebAssembly modules", "WebAssembly runs", {}, nullptr, kWasmMagic},
+    {ModuleKind::kSpirv, "spirv", "SPIR-V modules", "SPIR-V runs", kSpirvForms, SpirvFormOf, kSpirvMagic, "constants"},
+    {ModuleKind::kOpenCl, "opencl", "OpenCL C modules", "OpenCL C runs", kOpenClForms, nullptr, kTextMagic, "options"},
+    {ModuleKind::kBitstream, "bitstream", "bitstreams", "A bitstream runs", kBitstreamForms},
 }};
 
-// Null for a value that is no kind.
-constexpr const ModuleKindRow* Find(ModuleKind kind) {
-  for (const ModuleKindRow& row : kModuleKinds) {
-    if (row.kind == kind) {
-      return &row;
-    }
-  }
-  return nullptr;
+// Of rows the one of which `of` is `value`, or null.
+template <typename Rows, typename Value, typename Row>
+constexpr const Row* FindRow(const Rows& rows, const Value& value, Value Row::*of) {
+  const auto found = std::ranges::find(rows, value, of);
+  return found == rows.end() ? nullptr : &*found;
 }
+
+// Null for a value that is no kind.
+constexpr const ModuleKindRow* Find(ModuleKind kind) { return FindRow(kModuleKinds, kind, &ModuleKindRow::kind); }
+
+// The form of a module of the kind; null: devices need not be asked. Malformed ones have some form, and the compiler
+// says what is wrong with them.
+const NativeForm* FormOf(const ModuleKindRow& kind, std::span<const uint8_t> bytes);
+// The kind of a file, by what it begins with.
+ModuleKind GuessKind(std::string_view file);
+// The names, in quotes, of the kinds that take "options".
+std::string NamesOfKinds(std::string_view takes);
 
 }  // namespace hpvm
 

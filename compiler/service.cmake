@@ -17,20 +17,12 @@ if(TARGET wasm_front)
   find_package(CLI11 REQUIRED)
   hpvmd_library(compiler_driver SOURCES driver/compile.cc driver/compile_native.cc driver/explain.cc
     driver/infer_params.cc
-                DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info source_place wasm_front spirv_front
+                DEPS base kernel_ir compiler_service kernel_pass llvm_back back_ends source_info source_place wasm_front spirv_front
                      opencl_front)
   if(TARGET kernel_il)
     target_link_libraries(compiler_driver PUBLIC kernel_il)
     target_compile_definitions(compiler_driver PUBLIC HPVMD_HAS_KERNEL_IL=1)
   endif()
-  # Back ends that are left out refuse their devices by name.
-  foreach(back OPENCL VULKAN)
-    string(TOLOWER ${back}_back library)
-    if(TARGET ${library})
-      target_link_libraries(compiler_driver PUBLIC ${library})
-      target_compile_definitions(compiler_driver PRIVATE HPVMD_HAS_${back}_BACK=1)
-    endif()
-  endforeach()
   hpvmd_library(compiler_zygote
     SOURCES driver/zygote.cc driver/cache_key.cc driver/zygote_child.cc
     DEPS compiler_driver sandbox)

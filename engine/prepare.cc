@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <system_error>
@@ -36,39 +35,9 @@ std::string TargetKey(const Device& device) {
   return key;
 }
 
-// Whether SPIR-V is of the kernel flavour (for OpenCL) or a shader: the capability that it declares first decides.
-// Whatever is malformed counts as a shader; the compiler says what is wrong with it.
-bool IsKernelSpirv(std::span<const uint8_t> bytes) {
-  constexpr uint32_t kMagic = 0x07230203, kHeaderWords = 5, kOpCapability = 17, kShader = 1, kKernel = 6;
-  const auto word = [&](size_t i) {
-    uint32_t value;
-    std::memcpy(&value, bytes.data() + i * 4, 4);
-    return value;
-  };
-  const size_t words = bytes.size() / 4;
-  if (words < kHeaderWords || word(0) != kMagic) {
-    return false;
-  }
-  for (size_t i = kHeaderWords; i + 1 < words && (word(i) & 0xffff) == kOpCapability; i += 2) {
-    if (word(i + 1) == kShader || word(i + 1) == kKernel) {
-      return word(i + 1) == kKernel;
-    }
-  }
-  return false;
-}
-
 ir::Type ScalarTypeOf(graph::ScalarType type) {
-  switch (type) {
-    case graph::ScalarType::kI32:
-      return ir::Type::kI32;
-    case graph::ScalarType::kI64:
-      return ir::Type::kI64;
-    case graph::ScalarType::kF32:
-      return ir::Type::kF32;
-    case graph::ScalarType::kF64:
-      return ir::Type::kF64;
-  }
-  return ir::Type::kI32;
+  constexpr ir::Type kTypes[] = {ir::Type::kI32, ir::Type::kI64, ir::Type::kF32, ir::Type::kF64};
+  return kTypes[static_cast<size_t>(type)];
 }
 
 // One compile, however many nodes use it.
@@ -102,7 +71,7 @@ struct ModuleBytes {
 
 // A device's number ("opencl:0"), its driver's family ("opencl"), or its kind ("gpu").
 bool NamesDevice(const std::vector<std::string>& names, const DeviceInfo& info) {
-  const std::string family = info.id.substr(0, info.id.find(':'));
+  const std::string_view family = FamilyOf(info.id);
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     return name == info.id || name == family || name == Name(info.kind);
   });
@@ -297,22 +266,17 @@ class Preparer {
 
   // Native modules run on the devices that their language is for; a compile for others would only say so.
   bool TakesModule(const graph::Variant& variant, uint32_t device, uint32_t node) {
-    const ArtifactKind target = graph_->devices[device]->artifact_kind();
-    const ModuleKind kind = graph_->graph.modules[variant.module.index].kind;
-    const bool is_kernel = kind == ModuleKind::kSpirv && IsKernelSpirv(module_bytes_[variant.module.index].bytes);
-    const bool takes =
-        kind == ModuleKind::kWasm    ? true
-        : kind == ModuleKind::kSpirv ? target == (is_kernel ? ArtifactKind::kOpenCl : ArtifactKind::kVulkan)
-        : kind == ModuleKind::kBitstream
-            ? target == ArtifactKind::kOpenCl && graph_->devices[device]->info().kind == DeviceKind::kFpga
-            : target == ArtifactKind::kOpenCl;
+    const Device& target = *graph_->devices[device];
+    const ModuleKindRow& kind = *Find(graph_->graph.modules[variant.module.index].kind);
+    const NativeForm* const form = FormOf(kind, module_bytes_[variant.module.index].bytes);
     // The null device takes everything: it stands for any other in tests.
-    if (takes || graph_->facts[device].tier == Tier::kNull) {
+    if (form == nullptr || graph_->facts[device].tier == Tier::kNull ||
+        (Takes(*Find(target.artifact_kind()), *form) &&
+         (!form->is_for_fpgas || target.info().kind == DeviceKind::kFpga))) {
       return true;
     }
-    const std::string_view flavour = kind != ModuleKind::kSpirv ? "" : is_kernel ? "kernel-flavoured " : "shader ";
-    AddReason(node, " Device " + graph_->facts[device].id + " does not run " + std::string(flavour) +
-                        std::string(Find(kind)->plural) + ".");
+    AddReason(node, " Device " + graph_->facts[device].id + " does not run " + std::string(form->flavour) +
+                        std::string(kind.plural) + ".");
     return false;
   }
 

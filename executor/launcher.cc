@@ -123,45 +123,32 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
 // By kind of driver.
 using Builders = std::map<std::string, std::unique_ptr<DriverBuilder>>;
 
-// "opencl" of "opencl:1".
-std::string FamilyOf(const std::string& backend) { return backend.substr(0, backend.find(':')); }
-
 // Starts a supervisor for each kind of driver in the profile; it confines itself. The other ends of their sockets.
 StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& hello) {
   std::map<std::string, UniqueFd> sockets;
   for (const std::string& backend : hello.backends()) {
-    if (!HasDriver(backend) || sockets.contains(FamilyOf(backend))) {
+    const std::string family(FamilyOf(backend));
+    if (!HasDriver(backend) || sockets.contains(family)) {
       continue;
     }
     HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
     SpawnOptions spawn;
-    spawn.arguments = {"/proc/self/exe", "--driver-builder=" + FamilyOf(backend), "--socket",
-                       std::to_string(kExecutorSocket)};
+    spawn.arguments = {"/proc/self/exe", "--driver-builder=" + family, "--socket", std::to_string(kExecutorSocket)};
     if (hello.without_device_nodes()) {
       spawn.arguments.push_back("--without-nodes");
     }
     spawn.socket = ends.second.get();
     spawn.stderr_fd = STDERR_FILENO;
     HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));  // As the compiler: not watched.
-    sockets.emplace(FamilyOf(backend), std::move(ends.first));
+    sockets.emplace(family, std::move(ends.first));
   }
   return sockets;
 }
 
 v1::Device::Kind KindOf(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::kNull:
-      return v1::Device::KIND_NULL;
-    case DeviceKind::kInterp:
-      return v1::Device::KIND_INTERPRETER;
-    case DeviceKind::kCpu:
-      return v1::Device::KIND_CPU;
-    case DeviceKind::kGpu:
-      return v1::Device::KIND_GPU;
-    case DeviceKind::kFpga:
-      return v1::Device::KIND_FPGA;
-  }
-  return v1::Device::KIND_UNSPECIFIED;
+  constexpr v1::Device::Kind kKinds[] = {v1::Device::KIND_NULL, v1::Device::KIND_INTERPRETER, v1::Device::KIND_CPU,
+                                         v1::Device::KIND_GPU, v1::Device::KIND_FPGA};
+  return kKinds[static_cast<size_t>(kind)];
 }
 
 uint32_t MachineThreads() {
@@ -190,7 +177,7 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
       options.gate = (opened.gates[entry] = std::make_unique<GrantGate>(grants->entries[entry])).get();
     }
     options.learnt = &learnt;
-    const auto builder = builders.find(FamilyOf(backend));
+    const auto builder = builders.find(std::string(FamilyOf(backend)));
     options.builder = builder == builders.end() ? nullptr : builder->second.get();
     StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub, options);
     if (device.ok()) {

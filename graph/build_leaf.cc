@@ -332,8 +332,8 @@ void Builder::ReadConstants(Variant& variant, JsonId id) {
   if (id == kNoJson || !Expect(id, Kind::kObject, "Constants")) {
     return;
   }
-  if (variant.module.valid() && graph_.modules[variant.module.index].kind != ModuleKind::kSpirv) {
-    return Fail(id, "Constants are for modules of kind \"spirv\"; module ",
+  if (variant.module.valid() && Find(graph_.modules[variant.module.index].kind)->takes != "constants") {
+    return Fail(id, "Constants are for modules of kind ", NamesOfKinds("constants"), "; module ",
                 Quoted(graph_.modules[variant.module.index].name), " is of another.");
   }
   if (tree_[id].size > limits::kSpecialisationConstantsMax) {

@@ -92,9 +92,9 @@ void Builder::ReadModule(Module& module, JsonId id) {
       Fail(fields[Key::kOptions], "Options have ", module.build_options.size(), " bytes; the limit is ",
            limits::kBuildOptionsBytesMax, ".");
     }
-    if (kind.has_value() && module.kind != ModuleKind::kOpenCl) {
-      Fail(fields[Key::kOptions], "Options are for modules of kind \"opencl\"; this one is ", Quoted(kKindNames[*kind]),
-           ".");
+    if (kind.has_value() && kModuleKinds[*kind].takes != "options") {
+      Fail(fields[Key::kOptions], "Options are for modules of kind ", NamesOfKinds("options"), "; this one is ",
+           Quoted(kKindNames[*kind]), ".");
     }
   }
 }

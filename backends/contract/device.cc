@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/contract/device.h"
 
+#include <array>
+
 namespace hpvm {
 
 std::string_view Name(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::kNull:
-      return "null";
-    case DeviceKind::kInterp:
-      return "interp";
-    case DeviceKind::kCpu:
-      return "cpu";
-    case DeviceKind::kGpu:
-      return "gpu";
-    case DeviceKind::kFpga:
-      return "fpga";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 5> kNames = {"null", "interp", "cpu", "gpu", "fpga"};
+  const auto index = static_cast<size_t>(kind);
+  return index < kNames.size() ? kNames[index] : "unknown";
 }
 
 PointState Poll(const TimelinePoint& point, Status* failure) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A family of devices: how its devices are found and opened. Each family's folder defines one row, and
+// A family of devices: how its devices are found and opened. Each family's `device.cc` defines one row, and
 // backends/registry.cc lists the rows.
 #ifndef HPVMD_BACKENDS_CONTRACT_DEVICE_FAMILY_H_
 #define HPVMD_BACKENDS_CONTRACT_DEVICE_FAMILY_H_

@@ -242,4 +242,11 @@ std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuDeviceOptions& option
   return std::make_unique<CpuDevice>(hub, options);
 }
 
+const DeviceFamily kCpuFamily = {
+    .name = "cpu",
+    .open = [](std::string_view, Hub& hub, const DeviceOptions& options) -> StatusOr<std::unique_ptr<Device>> {
+      return CreateCpuDevice(
+          hub, {options.cpu_threads, options.cpu_grant, options.learnt, options.cpu_variant, options.gate});
+    }};
+
 }  // namespace hpvm

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/contract/device.h"
+#include "backends/contract/device_family.h"
 #include "backends/contract/grant_gate.h"
 #include "compiler/api/learnt.h"
 
@@ -23,6 +23,7 @@ struct CpuDeviceOptions {
 };
 
 std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuDeviceOptions& options);
+extern const DeviceFamily kCpuFamily;
 
 }  // namespace hpvm
 

@@ -39,7 +39,7 @@ bool Concerns(const DefectProbe& probe, const Device& device) {
   const Artifact artifact = probe.code();
   const GpuTarget& target = device.info().gpu;
   return artifact.kind == device.artifact_kind() &&
-         (artifact.gpu.format != GpuFormat::kSpirBitcode || target.kernel_il == KernelIl::kSpirBitcode);
+         (artifact.gpu.format != GpuFormat::kSpirBitcode || target.kernel_il == GpuFormat::kSpirBitcode);
 }
 
 StatusOr<bool> ComputesRightly(const DefectProbe& probe, Device& device, Time deadline) {

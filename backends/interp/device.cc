@@ -193,4 +193,10 @@ class InterpDevice final : public Device, private CommandTarget {
 
 std::unique_ptr<Device> CreateInterpDevice(Hub& hub) { return std::make_unique<InterpDevice>(hub); }
 
+const DeviceFamily kInterpFamily = {
+    .name = "interp",
+    .open = [](std::string_view, Hub& hub, const DeviceOptions&) -> StatusOr<std::unique_ptr<Device>> {
+      return CreateInterpDevice(hub);
+    }};
+
 }  // namespace hpvm

@@ -6,11 +6,12 @@
 
 #include <memory>
 
-#include "backends/contract/device.h"
+#include "backends/contract/device_family.h"
 
 namespace hpvm {
 
 std::unique_ptr<Device> CreateInterpDevice(Hub& hub);
+extern const DeviceFamily kInterpFamily;
 
 }  // namespace hpvm
 

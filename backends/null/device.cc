@@ -95,4 +95,9 @@ std::unique_ptr<Device> CreateNullDevice(Hub& hub, NullOptions options) {
   return std::make_unique<NullDevice>(hub, std::move(options));
 }
 
+const DeviceFamily kNullFamily = {
+    .name = "null", .open = [](std::string_view, Hub& hub, const DeviceOptions&) -> StatusOr<std::unique_ptr<Device>> {
+      return CreateNullDevice(hub);
+    }};
+
 }  // namespace hpvm

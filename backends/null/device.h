@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/contract/device.h"
+#include "backends/contract/device_family.h"
 
 namespace hpvm {
 
@@ -26,6 +26,7 @@ struct NullOptions {
 };
 
 std::unique_ptr<Device> CreateNullDevice(Hub& hub, NullOptions options = {});
+extern const DeviceFamily kNullFamily;
 
 }  // namespace hpvm
 

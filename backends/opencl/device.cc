@@ -179,6 +179,19 @@ StatusOr<std::unique_ptr<Device>> CreateOpenClDevice(std::string_view name, Hub&
   return device;
 }
 
-StatusOr<std::string> OpenClDriverIdentity(const std::string& device) { return opencl::IdentityOf(device); }
+const DeviceFamily kOpenClFamily = {.name = "opencl",
+                                    .open =
+                                        [](std::string_view device, Hub& hub, const DeviceOptions& options) {
+                                          return CreateOpenClDevice(device, hub,
+                                                                    {.builder = options.builder,
+                                                                     .learnt = options.learnt,
+                                                                     .gate = options.gate,
+                                                                     .forced = options.gpu_forced,
+                                                                     .fpga = options.fpga});
+                                        },
+                                    .list = [] { return StatusOr<std::vector<std::string>>(ListOpenClDevices()); },
+                                    .build = BuildForOpenCl,
+                                    .identity = opencl::IdentityOf,
+                                    .reads_opencl = true};
 
 }  // namespace hpvm

@@ -9,16 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/contract/device.h"
-#include "backends/contract/driver_builder.h"
-#include "backends/contract/grant_gate.h"
-#include "compiler/api/learnt.h"
+#include "backends/contract/device_family.h"
 
 namespace hpvm {
-
-namespace gpu {
-class ForcedVariant;
-}
 
 struct OpenClOptions {
   DriverBuilder* builder = nullptr;      // Borrowed; null: programs are built in this process, and nothing is kept.
@@ -41,7 +34,7 @@ StatusOr<std::unique_ptr<Device>> CreateOpenClDevice(std::string_view name, Hub&
 // DriverIdentity of such a device.
 // As DeviceFamily::build and identity.
 StatusOr<DriverBinary> BuildForOpenCl(const DriverBuild& build);
-StatusOr<std::string> OpenClDriverIdentity(const std::string& device);
+extern const DeviceFamily kOpenClFamily;
 
 }  // namespace hpvm
 

@@ -7,7 +7,6 @@ target_sources(backends PRIVATE
   opencl/cl.cc
   opencl/device.cc
   opencl/executable.cc
-  opencl/family.cc
   opencl/fill.cc
   opencl/flight.cc
   opencl/flight_finish.cc

@@ -611,7 +611,7 @@ TEST_P(OpenClTest, RunsBitstreams) {
 // SPIR bitcode runs where a driver takes it (PoCL). The test needs the compiler that the driver's LLVM comes with.
 TEST_P(OpenClTest, RunsSpirBitcode) {
   Rig rig(GetParam());
-  if (rig.device().info().gpu.kernel_il != KernelIl::kSpirBitcode) {
+  if (rig.device().info().gpu.kernel_il != GpuFormat::kSpirBitcode) {
     GTEST_SKIP() << "The device takes no SPIR bitcode.";
   }
   const std::string base = testing::TempDir() + "opencl_device_test_" + std::to_string(getpid());
@@ -643,7 +643,7 @@ TEST_P(OpenClTest, RunsSpirBitcode) {
 // PTX runs where a driver takes it as a program binary (NVIDIA).
 TEST_P(OpenClTest, RunsPtx) {
   Rig rig(GetParam());
-  if (rig.device().info().gpu.kernel_il != KernelIl::kPtx) {
+  if (rig.device().info().gpu.kernel_il != GpuFormat::kPtx) {
     GTEST_SKIP() << "The device takes no PTX.";
   }
   constexpr std::string_view kPtx = R"(.version 6.0

@@ -102,14 +102,14 @@ void FillIl(std::string_view extensions, Found& found) {
         clGetExtensionFunctionAddressForPlatform(found.platform, "clCreateProgramWithILKHR"));
   }
   if (found.create_with_il != nullptr) {
-    target.kernel_il = KernelIl::kSpirv;
+    target.kernel_il = GpuFormat::kSpirvKernel;
   } else if (is_nvidia) {
-    target.kernel_il = KernelIl::kPtx;
+    target.kernel_il = GpuFormat::kPtx;
     target.ptx_arch = "sm_" +
                       std::to_string(DeviceValue<cl_uint>(found.device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV)) +
                       std::to_string(DeviceValue<cl_uint>(found.device, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV));
   } else if (found.is_pocl && HasWord(extensions, "cl_khr_spir")) {
-    target.kernel_il = KernelIl::kSpirBitcode;
+    target.kernel_il = GpuFormat::kSpirBitcode;
   }
 }
 

@@ -219,4 +219,17 @@ StatusOr<std::unique_ptr<Device>> CreateVulkanDevice(std::string_view device, Hu
   return std::make_unique<vulkan::VulkanDevice>(std::move(context), index, hub, options);
 }
 
+const DeviceFamily kVulkanFamily = {.name = "vulkan",
+                                    .open =
+                                        [](std::string_view device, Hub& hub, const DeviceOptions& options) {
+                                          return CreateVulkanDevice(device, hub,
+                                                                    {.builder = options.builder,
+                                                                     .learnt = options.learnt,
+                                                                     .gate = options.gate,
+                                                                     .forced = options.gpu_forced});
+                                        },
+                                    .list = ListVulkanDevices,
+                                    .build = BuildForVulkan,
+                                    .identity = VulkanDriverIdentity};
+
 }  // namespace hpvm

@@ -14,16 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/contract/device.h"
-#include "backends/contract/driver_builder.h"
-#include "backends/contract/grant_gate.h"
-#include "compiler/api/learnt.h"
+#include "backends/contract/device_family.h"
 
 namespace hpvm {
-
-namespace gpu {
-class ForcedVariant;
-}
 
 struct VulkanOptions {
   DriverBuilder* builder = nullptr;      // Borrowed; null: pipelines are built in this process, and nothing is kept.
@@ -49,6 +42,7 @@ struct ValidationMessages {
   std::vector<std::string> texts;  // The first few.
 };
 ValidationMessages TakeValidationMessages();
+extern const DeviceFamily kVulkanFamily;
 
 }  // namespace hpvm
 

@@ -10,7 +10,6 @@ target_sources(backends PRIVATE
   vulkan/early_compile.cc
   vulkan/executable.cc
   vulkan/facts.cc
-  vulkan/family.cc
   vulkan/flight.cc
   vulkan/instance.cc
   vulkan/launch.cc

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/device_target.h"
 
-#include <algorithm>
-
 #include "client/ctl/local.h"
 
 #include "supervisor/executor_link.h"
@@ -10,36 +8,20 @@
 namespace hpvm::ctl {
 namespace {
 
-// What NVIDIA's driver 550 and later say of an H200, for those who write kernels for one without having it.
-GpuTarget H200(ArtifactKind kind) {
-  GpuTarget target;
-  target.has_int64 = target.has_fp64 = target.has_8_bit_storage = target.has_16_bit_storage = true;
-  target.has_int64_atomics = target.exact_divide = target.keeps_denormals = target.rounds_to_even = true;
-  target.group_size_max = 1024;
-  target.group_extent_max = {1024, 1024, 64};
-  target.group_count_max = {(1u << 31) - 1, 65535, 65535};
-  target.local_bytes_max = 48 * 1024;
-  target.buffers_max = 128;
-  target.subgroup_size = 32;
-  if (kind == ArtifactKind::kOpenCl) {
-    target.buffer_bytes_max = uint64_t{35} << 30;
-    target.push_bytes_max = 4352;
-    target.api_version = 300;
-    target.kernel_il = KernelIl::kPtx;
-    target.ptx_arch = "sm_90";
-  } else {
-    target.buffer_bytes_max = (uint64_t{1} << 32) - 1;
-    target.push_bytes_max = 256;
-    target.api_version = 13;
+constexpr std::string_view kProfile = "h200", kPrefix = "h200-";
+
+std::string Joined(std::string_view before, std::string_view after, std::string_view between) {
+  std::string names;
+  for (const FamilyRow& row : kFamilyRows) {
+    if (row.offer == Offer::kDriven) {
+      names += (names.empty() ? "" : std::string(between)) + std::string(before) + std::string(row.name) +
+               std::string(after);
+    }
   }
-  return target;
+  return names;
 }
 
-struct Profile {
-  const char* name;
-  ArtifactKind kind;
-};
-constexpr Profile kProfiles[] = {{"h200-opencl", ArtifactKind::kOpenCl}, {"h200-vulkan", ArtifactKind::kVulkan}};
+std::string ProfileNames(std::string_view between) { return Joined(kPrefix, "", between); }
 
 StatusOr<DeviceTarget> AskExecutor(const std::string& name, ArtifactKind kind) {
   HPVMD_ASSIGN_OR_RETURN(const std::string program, ExecutorProgram());
@@ -47,7 +29,7 @@ StatusOr<DeviceTarget> AskExecutor(const std::string& name, ArtifactKind kind) {
   if (found.devices().empty()) {
     return FailedPrecondition(
         found.broken().empty()
-            ? "This machine has no device \"" + name + "\"; h200-opencl and h200-vulkan need none."
+            ? "This machine has no device \"" + name + "\"; " + ProfileNames(" and ") + " need none."
             : "The device \"" + found.broken(0).id() + "\" is of no use: " + found.broken(0).detail());
   }
   const v1::Device& device = found.devices(0).device();
@@ -65,18 +47,20 @@ StatusOr<DeviceTarget> AskExecutor(const std::string& name, ArtifactKind kind) {
 
 }  // namespace
 
+std::string DeviceTargetNames(std::string_view between) {
+  return Joined("", "[:N]", between) + std::string(between) + ProfileNames(between);
+}
+
 StatusOr<DeviceTarget> FindDeviceTarget(const std::string& name) {
-  for (const Profile& profile : kProfiles) {
-    if (profile.name == name) {
-      return DeviceTarget{name, profile.kind, H200(profile.kind)};
-    }
+  const bool is_profile = name.starts_with(kPrefix);
+  const std::string_view device = std::string_view(name).substr(is_profile ? kPrefix.size() : 0);
+  const FamilyRow* const row = FindFamilyRow(is_profile ? device : FamilyOf(device));
+  if (row == nullptr || row->offer != Offer::kDriven) {
+    return InvalidArgument("--device takes cpu, " + Joined("", "[:N]", ", ") + ", " + ProfileNames(" or ") +
+                           ", not \"" + name + "\".");
   }
-  const std::string family = name.substr(0, name.find(':'));
-  if (family != "opencl" && family != "vulkan") {
-    return InvalidArgument("--device takes cpu, opencl[:N], vulkan[:N], h200-opencl or h200-vulkan, not \"" + name +
-                           "\".");
-  }
-  return AskExecutor(name, family == "opencl" ? ArtifactKind::kOpenCl : ArtifactKind::kVulkan);
+  return is_profile ? DeviceTarget{.label = name, .kind = row->artifact, .level = std::string(kProfile)}
+                    : AskExecutor(name, row->artifact);
 }
 
 }  // namespace hpvm::ctl

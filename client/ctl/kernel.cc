@@ -66,21 +66,12 @@ StatusOr<ParamSpec> ParseParam(const std::string& word, size_t index) {
   return param;
 }
 
-// By what files begin with; what is neither is text.
-ModuleKind KindOf(std::string_view bytes) {
-  constexpr std::string_view kWasm("\0asm", 4), kSpirv("\x03\x02\x23\x07", 4), kSwapped("\x07\x23\x02\x03", 4);
-  const std::string_view magic = bytes.substr(0, 4);
-  return magic == kSpirv || magic == kSwapped ? ModuleKind::kSpirv
-         : magic == kWasm                     ? ModuleKind::kWasm
-                                              : ModuleKind::kOpenCl;
-}
-
 StatusOr<Task> TaskFromModule(const Options& options) {
   Task task;
   task.module = task.name = options.module;
   HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleFile(options.module));
   // Without a device, files that are no module at all are told so by the reader of WebAssembly.
-  task.request.module_kind = options.device.empty() ? ModuleKind::kWasm : KindOf(task.bytes);
+  task.request.module_kind = options.device.empty() ? ModuleKind::kWasm : GuessKind(task.bytes);
   task.request.options = options.options;
   if (task.request.module_kind != ModuleKind::kWasm && options.params.empty()) {
     return InvalidArgument("What the parameters are can be guessed for WebAssembly only; name each with --param.");
@@ -152,17 +143,8 @@ StatusOr<const graph::Node*> FindLeaf(const graph::Graph& graph, const std::stri
 }
 
 ir::Type TypeOf(graph::ScalarType type) {
-  switch (type) {
-    case graph::ScalarType::kI32:
-      return ir::Type::kI32;
-    case graph::ScalarType::kI64:
-      return ir::Type::kI64;
-    case graph::ScalarType::kF32:
-      return ir::Type::kF32;
-    case graph::ScalarType::kF64:
-      return ir::Type::kF64;
-  }
-  return ir::Type::kI32;
+  constexpr ir::Type kTypes[] = {ir::Type::kI32, ir::Type::kI64, ir::Type::kF32, ir::Type::kF64};
+  return kTypes[static_cast<size_t>(type)];
 }
 
 std::vector<ParamSpec> ParamsOf(const graph::Node& node) {
@@ -247,11 +229,13 @@ Status Explain(const Globals& globals, const Options& options) {
   HPVMD_RETURN_IF_ERROR(CheckOptions(options));
   HPVMD_ASSIGN_OR_RETURN(Task task, options.place.document.empty() ? TaskFromModule(options) : TaskFromGraph(options));
   CompileRequest& request = task.request;
+  request.level = options.level;
   std::string label;
   if (!options.device.empty()) {
     HPVMD_ASSIGN_OR_RETURN(DeviceTarget target, FindDeviceTarget(options.device));
     request.target = target.kind;
     request.gpu = std::move(target.gpu);
+    request.level = std::move(target.level);
     label = std::move(target.label);
   }
   request.module = {reinterpret_cast<const uint8_t*>(task.bytes.data()), task.bytes.size()};
@@ -259,7 +243,6 @@ Status Explain(const Globals& globals, const Options& options) {
   request.module_name = task.name;
   request.explain = true;
   request.listing = options.listing;
-  request.level = options.level;
   // Only a document says a kernel as runs do, with the names that its artifact is kept under.
   const bool may_have_run = !options.place.document.empty() && options.level.empty();
   std::optional<LearntRecord> learnt;
@@ -310,7 +293,7 @@ void AddOptions(CLI::App& command, Options& options) {
       ->option_text("ir|llvm|asm|device");
   command
       .add_option("--device", options.device, "Compile for this device of this machine, or for one that is not here")
-      ->option_text("cpu|opencl[:N]|vulkan[:N]|h200-opencl|h200-vulkan")
+      ->option_text("cpu|" + DeviceTargetNames("|"))
       // As tables name the processor, which is what kernels are compiled for without the option.
       ->transform([](std::string name) { return name == "cpu" || name == "cpu:0" ? std::string() : name; });
   command.add_option("--options", options.options, "Build options of OpenCL C, as a document's module has them");

@@ -287,9 +287,9 @@ Status CheckVariants(const Artifact& artifact) {
 }
 
 Status CheckFields(const Artifact& artifact) {
-  if (artifact.kind < ArtifactKind::kInterp || artifact.kind > kLastArtifactKind) {
+  if (Find(artifact.kind) == nullptr) {
     return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
-                           ") is none of those known (1 to 4).");
+                           ") is none of those known.");
   }
   const bool is_gpu = IsGpuCode(artifact.kind);
   if (is_gpu != (artifact.gpu.format != GpuFormat::kNone)) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device_family.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "compiler/api/gpu_code.h"
@@ -25,16 +26,6 @@
 namespace hpvm {
 
 inline constexpr uint32_t kArtifactFormatVersion = 8;
-
-enum class ArtifactKind : uint8_t {
-  kInterp = 1,    // `code` is the kernel IR's text form.
-  kCpuImage = 2,  // `code` is an image as compiler/ir/cpu_abi.h describes; entry at `entry_offset`.
-  kOpenCl = 3,    // `code` is a program for an OpenCL device; `gpu` says of which form.
-  kVulkan = 4,    // `code` is a SPIR-V shader module; `gpu` says how to launch it.
-};
-inline constexpr ArtifactKind kLastArtifactKind = ArtifactKind::kVulkan;
-// Artifact::gpu describes it.
-constexpr bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
 
 // The source line of the code from byte `offset` of the module on, up to the next entry. line 0: none is known.
 struct SourceLine {
@@ -85,7 +76,7 @@ struct Artifact {
   uint64_t entry_offset = 0;
   // CPU images: other ways than one instance at a time from entry_offset, the one the compiler thinks best first.
   std::vector<CpuVariant> variants;
-  GpuCode gpu;  // kOpenCl, kVulkan.
+  GpuCode gpu;  // IsGpuCode(kind).
   // What a launch shows so that needs_proof is met, and which bytes it touches (ir::FindAccesses); empty for modules
   // that only a driver understands.
   ir::BoundsProgram bounds;

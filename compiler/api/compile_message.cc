@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/device_family.h"
 #include "base/diagnostic_list.h"
 #include "base/module_kind.h"
 #include "base/unchecked.h"
@@ -27,11 +28,13 @@ std::span<const uint8_t> SpanOf(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Explained compiles alone may ask for some things: their artifacts are not kept.
+// Explained compiles alone may ask for some things: their artifacts are not kept. A GPU's facts are part of an artifact's
+// name, whether a request has them or they are looked up.
 bool IsExplainConsistent(const internal::CompileRequest& message) {
   constexpr size_t kLevelBytesMax = 32;
   return IsAtMost(message.listing(), Listing::kDevice) && message.level().size() <= kLevelBytesMax &&
-         (message.explain() || (message.listing() == 0 && message.level().empty() && !message.infers_params()));
+         (message.explain() || (message.listing() == 0 && !message.infers_params() &&
+                                (message.level().empty() || IsGpuCode(static_cast<ArtifactKind>(message.target())))));
 }
 
 bool IsRequest(const internal::CompileRequest& message) {
@@ -42,8 +45,7 @@ bool IsRequest(const internal::CompileRequest& message) {
          static_cast<size_t>(message.params_size()) <= limits::kKernelParamsMax &&
          IsAtMost(message.abi(), Abi::kHpvmWeb) && message.options().size() <= limits::kBuildOptionsBytesMax &&
          static_cast<size_t>(message.constants_size()) <= limits::kSpecialisationConstantsMax &&
-         message.target() >= static_cast<uint32_t>(ArtifactKind::kInterp) &&
-         IsAtMost(message.target(), kLastArtifactKind);
+         message.target() <= UINT8_MAX && Find(static_cast<ArtifactKind>(message.target())) != nullptr;
 }
 
 StatusOr<ZygoteRequest> RequestOf(const internal::CompileRequest& message) {

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/module_kind.h"
 #include "base/status.h"
 
 namespace hpvm {
@@ -92,19 +93,8 @@ struct GpuVariant {
   friend bool operator==(const GpuVariant&, const GpuVariant&) = default;
 };
 
-// Artifact::code is this form of program.
-enum class GpuFormat : uint8_t {
-  kNone = 0,
-  kOpenClC = 1,      // Text for clCreateProgramWithSource.
-  kSpirvKernel = 2,  // For clCreateProgramWithIL.
-  kPtx = 3,
-  kSpirBitcode = 4,
-  kSpirvShader = 5,
-  kBitstream = 6,  // A program binary for an FPGA-class device.
-};
-
 struct GpuCode {
-  GpuFormat format = GpuFormat::kNone;
+  GpuFormat format = GpuFormat::kNone;  // Of Artifact::code.
   // The code is the tenant's own: arguments were found in the code or its reflection, nothing in it is bounds-checked
   // by us. The driver learns of a mistake first, so a failed build is the module's fault.
   bool is_native = false;

@@ -41,8 +41,8 @@ internal::GpuTarget MessageOf(const GpuTarget& target) {
 }
 
 StatusOr<GpuTarget> GetGpuTarget(const internal::GpuTarget& message) {
-  if (message.kernel_il() > static_cast<uint32_t>(KernelIl::kSpirBitcode) ||
-      message.ptx_arch().size() > kArchBytesMax || message.group_extent_max_size() != kDimensions ||
+  if (message.kernel_il() > static_cast<uint32_t>(GpuFormat::kSpirBitcode) ||
+      message.kernel_il() == static_cast<uint32_t>(GpuFormat::kOpenClC) || message.ptx_arch().size() > kArchBytesMax || message.group_extent_max_size() != kDimensions ||
       message.group_count_max_size() != kDimensions) {
     return InvalidArgument("The description of a GPU is malformed.");
   }
@@ -66,7 +66,7 @@ StatusOr<GpuTarget> GetGpuTarget(const internal::GpuTarget& message) {
   target.push_bytes_max = message.push_bytes_max();
   target.subgroup_size = message.subgroup_size();
   target.api_version = message.api_version();
-  target.kernel_il = static_cast<KernelIl>(message.kernel_il());
+  target.kernel_il = static_cast<GpuFormat>(message.kernel_il());
   target.ptx_arch = message.ptx_arch();
   return target;
 }

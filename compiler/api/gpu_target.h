@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/module_kind.h"
 #include "base/status.h"
 
 namespace hpvm {
@@ -16,14 +17,6 @@ namespace hpvm {
 namespace internal {
 class GpuTarget;
 }
-
-// How kernel-flavoured SPIR-V gets into an OpenCL device.
-enum class KernelIl : uint8_t {
-  kNone = 0,
-  kSpirv = 1,        // clCreateProgramWithIL takes it.
-  kPtx = 2,          // NVIDIA: as PTX through clCreateProgramWithBinary.
-  kSpirBitcode = 3,  // PoCL 3: as SPIR bitcode with `-x spir -spir-std=1.2`.
-};
 
 struct GpuTarget {
   // Types. What is false is refused by name, or done otherwise (narrow accesses).
@@ -49,7 +42,9 @@ struct GpuTarget {
   bool is_processor = false;  // The device is the host's processor under another name (PoCL, lavapipe).
   // OpenCL: 120 or 300 and so on; Vulkan: 12, 13.
   uint32_t api_version = 0;
-  KernelIl kernel_il = KernelIl::kNone;
+  // The form in which kernel-flavoured SPIR-V gets into an OpenCL device: as it is; as PTX through
+  // clCreateProgramWithBinary (NVIDIA); as SPIR bitcode with `-x spir -spir-std=1.2` (PoCL 3); or not at all.
+  GpuFormat kernel_il = GpuFormat::kNone;
   std::string ptx_arch;  // "sm_90"; kPtx only.
 
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;

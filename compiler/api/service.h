@@ -66,7 +66,7 @@ struct CompileRequest {
   bool infers_params = false;
   Abi abi = Abi::kHpvm;
   ArtifactKind target = ArtifactKind::kCpuImage;
-  GpuTarget gpu;                                  // kOpenCl, kVulkan: the device; others ignore it.
+  GpuTarget gpu;                                  // IsGpuCode(target): the device; others ignore it.
   bool fast_math = false;                         // A node's "math": "fast".
   std::string options;                            // OpenCL C: build options, as the document has them.
   std::vector<SpecialisationConstant> constants;  // SPIR-V.
@@ -74,7 +74,7 @@ struct CompileRequest {
   // for another processor than this one (CpuTarget::level; empty: this one).
   bool explain = false;
   Listing listing = Listing::kNone;
-  std::string level;
+  std::string level;  // IsGpuCode(target), explained or not: the device by its name, "h200"; empty: `gpu`.
   // Not zero: nobody wants the artifact any more, and Compile returns kCancelled. Borrowed until it does; may be null.
   const std::atomic<uint32_t>* stop = nullptr;
 };

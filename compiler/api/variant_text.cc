@@ -24,26 +24,21 @@ std::string GpuText(const GpuVariant& variant) {
 }  // namespace
 
 std::string VariantText(const Artifact& artifact, uint32_t index) {
-  switch (artifact.kind) {
-    case ArtifactKind::kInterp:
-      return "interpreter";
-    case ArtifactKind::kCpuImage: {
-      if (index > artifact.variants.size()) {
-        return "";
-      }
-      const CpuVariant variant = index < artifact.variants.size() ? artifact.variants[index] : CpuVariant();
-      return CpuText(variant) + (variant.needs_proof ? ", unchecked" : "");
-    }
-    case ArtifactKind::kOpenCl:
-    case ArtifactKind::kVulkan:
-      if (index >= artifact.gpu.variants.size()) {
-        return "";
-      }
-      return artifact.gpu.is_native ? "as written"
-                                    : GpuText(artifact.gpu.variants[index]) +
-                                          (artifact.gpu.variants[index].needs_proof ? ", unchecked" : "");
+  if (artifact.kind == ArtifactKind::kInterp) {
+    return "interpreter";
   }
-  return "";
+  if (IsGpuCode(artifact.kind)) {
+    if (index >= artifact.gpu.variants.size()) {
+      return "";
+    }
+    const GpuVariant& variant = artifact.gpu.variants[index];
+    return artifact.gpu.is_native ? "as written" : GpuText(variant) + (variant.needs_proof ? ", unchecked" : "");
+  }
+  if (artifact.kind != ArtifactKind::kCpuImage || index > artifact.variants.size()) {
+    return "";
+  }
+  const CpuVariant variant = index < artifact.variants.size() ? artifact.variants[index] : CpuVariant();
+  return CpuText(variant) + (variant.needs_proof ? ", unchecked" : "");
 }
 
 }  // namespace hpvm

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/driver/compile.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/clock.h"
 #include "compiler/api/place.h"
+#include "compiler/back/back_ends.h"
 #include "compiler/debug/source_info.h"
 #include "compiler/driver/compile_native.h"
 #include "compiler/driver/explain.h"
@@ -14,12 +18,6 @@
 #include "compiler/pass/cut_panics.h"
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/pipeline.h"
-#if HPVMD_HAS_OPENCL_BACK
-#include "compiler/back/opencl/opencl_back.h"
-#endif
-#if HPVMD_HAS_VULKAN_BACK
-#include "compiler/back/vulkan/vulkan_back.h"
-#endif
 
 namespace hpvm {
 namespace {
@@ -29,10 +27,6 @@ constexpr bool kVerifyEach = false;
 #else
 constexpr bool kVerifyEach = true;
 #endif
-
-void AddError(const CompileRequest& request, std::string message, Diagnostics& diagnostics) {
-  diagnostics.push_back({Severity::kError, "module \"" + request.module_name + "\"", {}, std::move(message)});
-}
 
 uint64_t NsSince(Time begin) { return static_cast<uint64_t>((RealClock().Now() - begin).count()); }
 
@@ -91,19 +85,12 @@ std::optional<CompileRequest> WithParams(const CompileRequest& request, std::spa
   return known;
 }
 
-CpuOptions OptionsFor(const CompileRequest& request, KernelReport* report) {
-  CpuOptions options;
-  options.fast_math = request.fast_math;
-  options.report = report;
-  return options;
-}
-
 CpuText TextOf(Listing listing) { return listing == Listing::kLlvm ? CpuText::kLlvm : CpuText::kAssembly; }
 
 // Makes the image, and the text that is asked for. A processor for which only text can be made gets no image.
 StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
                                  KernelReport report) {
-  const CpuOptions options = OptionsFor(request, &report);
+  const CpuOptions options{.fast_math = request.fast_math, .report = &report};
   const bool has_image = target.level != "aarch64";
   StatusOr<Artifact> artifact = has_image ? EmitCpuImage(module, target, options) : InterpArtifact(module);
   if (!artifact.ok()) {
@@ -115,7 +102,7 @@ StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module
   }
   if (!has_image || request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
     // The report was made with the image.
-    const CpuOptions quiet = OptionsFor(request, has_image ? nullptr : &report);
+    const CpuOptions quiet{.fast_math = request.fast_math, .report = has_image ? nullptr : &report};
     HPVMD_ASSIGN_OR_RETURN(std::string text, EmitCpuText(module, target, TextOf(request.listing), quiet));
     if (request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
       artifact->listing = std::move(text);
@@ -136,33 +123,18 @@ StatusOr<Artifact> EmitForHost(const CompileRequest& request, const ir::Module& 
   if (request.explain) {
     return EmitExplained(request, module, request.level.empty() ? target : CpuTarget{request.level}, std::move(report));
   }
-  return EmitCpuImage(module, target, OptionsFor(request, nullptr));
+  return EmitCpuImage(module, target, {.fast_math = request.fast_math});
 }
-
-#if HPVMD_HAS_OPENCL_BACK || HPVMD_HAS_VULKAN_BACK
-GpuOptions GpuOptionsFor(const CompileRequest& request, KernelReport* report) {
-  GpuOptions options;
-  options.fast_math = request.fast_math;
-  options.report = report;
-  return options;
-}
-#endif
 
 // Nothing when `diagnostics` has an error.
 std::optional<Artifact> EmitGpu(const CompileRequest& request, const ir::Module& module, KernelReport* report,
                                 Diagnostics& diagnostics) {
-#if HPVMD_HAS_OPENCL_BACK
-  if (request.target == ArtifactKind::kOpenCl) {
-    return EmitOpenCl(module, request.gpu, GpuOptionsFor(request, report), diagnostics);
+  const BackEnd* const back = FindBackEnd(request.target);
+  if (back == nullptr) {
+    AddError(request, "This compiler was built without the back end for the device.", diagnostics);
+    return std::nullopt;
   }
-#endif
-#if HPVMD_HAS_VULKAN_BACK
-  if (request.target == ArtifactKind::kVulkan) {
-    return EmitVulkan(module, request.gpu, GpuOptionsFor(request, report), diagnostics);
-  }
-#endif
-  AddError(request, "This compiler was built without the back end for the device.", diagnostics);
-  return std::nullopt;
+  return back->emit(module, request.gpu, {.fast_math = request.fast_math, .report = report}, diagnostics);
 }
 
 // Texts that only processors have.
@@ -216,12 +188,7 @@ Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelRepo
   if (request.target == ArtifactKind::kCpuImage) {
     return RunCpuPipeline(module, options);
   }
-#if HPVMD_HAS_OPENCL_BACK || HPVMD_HAS_VULKAN_BACK
-  if (IsGpuCode(request.target)) {
-    return RunGpuPipeline(module, options);
-  }
-#endif
-  return absl::OkStatus();
+  return IsGpuCode(request.target) ? RunGpuPipeline(module, options) : absl::OkStatus();
 }
 
 // What schedulers ask of a kernel is the same whatever device it is for, so an interpreter's module goes the way of the
@@ -270,43 +237,40 @@ CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t
   return result;
 }
 
-// What can be made of a module, by its kind. Whatever is not here is refused.
-struct Route {
-  ModuleKind kind;
-  ArtifactKind target;
+// What reads modules, by their form. kNone: WebAssembly, for every device.
+struct FrontEnd {
+  GpuFormat form;
   CompileResult (*compile)(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target);
 };
-constexpr Route kRoutes[] = {
-    {ModuleKind::kWasm, ArtifactKind::kInterp, CompileWasm},
-    {ModuleKind::kWasm, ArtifactKind::kCpuImage, CompileWasm},
-    {ModuleKind::kWasm, ArtifactKind::kOpenCl, CompileWasm},
-    {ModuleKind::kWasm, ArtifactKind::kVulkan, CompileWasm},
-    {ModuleKind::kSpirv, ArtifactKind::kOpenCl, CompileSpirvKernel},
-    {ModuleKind::kSpirv, ArtifactKind::kVulkan, CompileSpirvShader},
-    {ModuleKind::kOpenCl, ArtifactKind::kOpenCl, CompileOpenClC},
-    {ModuleKind::kBitstream, ArtifactKind::kOpenCl, CompileBitstream},
-};
+constexpr std::array<FrontEnd, 5> kFrontEnds = {{
+    {GpuFormat::kNone, CompileWasm},
+    {GpuFormat::kSpirvKernel, CompileSpirvKernel},
+    {GpuFormat::kSpirvShader, CompileSpirvShader},
+    {GpuFormat::kOpenClC, CompileOpenClC},
+    {GpuFormat::kBitstream, CompileBitstream},
+}};
 
-const char* NameOf(ArtifactKind target) {
-  switch (target) {
-    case ArtifactKind::kInterp:
-      return "the interpreter";
-    case ArtifactKind::kCpuImage:
-      return "the processor";
-    case ArtifactKind::kOpenCl:
-      return "an OpenCL device";
-    case ArtifactKind::kVulkan:
-      return "a Vulkan device";
-  }
-  return "an unknown device";
+// Null: modules of the kind do not run there.
+const FrontEnd* FindFrontEnd(const ModuleKindRow& kind, const FamilyRow& family) {
+  const auto form = std::ranges::find_if(kind.forms, [&](const NativeForm& form) { return Takes(family, form); });
+  const bool is_portable = kind.forms.empty();
+  return !is_portable && form == kind.forms.end()
+             ? nullptr
+             : FindRow(kFrontEnds, is_portable ? GpuFormat::kNone : form->format, &FrontEnd::form);
 }
 
-std::string NoRoute(const CompileRequest& request) {
-  if (const ModuleKindRow* const kind = Find(request.module_kind); kind != nullptr) {
-    return std::string(kind->runs) + " " + std::string(kind->where) + "; this compile is for " +
-           NameOf(request.target) + ".";
+// "SPIR-V runs on OpenCL devices (kernels) and Vulkan devices (compute shaders) only; this compile is for ..."
+std::string RunsElsewhere(const ModuleKindRow& kind, const FamilyRow& target) {
+  std::string where;
+  for (const FamilyRow& family : kFamilyRows) {
+    for (const NativeForm& form : kind.forms) {
+      if (Takes(family, form)) {
+        where += std::string(where.empty() ? " on " : " and ") + (form.is_for_fpgas ? "FPGA-class " : "") +
+                 std::string(family.devices) + (form.programs.empty() ? "" : " (" + std::string(form.programs) + ")");
+      }
+    }
   }
-  return "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) + ") is not known.";
+  return std::string(kind.runs) + where + " only; this compile is for " + std::string(target.device) + ".";
 }
 
 }  // namespace
@@ -349,13 +313,18 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
 }
 
 CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
-  for (const Route& route : kRoutes) {
-    if (route.kind == request.module_kind && route.target == request.target) {
-      return route.compile(request, bytes, target);
-    }
-  }
   CompileResult result;
-  AddError(request, NoRoute(request), result.diagnostics);
+  const ModuleKindRow* const kind = Find(request.module_kind);
+  const FamilyRow* const family = Find(request.target);
+  if (kind == nullptr || family == nullptr) {
+    AddError(request, "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) + ") is not known.",
+             result.diagnostics);
+    return result;
+  }
+  if (const FrontEnd* const front = FindFrontEnd(*kind, *family); front != nullptr) {
+    return front->compile(request, bytes, target);
+  }
+  AddError(request, RunsElsewhere(*kind, *family), result.diagnostics);
   return result;
 }
 

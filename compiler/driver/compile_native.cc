@@ -10,11 +10,11 @@
 #endif
 
 namespace hpvm {
-namespace {
-
 void AddError(const CompileRequest& request, std::string message, Diagnostics& diagnostics) {
   diagnostics.push_back({Severity::kError, "module \"" + request.module_name + "\"", {}, std::move(message)});
 }
+
+namespace {
 
 CompileResult Refuse(const CompileRequest& request, std::string message) {
   CompileResult result;
@@ -25,16 +25,17 @@ CompileResult Refuse(const CompileRequest& request, std::string message) {
 uint8_t BytesOf(ir::Type type) { return type == ir::Type::kI64 || type == ir::Type::kF64 ? 8 : 4; }
 
 // One argument a parameter, in order.
-std::vector<GpuArgument> ArgumentsOf(const std::vector<ParamSpec>& params) {
-  std::vector<GpuArgument> arguments;
-  for (const ParamSpec& param : params) {
-    GpuArgument& argument = arguments.emplace_back();
+GpuVariant PlainVariant(const CompileRequest& request) {
+  GpuVariant variant;
+  variant.entry = request.entry;
+  for (const ParamSpec& param : request.params) {
+    GpuArgument& argument = variant.arguments.emplace_back();
     argument.kind = param.is_buffer ? GpuArgument::Kind::kBuffer : GpuArgument::Kind::kScalar;
-    argument.index = static_cast<uint32_t>(arguments.size() - 1);
+    argument.index = static_cast<uint32_t>(variant.arguments.size() - 1);
     argument.bytes = param.is_buffer ? 8 : BytesOf(param.scalar);
     argument.is_writable = param.is_buffer && param.is_writable;
   }
-  return arguments;
+  return variant;
 }
 
 Artifact NativeArtifact(const CompileRequest& request, GpuFormat format, std::span<const uint8_t> code,
@@ -80,12 +81,12 @@ std::optional<Artifact> ReadNativeSpirv(const CompileRequest& request, std::span
 
 // Into the form that the device's driver takes.
 Status TranslateKernel(const CompileRequest& request, Artifact& artifact) {
-  if (request.gpu.kernel_il == KernelIl::kSpirv) {
+  if (request.gpu.kernel_il == GpuFormat::kSpirvKernel) {
     return absl::OkStatus();
   }
 #if HPVMD_HAS_KERNEL_IL
   const Time begin = RealClock().Now();
-  if (request.gpu.kernel_il == KernelIl::kPtx) {
+  if (request.gpu.kernel_il == GpuFormat::kPtx) {
     const PtxOptions options{
         .entry = request.entry, .arch = request.gpu.ptx_arch, .group = artifact.gpu.variants[0].group};
     HPVMD_ASSIGN_OR_RETURN(const std::string text, SpirvToPtx(artifact.code, options));
@@ -120,7 +121,7 @@ CompileResult Finish(const CompileRequest& request, Artifact artifact, Diagnosti
 }  // namespace
 
 CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
-  if (request.gpu.kernel_il == KernelIl::kNone) {
+  if (request.gpu.kernel_il == GpuFormat::kNone) {
     return Refuse(request, "The device's driver takes SPIR-V kernels in no form.");
   }
   CompileResult result;
@@ -153,11 +154,8 @@ CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint
   if (!vetted.has_value()) {
     return result;
   }
-  GpuVariant variant;
-  variant.entry = request.entry;
-  variant.arguments = ArgumentsOf(request.params);
   const std::span<const uint8_t> text(reinterpret_cast<const uint8_t*>(vetted->text.data()), vetted->text.size());
-  Artifact artifact = NativeArtifact(request, GpuFormat::kOpenClC, text, std::move(variant));
+  Artifact artifact = NativeArtifact(request, GpuFormat::kOpenClC, text, PlainVariant(request));
   artifact.gpu.options = std::move(vetted->options);
   return Finish(request, std::move(artifact), std::move(result.diagnostics));
 }
@@ -166,10 +164,7 @@ CompileResult CompileBitstream(const CompileRequest& request, std::span<const ui
   if (bytes.empty()) {
     return Refuse(request, "The bitstream is empty.");
   }
-  GpuVariant variant;
-  variant.entry = request.entry;
-  variant.arguments = ArgumentsOf(request.params);
-  return Finish(request, NativeArtifact(request, GpuFormat::kBitstream, bytes, std::move(variant)), {});
+  return Finish(request, NativeArtifact(request, GpuFormat::kBitstream, bytes, PlainVariant(request)), {});
 }
 
 Status AddDeviceListing(const CompileRequest& request, Artifact& artifact) {

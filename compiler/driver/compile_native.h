@@ -16,6 +16,9 @@ CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const 
 CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
 CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
 
+// Of the module as a whole.
+void AddError(const CompileRequest& request, std::string message, Diagnostics& diagnostics);
+
 // What the device's driver gets, as people read it, in artifact.listing if the request asks for it.
 Status AddDeviceListing(const CompileRequest& request, Artifact& artifact);
 

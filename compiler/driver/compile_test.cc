@@ -225,7 +225,7 @@ TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
     const std::vector<uint8_t>* module;
     const char* entry;
     ArtifactKind target;
-    KernelIl il = KernelIl::kSpirv;
+    GpuFormat il = GpuFormat::kSpirvKernel;
     GpuFormat want = GpuFormat::kNone;
     const char* refusal = "";
   };
@@ -234,29 +234,29 @@ TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
   const Case kCases[] = {
       {ModuleKind::kWasm, &wasm, "run", Target::kInterp},
       {ModuleKind::kWasm, &wasm, "run", Target::kCpuImage},
-      {ModuleKind::kWasm, &wasm, "run", Target::kOpenCl, KernelIl::kNone, GpuFormat::kOpenClC},
-      {ModuleKind::kWasm, &wasm, "run", Target::kVulkan, KernelIl::kNone, GpuFormat::kSpirvShader},
-      {ModuleKind::kSpirv, &shader, "main", Target::kVulkan, KernelIl::kNone, GpuFormat::kSpirvShader},
-      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, KernelIl::kSpirv, GpuFormat::kSpirvKernel},
-      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, KernelIl::kPtx, GpuFormat::kPtx},
-      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, KernelIl::kSpirBitcode, GpuFormat::kSpirBitcode},
-      {ModuleKind::kOpenCl, &text, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kOpenClC},
-      {ModuleKind::kBitstream, &bits, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kBitstream},
-      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kNone,
+      {ModuleKind::kWasm, &wasm, "run", Target::kOpenCl, GpuFormat::kNone, GpuFormat::kOpenClC},
+      {ModuleKind::kWasm, &wasm, "run", Target::kVulkan, GpuFormat::kNone, GpuFormat::kSpirvShader},
+      {ModuleKind::kSpirv, &shader, "main", Target::kVulkan, GpuFormat::kNone, GpuFormat::kSpirvShader},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, GpuFormat::kSpirvKernel, GpuFormat::kSpirvKernel},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, GpuFormat::kPtx, GpuFormat::kPtx},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, GpuFormat::kSpirBitcode, GpuFormat::kSpirBitcode},
+      {ModuleKind::kOpenCl, &text, "scale", Target::kOpenCl, GpuFormat::kNone, GpuFormat::kOpenClC},
+      {ModuleKind::kBitstream, &bits, "scale", Target::kOpenCl, GpuFormat::kNone, GpuFormat::kBitstream},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, GpuFormat::kNone, GpuFormat::kNone,
        "The device's driver takes SPIR-V kernels in no form."},
-      {ModuleKind::kSpirv, &shader, "main", Target::kOpenCl, KernelIl::kSpirv, GpuFormat::kNone,
+      {ModuleKind::kSpirv, &shader, "main", Target::kOpenCl, GpuFormat::kSpirvKernel, GpuFormat::kNone,
        "is a Vulkan shader (capability Shader), and the device is an OpenCL one"},
-      {ModuleKind::kSpirv, &kernel, "scale", Target::kVulkan, KernelIl::kNone, GpuFormat::kNone,
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kVulkan, GpuFormat::kNone, GpuFormat::kNone,
        "is an OpenCL kernel (capability Kernel), and the device is a Vulkan one"},
-      {ModuleKind::kSpirv, &shader, "main", Target::kCpuImage, KernelIl::kNone, GpuFormat::kNone,
+      {ModuleKind::kSpirv, &shader, "main", Target::kCpuImage, GpuFormat::kNone, GpuFormat::kNone,
        "SPIR-V runs on OpenCL devices (kernels) and Vulkan devices (compute shaders) only; this compile is for the "
        "processor."},
-      {ModuleKind::kOpenCl, &text, "scale", Target::kCpuImage, KernelIl::kNone, GpuFormat::kNone, kOpenClOnly},
-      {ModuleKind::kOpenCl, &text, "scale", Target::kVulkan, KernelIl::kNone, GpuFormat::kNone, kOpenClOnly},
-      {ModuleKind::kOpenCl, &text, "scale", Target::kInterp, KernelIl::kNone, GpuFormat::kNone, kOpenClOnly},
-      {ModuleKind::kBitstream, &bits, "scale", Target::kVulkan, KernelIl::kNone, GpuFormat::kNone,
+      {ModuleKind::kOpenCl, &text, "scale", Target::kCpuImage, GpuFormat::kNone, GpuFormat::kNone, kOpenClOnly},
+      {ModuleKind::kOpenCl, &text, "scale", Target::kVulkan, GpuFormat::kNone, GpuFormat::kNone, kOpenClOnly},
+      {ModuleKind::kOpenCl, &text, "scale", Target::kInterp, GpuFormat::kNone, GpuFormat::kNone, kOpenClOnly},
+      {ModuleKind::kBitstream, &bits, "scale", Target::kVulkan, GpuFormat::kNone, GpuFormat::kNone,
        "A bitstream runs on FPGA-class OpenCL devices only; this compile is for a Vulkan device."},
-      {static_cast<ModuleKind>(9), &bits, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kNone,
+      {static_cast<ModuleKind>(9), &bits, "scale", Target::kOpenCl, GpuFormat::kNone, GpuFormat::kNone,
        "The module's kind (9) is not known."},
   };
   ASSERT_TRUE(opencl::PrepareOpenCl().ok());

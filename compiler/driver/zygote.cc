@@ -21,6 +21,7 @@
 #include "builder/supervisor.h"
 #include "compiler/api/compile_message.h"
 #include "compiler/api/cost_record.h"
+#include "compiler/back/back_ends.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/driver/cache_key.h"
 #include "compiler/driver/zygote_child.h"
@@ -257,7 +258,16 @@ StatusOr<std::unique_ptr<BuildJob>> Zygote::Admit(uint64_t id, std::string_view 
                                            " bytes) is not in [1, " + std::to_string(limits::kModuleBytesMax) + "]."));
     return nullptr;
   }
-  const CompileRequest& compile = job->request.compile;
+  CompileRequest& compile = job->request.compile;
+  if (IsGpuCode(compile.target) && !compile.level.empty()) {
+    StatusOr<GpuTarget> profile = FindProfile(compile.target, compile.level);
+    if (!profile.ok()) {
+      HPVMD_RETURN_IF_ERROR(Refuse(*job, Message(profile.status())));
+      return nullptr;
+    }
+    compile.gpu = *std::move(profile);
+    compile.level.clear();
+  }
   if (compile.explain) {
     return job;
   }

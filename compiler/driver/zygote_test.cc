@@ -819,7 +819,7 @@ TEST_F(ZygoteTest, TranslatesSpirvKernels) {
   ASSERT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
   EXPECT_EQ(outcome->artifact->gpu.format, GpuFormat::kPtx);
   // Another form of the same kernel is another artifact.
-  request.gpu.kernel_il = KernelIl::kSpirBitcode;
+  request.gpu.kernel_il = GpuFormat::kSpirBitcode;
   outcome = compiler_->Compile(request, kNever);
   ASSERT_TRUE(outcome.ok() && outcome->artifact.has_value());
   EXPECT_EQ(outcome->artifact->gpu.format, GpuFormat::kSpirBitcode);

@@ -28,17 +28,20 @@ std::vector<std::string> SplitNames(std::string_view list) {
 }
 
 StatusOr<std::vector<std::string>> FamiliesOf(std::string_view backends) {
-  const std::vector<std::string> names = backends == "auto"
-                                             ? std::vector<std::string>(kDeviceFamilies.begin(), kDeviceFamilies.end())
-                                             : SplitNames(backends);
+  std::vector<std::string> names = backends == "auto" ? std::vector<std::string>() : SplitNames(backends);
+  for (const FamilyRow& row : kFamilyRows) {
+    if (backends == "auto" && row.offer != Offer::kNone) {
+      names.emplace_back(row.name);
+    }
+  }
   std::vector<std::string> families;
   for (const std::string& name : names) {
     const std::string_view family = FamilyOf(name);
-    const bool is_known = std::find(kDeviceFamilies.begin(), kDeviceFamilies.end(), family) != kDeviceFamilies.end();
-    const bool is_whole = name == family || name == "cpu:0";
-    if (!is_known || (!is_whole && (family == "cpu" || !IsIndex(name.substr(family.size() + 1))))) {
-      return InvalidArgument("\"" + name +
-                             "\" is neither auto nor one of cpu, opencl, opencl:N, vulkan, vulkan:N, by commas.");
+    const FamilyRow* const row = FindFamilyRow(family);
+    const std::string_view number = std::string_view(name).substr(std::min(name.size(), family.size() + 1));
+    const bool is_named = row != nullptr && row->offer != Offer::kNone;
+    if (!is_named || (name != family && (row->offer == Offer::kDriven ? !IsIndex(number) : number != "0"))) {
+      return InvalidArgument("\"" + name + "\" is neither auto nor one of " + DeviceNameForms() + ", by commas.");
     }
     if (std::find(families.begin(), families.end(), family) == families.end()) {
       families.emplace_back(family);
@@ -49,6 +52,16 @@ StatusOr<std::vector<std::string>> FamiliesOf(std::string_view backends) {
                            "\") does not begin with cpu, which prepares and moves every graph's data.");
   }
   return families;
+}
+
+std::string DeviceNameForms() {
+  std::string forms;
+  for (const FamilyRow& row : kFamilyRows) {
+    const std::string name(row.name);
+    forms += row.offer == Offer::kNone ? "" : (forms.empty() ? "" : ", ") + name;
+    forms += row.offer == Offer::kDriven ? ", " + name + ":N" : "";
+  }
+  return forms;
 }
 
 }  // namespace hpvm

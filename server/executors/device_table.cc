@@ -75,7 +75,7 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<internal::R
   }
   std::erase_if(entries, [&](const Entry& entry) { return !IsWanted(entry.device.id()); });
   const auto rank = [](const std::string& name) {
-    return std::find(kDeviceFamilies.begin(), kDeviceFamilies.end(), name) - kDeviceFamilies.begin();
+    return std::ranges::find(kFamilyRows, name, &FamilyRow::name) - kFamilyRows.begin();
   };
   entries_.insert(entries_.end(), entries.begin(), entries.end());
   std::stable_sort(entries_.begin(), entries_.end(),

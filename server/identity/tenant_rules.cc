@@ -64,7 +64,7 @@ Status CheckDevices(const v1::Tenant& tenant) {
   for (const std::string& device : tenant.devices()) {
     const bool is_one = device.find_first_of(", ") == std::string::npos;
     if (!is_one || (device != "cpu" && !FamiliesOf("cpu," + device).ok())) {
-      return InvalidArgument("The device " + Shown(device) + " is none of cpu, opencl, opencl:N, vulkan, vulkan:N.");
+      return InvalidArgument("The device " + Shown(device) + " is none of " + DeviceNameForms() + ".");
     }
   }
   return absl::OkStatus();

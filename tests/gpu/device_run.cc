@@ -7,15 +7,9 @@
 #include <optional>
 
 #include "backends/shared/host_buffer.h"
+#include "compiler/back/back_ends.h"
 #include "compiler/pass/pipeline.h"
 #include "tests/audit.h"
-
-#ifdef HPVMD_HAVE_OPENCL_BACK
-#include "compiler/back/opencl/opencl_back.h"
-#endif
-#ifdef HPVMD_HAVE_VULKAN_BACK
-#include "compiler/back/vulkan/vulkan_back.h"
-#endif
 
 namespace hpvm::gpu_test {
 namespace {
@@ -87,31 +81,21 @@ StatusOr<Artifact> DeviceRun::Compile(ir::Module module, const std::vector<GpuTi
 
 StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module module,
                                          const std::vector<GpuTile>& tiles) const {
+  const BackEnd* const back = FindBackEnd(device_->artifact_kind());
+  if (back == nullptr) {
+    return Unimplemented("This build has no compiler for the device.");
+  }
   HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true}));
   GpuOptions options;
   options.tiles = tiles;
   options.chooses_tiles = false;
   options.audits_proofs = TestsAuditProofs();
   Diagnostics diagnostics;
-  std::optional<Artifact> artifact;
-  switch (device_->artifact_kind()) {
-#ifdef HPVMD_HAVE_OPENCL_BACK
-    case ArtifactKind::kOpenCl:
-      artifact = EmitOpenCl(module, target, options, diagnostics);
-      break;
-#endif
-#ifdef HPVMD_HAVE_VULKAN_BACK
-    case ArtifactKind::kVulkan:
-      artifact = EmitVulkan(module, target, options, diagnostics);
-      break;
-#endif
-    default:
-      return Unimplemented("This build has no compiler for the device.");
-  }
+  const std::optional<Artifact> artifact = back->emit(module, target, options, diagnostics);
   if (!artifact.has_value()) {
     return FailedPrecondition(ToString(diagnostics));
   }
-  return *std::move(artifact);
+  return *artifact;
 }
 
 // OK also when a kernel traps.

@@ -162,11 +162,27 @@ class Emitter {
   std::vector<GpuVariant> variants_;
 };
 
+GpuTarget H200() {
+  GpuTarget target = CommonH200();
+  target.buffer_bytes_max = uint64_t{35} << 30;
+  target.push_bytes_max = 4352;
+  target.api_version = 300;
+  target.kernel_il = GpuFormat::kPtx;
+  target.ptx_arch = "sm_90";
+  return target;
+}
+
 }  // namespace
 
 std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
                                    Diagnostics& diagnostics) {
   return Emitter(module, target, options, diagnostics).Run();
 }
+
+const BackEnd kOpenClBack = {.target = ArtifactKind::kOpenCl,
+                             .emit = EmitOpenCl,
+                             .h200 = H200,
+                             .probe_name = "kWrapOpenCl",
+                             .probe_version = 120};
 
 }  // namespace hpvm

@@ -9,31 +9,15 @@
 #define HPVMD_COMPILER_BACK_OPENCL_OPENCL_BACK_H_
 
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "base/diagnostic.h"
-#include "compiler/api/artifact.h"
-#include "compiler/api/audit.h"
-#include "compiler/api/gpu_target.h"
-#include "compiler/api/report.h"
-#include "compiler/ir/ir.h"
-#include "compiler/pass/tile/coarsen.h"
+#include "compiler/back/gpu/back_end.h"
 
 namespace hpvm {
-
-struct GpuOptions {
-  bool fast_math = false;
-  // Tiles to make beside one instance a work item, instead of those that the cost model chooses; for tests.
-  std::vector<GpuTile> tiles{};
-  bool chooses_tiles = true;       // False: `tiles` and nothing else.
-  bool audits_proofs = kAuditsProofs;  // Unchecked variants check, and trap with kWrongProof.
-  KernelReport* report = nullptr;  // May be null.
-};
 
 // `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
 std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
                                    Diagnostics& diagnostics);
+extern const BackEnd kOpenClBack;
 
 }  // namespace hpvm
 

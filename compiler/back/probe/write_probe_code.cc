@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-probe-code FILE: writes the artifacts of the probe of wrapped addresses as the emitters make them for OpenCL and
-// for Vulkan, as two arrays of C++. Part of the build; no tenant's byte comes here.
+// hpvm-probe-code FILE: writes the artifacts of the probe of wrapped addresses as each back end for GPUs makes them, as
+// arrays of C++. Part of the build; no tenant's byte comes here.
 #include <stdio.h>
 
 #include <optional>
 
 #include "compiler/api/artifact.h"
-#include "compiler/back/opencl/opencl_back.h"
-#include "compiler/back/vulkan/vulkan_back.h"
+#include "compiler/back/back_ends.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
@@ -74,7 +73,7 @@ GpuTarget Common() {
   return target;
 }
 
-std::optional<Artifact> Emit(ArtifactKind kind) {
+std::optional<Artifact> Emit(const BackEnd& back) {
   StatusOr<ir::Module> module = ir::ParseModule(kWrap);
   if (const Status status = module.ok() ? RunGpuPipeline(*module, {.verify_each = true}) : module.status();
       !status.ok()) {
@@ -82,12 +81,11 @@ std::optional<Artifact> Emit(ArtifactKind kind) {
     return std::nullopt;
   }
   GpuTarget target = Common();
-  target.api_version = kind == ArtifactKind::kOpenCl ? 120 : 12;
+  target.api_version = back.probe_version;
   GpuOptions options;
   options.chooses_tiles = false;
   Diagnostics diagnostics;
-  std::optional<Artifact> artifact = kind == ArtifactKind::kOpenCl ? EmitOpenCl(*module, target, options, diagnostics)
-                                                                   : EmitVulkan(*module, target, options, diagnostics);
+  std::optional<Artifact> artifact = back.emit(*module, target, options, diagnostics);
   if (!artifact.has_value()) {
     fprintf(stderr, "hpvm-probe-code: %s\n", ToString(diagnostics).c_str());
   }
@@ -104,14 +102,16 @@ void Write(FILE* file, const char* name, const Artifact& artifact) {
 }
 
 int Run(const char* path) {
-  const std::optional<Artifact> opencl = Emit(ArtifactKind::kOpenCl), vulkan = Emit(ArtifactKind::kVulkan);
-  FILE* file = opencl.has_value() && vulkan.has_value() ? fopen(path, "w") : nullptr;
-  if (file == nullptr) {
-    return 1;
+  FILE* const file = fopen(path, "w");
+  bool has_all = file != nullptr;
+  for (auto back = BackEnds().begin(); has_all && back != BackEnds().end(); ++back) {
+    const std::optional<Artifact> artifact = Emit(**back);
+    has_all = artifact.has_value();
+    if (has_all) {
+      Write(file, (*back)->probe_name, *artifact);
+    }
   }
-  Write(file, "kWrapOpenCl", *opencl);
-  Write(file, "kWrapVulkan", *vulkan);
-  return fclose(file) == 0 ? 0 : 1;
+  return has_all && fclose(file) == 0 ? 0 : 1;
 }
 
 }  // namespace

@@ -143,6 +143,14 @@ Status AddTiles(const ir::Module& module, const GpuTarget& target, const GpuOpti
   return absl::OkStatus();
 }
 
+GpuTarget H200() {
+  GpuTarget target = CommonH200();
+  target.buffer_bytes_max = (uint64_t{1} << 32) - 1;
+  target.push_bytes_max = 256;
+  target.api_version = 13;
+  return target;
+}
+
 }  // namespace
 
 std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
@@ -188,5 +196,11 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   std::memcpy(artifact.code.data(), words->data(), artifact.code.size());
   return artifact;
 }
+
+const BackEnd kVulkanBack = {.target = ArtifactKind::kVulkan,
+                             .emit = EmitVulkan,
+                             .h200 = H200,
+                             .probe_name = "kWrapVulkan",
+                             .probe_version = 12};
 
 }  // namespace hpvm

@@ -12,17 +12,14 @@
 #include <span>
 #include <string>
 
-#include "base/diagnostic.h"
-#include "compiler/api/artifact.h"
-#include "compiler/api/gpu_target.h"
-#include "compiler/back/opencl/opencl_back.h"
-#include "compiler/ir/ir.h"
+#include "compiler/back/gpu/back_end.h"
 
 namespace hpvm {
 
 // `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
 std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
                                    Diagnostics& diagnostics);
+extern const BackEnd kVulkanBack;
 
 }  // namespace hpvm
 

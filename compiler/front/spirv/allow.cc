@@ -79,7 +79,8 @@ const char* Missing(Rule rule, const GpuTarget& target) {
     case Rule::kSubgroups:
       return target.subgroup_size > 1 ? "" : "subgroups";
     case Rule::kIl20:
-      return target.kernel_il == KernelIl::kSpirv && target.api_version >= 200 ? "" : "generic pointers (OpenCL 2.0)";
+      return target.kernel_il == GpuFormat::kSpirvKernel && target.api_version >= 200 ? ""
+                                                                                      : "generic pointers (OpenCL 2.0)";
     default:
       return "";
   }

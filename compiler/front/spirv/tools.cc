@@ -36,7 +36,7 @@ Environment EnvironmentOf(const Module& module, const GpuTarget& target) {
   if (module.version > 0x00010000) {
     return {SPV_ENV_OPENCL_2_2, "OpenCL 2.2"};
   }
-  return target.kernel_il == KernelIl::kSpirv && target.api_version >= 200
+  return target.kernel_il == GpuFormat::kSpirvKernel && target.api_version >= 200
              ? Environment{SPV_ENV_OPENCL_2_0, "OpenCL 2.0"}
              : Environment{SPV_ENV_OPENCL_1_2, "OpenCL 1.2"};
 }

@@ -36,7 +36,7 @@ GpuTarget FullTarget() {
   target.push_bytes_max = 128;
   target.subgroup_size = 32;
   target.api_version = 12;
-  target.kernel_il = KernelIl::kPtx;
+  target.kernel_il = GpuFormat::kPtx;
   target.ptx_arch = "sm_90";
   return target;
 }

@@ -197,9 +197,10 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
       unix_paths.push_back(address.target);
     }
   }
+  // Before the service, so that a client whose call finds the daemon finds its tickets, too.
+  HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
   const Access access{&identity_->directory(), &identity_->authenticator(), audit_};
   HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, access));
-  HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
   if (identity_->directory().is_open()) {
     LogWarning("No credentials are configured: whoever reaches these addresses is believed",
                {{"tenant", config.tenants_default}, {"addresses", Join(server_->addresses())}});

@@ -5,11 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
+#include "base/io/fd.h"
+#include "server/identity/ticket_socket.h"
 #include "server/jobs/testing/job_writes.h"
 
 namespace hpvm {
@@ -62,6 +68,36 @@ TEST_F(DaemonTest, OneDaemonAFolder) {
   ASSERT_TRUE(again.ok()) << again.status();
   End(*again);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/s2"));  // The socket ends with its daemon.
+}
+
+bool CanConnect(const std::string& path) {
+  const UniqueFd client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  return connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+// A client that connects as soon as it can gets its ticket as well: nothing is served before tickets are.
+TEST_F(DaemonTest, TicketsAreThereWhenTheServiceIs) {
+  config_.auth_peers = true;
+  const std::string path = folder_ + "/s";
+  std::atomic<bool> has_ended{false};
+  std::atomic<bool> had_tickets{false};
+  std::thread client([&] {
+    while (!CanConnect(path)) {
+      if (has_ended) {
+        return;
+      }
+    }
+    had_tickets = CanConnect(path + kTicketSocketSuffix);
+  });
+  auto daemon = Daemon::Start(config_);
+  has_ended = !daemon.ok();
+  client.join();
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  EXPECT_TRUE(had_tickets);
+  End(*daemon);
 }
 
 // A start that fails half way leaves nothing that the next one trips over.

@@ -59,7 +59,7 @@ StatusOr<DeviceTarget> FindDeviceTarget(const std::string& name) {
     return InvalidArgument("--device takes cpu, " + Joined("", "[:N]", ", ") + ", " + ProfileNames(" or ") +
                            ", not \"" + name + "\".");
   }
-  return is_profile ? DeviceTarget{.label = name, .kind = row->artifact, .level = std::string(kProfile)}
+  return is_profile ? DeviceTarget{.label = name, .kind = row->artifact, .gpu = {}, .level = std::string(kProfile)}
                     : AskExecutor(name, row->artifact);
 }
 

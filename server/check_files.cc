@@ -16,7 +16,7 @@
 #include "server/front/tls.h"
 #include "server/rpc/scrape_access.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 void Report(Diagnostics* faults, const char* place, std::string message) {
@@ -149,4 +149,4 @@ Diagnostics CheckFiles(const Config& config) {
   return faults;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -6,7 +6,7 @@
 #include "base/diagnostic.h"
 #include "server/config/config.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Everything that keeps a daemon of this process's user from starting with `config`, under the keys' names: TLS files,
 // the state folder and what lies in it, the executor's programs, the places of Unix sockets. Makes and binds nothing,
@@ -14,6 +14,6 @@ namespace hpvm {
 // fault: systemd makes it at the start.
 Diagnostics CheckFiles(const Config& config);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CHECK_FILES_H_

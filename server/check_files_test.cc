@@ -13,7 +13,7 @@
 
 #include "server/testing/test_certificates.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ TEST_F(CheckFilesTest, NamesAllFaultsAtOnce) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

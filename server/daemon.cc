@@ -12,7 +12,7 @@
 #include "server/process/process_facts.h"
 #include "server/rpc/scrape_access.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // At most this long asleep, so that no arithmetic with kNever is needed.
@@ -397,4 +397,4 @@ Daemon::~Daemon() {
   core_.reset();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

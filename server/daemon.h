@@ -26,7 +26,7 @@
 #include "server/process/state_folder.h"
 #include "server/rpc/service.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Calls Core::OnTime when it is due.
 class TimerThread {
@@ -136,6 +136,6 @@ class Daemon {
   std::unique_ptr<ProbeThread> probe_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_DAEMON_H_

@@ -18,7 +18,7 @@
 #include "server/identity/ticket_socket.h"
 #include "server/jobs/testing/job_writes.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -207,4 +207,4 @@ TEST_F(DaemonTest, StartsWithTenThousandJobs) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

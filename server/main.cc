@@ -27,7 +27,7 @@
 #include "server/process/service_notifier.h"
 #include "server/process/spent_file.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2, kExitNoRoom = 3;
@@ -370,6 +370,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server
 
-int main(int argc, char** argv) { return hpvm::Main(argc, argv); }
+int main(int argc, char** argv) { return hpvm::server::Main(argc, argv); }

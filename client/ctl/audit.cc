@@ -113,18 +113,18 @@ class Check {
     }
     return absl::OkStatus();
   }
-  const AuditHead& head() const { return verifier_.head(); }
+  const server::AuditHead& head() const { return verifier_.head(); }
   std::optional<uint64_t> found() const { return found_; }
 
  private:
   std::string wanted_;
-  AuditVerifier verifier_;
+  server::AuditVerifier verifier_;
   std::optional<uint64_t> found_;
 };
 
 Status CheckFile(const std::string& path, Check* check) {
   const std::string name = std::filesystem::path(path).filename().string();
-  if (AuditFileFirst(name).has_value()) {
+  if (server::AuditFileFirst(name).has_value()) {
     HPVMD_RETURN_IF_ERROR(check->BeginFile(name));
   }
   HPVMD_RETURN_IF_ERROR(OpenInputFile(path).status());  // What may be waited for without end is no record.
@@ -132,7 +132,7 @@ Status CheckFile(const std::string& path, Check* check) {
   if (!file) {
     return NotFound("The file \"" + path + "\" cannot be read.");
   }
-  std::vector<char> line(kAuditLineBytesMax + 2);
+  std::vector<char> line(server::kAuditLineBytesMax + 2);
   while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
     if (file.eof()) {
       return DataLoss("The last line of \"" + path + "\" has no end: it was cut off, or is being written.");
@@ -143,8 +143,8 @@ Status CheckFile(const std::string& path, Check* check) {
     }
   }
   if (!file.eof() && !file.bad()) {
-    return DataLoss("A line of \"" + path + "\" is longer than any record (" + std::to_string(kAuditLineBytesMax) +
-                    " bytes).");
+    return DataLoss("A line of \"" + path + "\" is longer than any record (" +
+                    std::to_string(server::kAuditLineBytesMax) + " bytes).");
   }
   if (file.bad()) {
     return DataLoss("Reading \"" + path + "\" failed.");
@@ -164,7 +164,7 @@ StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& paths
     std::map<uint64_t, std::string> found;
     for (const std::string& folder : {path, path + "/audit"}) {
       for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-        if (const auto first = AuditFileFirst(at->path().filename().string())) {
+        if (const auto first = server::AuditFileFirst(at->path().filename().string())) {
           found[*first] = at->path().string();
         }
       }
@@ -192,7 +192,7 @@ Status CheckServer(const Globals& globals, const Options& options, Check* check)
 }
 
 void PrintVerdict(const Check& check, const Options& options, Format format) {
-  const AuditHead& head = check.head();
+  const server::AuditHead& head = check.head();
   if (format == Format::kJson) {
     Json json = {{"first", head.first}, {"last", head.last}, {"head", head.hash}};
     if (check.found().has_value()) {

@@ -28,8 +28,8 @@ std::span<const uint8_t> SpanOf(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Explained compiles alone may ask for some things: their artifacts are not kept. A GPU's facts are part of an artifact's
-// name, whether a request has them or they are looked up.
+// Explained compiles alone may ask for some things: their artifacts are not kept. A GPU's facts are part of the name of
+// an artifact, whether a request has them or they are looked up.
 bool IsExplainConsistent(const internal::CompileRequest& message) {
   constexpr size_t kLevelBytesMax = 32;
   return IsAtMost(message.listing(), Listing::kDevice) && message.level().size() <= kLevelBytesMax &&

@@ -42,8 +42,8 @@ internal::GpuTarget MessageOf(const GpuTarget& target) {
 
 StatusOr<GpuTarget> GetGpuTarget(const internal::GpuTarget& message) {
   if (message.kernel_il() > static_cast<uint32_t>(GpuFormat::kSpirBitcode) ||
-      message.kernel_il() == static_cast<uint32_t>(GpuFormat::kOpenClC) || message.ptx_arch().size() > kArchBytesMax || message.group_extent_max_size() != kDimensions ||
-      message.group_count_max_size() != kDimensions) {
+      message.kernel_il() == static_cast<uint32_t>(GpuFormat::kOpenClC) || message.ptx_arch().size() > kArchBytesMax ||
+      message.group_extent_max_size() != kDimensions || message.group_count_max_size() != kDimensions) {
     return InvalidArgument("The description of a GPU is malformed.");
   }
   GpuTarget target;

@@ -755,13 +755,15 @@ TEST(CompileMessageTest, RefusesMalformedRequests) {
   const std::function<void(internal::CompileRequest&)> faults[] = {
       [](auto& fault) { fault.clear_gpu(); },
       [](auto& fault) { fault.mutable_gpu()->add_group_count_max(1); },
-      [](auto& fault) { fault.mutable_gpu()->set_kernel_il(4); },
+      [](auto& fault) { fault.mutable_gpu()->set_kernel_il(1); },  // OpenCL C is no form of kernel SPIR-V.
+      [](auto& fault) { fault.mutable_gpu()->set_kernel_il(5); },
       [](auto& fault) { fault.mutable_gpu()->set_ptx_arch(std::string(17, 'a')); },
       [](auto& fault) { fault.mutable_module_hash()->pop_back(); },
       [](auto& fault) { fault.set_module_kind(5); },
       [](auto& fault) { fault.set_abi(2); },
       [](auto& fault) { fault.set_target(0); },
       [](auto& fault) { fault.set_target(5); },
+      [](auto& fault) { fault.set_target(256 + 1); },
       [](auto& fault) { fault.mutable_params(0)->set_scalar(200); },
       [](auto& fault) { fault.set_options(std::string(limits::kBuildOptionsBytesMax + 1, 'o')); },
       [](auto& fault) {

@@ -69,7 +69,7 @@ else()
   endforeach()
 endif()
 
-# Sources of a target that are compiled together, with -DHPVMD_BATCHES=ON; without, missing includes are found.
+# Sources of a target that are compiled together, unless -DHPVMD_BATCHES=OFF: there missing includes are found.
 function(hpvmd_batch name)
   get_target_property(folder ${name} SOURCE_DIR)
   get_target_property(sources ${name} SOURCES)
@@ -80,7 +80,8 @@ function(hpvmd_batch name)
     cmake_path(IS_PREFIX CMAKE_SOURCE_DIR ${source} is_ours)
     cmake_path(IS_PREFIX CMAKE_BINARY_DIR ${source} is_made)
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
-    if(is_ours AND NOT is_made AND NOT definitions AND source MATCHES "\\.cc$")
+    get_source_file_property(is_alone ${source} HPVMD_ALONE)  # Where one program has another in this one's place.
+    if(is_ours AND NOT is_made AND NOT definitions AND NOT is_alone AND source MATCHES "\\.cc$")
       cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
       list(APPEND together ${source})
     else()

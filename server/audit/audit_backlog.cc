@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kRecordsMax = 65'536, kBytesMax = size_t{32} << 20;
@@ -96,4 +96,4 @@ uint64_t AuditBacklog::LostOf(const std::string& payer) const {
 
 bool AuditBacklog::IsHalfFull() const { return records_.size() > kRecordsMax / 2 || bytes_ > kBytesMax / 2; }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Guarded by its owner.
 class AuditBacklog {
@@ -64,6 +64,6 @@ class AuditBacklog {
   std::map<std::string, Share> shares_;  // By payer; those with something.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_AUDIT_AUDIT_BACKLOG_H_

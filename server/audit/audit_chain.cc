@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kHexDigits = 64;
@@ -184,4 +184,4 @@ Status AuditVerifier::Finish() const {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

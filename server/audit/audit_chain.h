@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // No line that is written is longer; a longer one is none.
 inline constexpr size_t kAuditLineBytesMax = 16'384;
@@ -72,6 +72,6 @@ class AuditVerifier {
   std::string expected_hash_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_AUDIT_AUDIT_CHAIN_H_

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string Line(uint64_t sequence, const std::string& previous, const std::string& who = "token tok-1") {
@@ -223,4 +223,4 @@ TEST(AuditChainTest, ALineWithoutEndIsRefused) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

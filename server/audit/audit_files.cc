@@ -9,7 +9,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kReadBytes = size_t{256} << 10;
@@ -276,4 +276,4 @@ Status AuditFiles::Read(Disk& disk, const std::string& folder, uint64_t from, ui
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

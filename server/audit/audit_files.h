@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "server/audit/audit_chain.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // What is written between two syncs at most, so that what lies further up is no crash's doing.
 inline constexpr size_t kAuditGroupBytesMax = 65'536;
@@ -69,6 +69,6 @@ class AuditFiles {
   bool is_name_doubtful_ = false;   // Of the file to make.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_AUDIT_AUDIT_FILES_H_

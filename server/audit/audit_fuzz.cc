@@ -13,7 +13,7 @@
 #include "server/process/log.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kLinesMax = 8;
@@ -82,10 +82,10 @@ void GoOn(const std::string& bytes) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm;
+  using namespace hpvm::server;
   static const std::string& truth = *new std::string(Chain(kLinesMax));
   static const bool quiet = (StartLog("none", "text"), true);
   if (size == 0 || !quiet) {

@@ -15,7 +15,7 @@
 #include "server/audit/audit_files.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kValueBytesMax = 256, kDetailBytesMax = 1'024;
@@ -367,4 +367,4 @@ AuditLog& NoAuditLog() {
   return *log;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -25,7 +25,7 @@
 #include "base/status.h"
 #include "server/audit/audit_chain.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // The daemon itself and administrators who changed rights: no flood of a tenant takes their part.
 inline constexpr std::string_view kAuditPayerDaemon = "";
@@ -72,6 +72,6 @@ StatusOr<uint64_t> BackUpAudit(Disk& disk, const std::string& state, const std::
 // Keeps nothing.
 AuditLog& NoAuditLog();
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_AUDIT_AUDIT_LOG_H_

@@ -19,7 +19,7 @@
 #include "server/audit/audit_observer.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -538,4 +538,4 @@ TEST(NoAuditLogTest, KeepsNothing) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -5,7 +5,7 @@
 
 #include "server/jobs/rows/job_state_name.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 void AuditObserver::Take(const events::JobChanged& event) {
   const v1::Job& job = event.job;
@@ -44,4 +44,4 @@ void AuditObserver::Take(const events::Recorded& event) {
                .payer = std::string(event.payer)});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

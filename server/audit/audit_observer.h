@@ -9,7 +9,7 @@
 #include "server/audit/audit_log.h"
 #include "server/events/events.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // The log outlives it. Any thread.
 class AuditObserver final : public Observer {
@@ -28,6 +28,6 @@ class AuditObserver final : public Observer {
   AuditLog& log_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_AUDIT_AUDIT_OBSERVER_H_

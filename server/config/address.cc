@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 bool IsLoopback(std::string_view host) {
@@ -148,4 +148,4 @@ StatusOr<HttpTarget> ParseHttpTarget(std::string_view url) {
   return target;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

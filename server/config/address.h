@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct ListenAddress {
   bool is_unix = false;
@@ -36,6 +36,6 @@ struct HttpTarget {
 // tracing.endpoint: "http://host:port", "http://[::1]:4318/prefix". Not with other schemes, user names or queries.
 StatusOr<HttpTarget> ParseHttpTarget(std::string_view url);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CONFIG_ADDRESS_H_

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Metrics are served where gRPC would be without credentials: on loopback, over TCP.
@@ -76,4 +76,4 @@ TEST(AddressTest, ReadsHttpTargets) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

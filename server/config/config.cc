@@ -20,7 +20,7 @@
 #include "server/config/config_access.h"
 #include "server/config/device_families.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint64_t kMs = 1;
@@ -408,4 +408,4 @@ StatusOr<Config> LoadConfig(const std::string& path) {
   return outcome.config;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "server/config/address.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Defaults as written here. Names are section_key.
 struct Config {
@@ -171,6 +171,6 @@ Diagnostics CheckConfig(const Config& config);
 // 1 to 63 characters of a-z, 0-9, - and _, a letter first.
 bool IsTenantName(std::string_view name);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CONFIG_CONFIG_H_

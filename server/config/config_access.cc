@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 void Report(Diagnostics* out, std::string place, std::string message) {
@@ -39,4 +39,4 @@ void CheckAccess(const Config& config, const std::vector<ListenAddress>& address
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -9,11 +9,11 @@
 #include "server/config/address.h"
 #include "server/config/config.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Adds what is wrong. Looks at no file.
 void CheckAccess(const Config& config, const std::vector<ListenAddress>& addresses, Diagnostics* out);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CONFIG_CONFIG_ACCESS_H_

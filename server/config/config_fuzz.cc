@@ -11,7 +11,7 @@
 #include "server/config/config.h"
 #include "server/config/config_reload.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 void CheckValues(const Config& config) {
@@ -26,10 +26,10 @@ void CheckValues(const Config& config) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm;
+  using namespace hpvm::server;
   const ConfigOutcome outcome = ParseConfig(std::string_view(reinterpret_cast<const char*>(data), size));
   for (const Diagnostic& diagnostic : outcome.diagnostics) {
     HPVMD_CHECK(!diagnostic.message.empty());

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <variant>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string Dotted(const ConfigKey& key) { return std::string(key.section) + "." + std::string(key.name); }
@@ -48,4 +48,4 @@ std::string DescribeChange(const Config& from, const Config& to, const std::stri
   return found == ConfigKeys().end() ? key : key + " " + ValueOf(from, *found) + " -> " + ValueOf(to, *found);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -8,7 +8,7 @@
 
 #include "server/config/config.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct ConfigReload {
   Config config;                     // What is to be in force.
@@ -23,6 +23,6 @@ StatusOr<ConfigReload> MergeReload(const Config& current, const Config& next);
 // "jobs.running_max 64 -> 8": for the log.
 std::string DescribeChange(const Config& from, const Config& to, const std::string& key);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CONFIG_CONFIG_RELOAD_H_

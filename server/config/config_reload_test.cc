@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -88,4 +88,4 @@ TEST(ConfigReloadTest, ChecksTheMixture) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -187,4 +187,4 @@ TEST(ConfigTest, SchemaMatchesTheTable) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

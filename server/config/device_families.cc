@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 bool IsIndex(std::string_view text) {
@@ -64,4 +64,4 @@ std::string DeviceNameForms() {
   return forms;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

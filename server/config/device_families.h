@@ -10,7 +10,7 @@
 #include "base/device_family.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // The names of a list with commas, without spaces around them.
 std::vector<std::string> SplitNames(std::string_view list);
@@ -22,6 +22,6 @@ StatusOr<std::vector<std::string>> FamiliesOf(std::string_view backends);
 // How a device may be named: "cpu, opencl, opencl:N, vulkan, vulkan:N".
 std::string DeviceNameForms();
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CONFIG_DEVICE_FAMILIES_H_

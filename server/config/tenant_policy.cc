@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using scheduler::Resource;
@@ -64,4 +64,4 @@ TenantPolicies& OpenPolicies() {
   return *policies;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

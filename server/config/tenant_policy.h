@@ -12,7 +12,7 @@
 #include "scheduler/share/resource.h"
 #include "server/config/config.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline constexpr uint32_t kWeightDefault = 100, kWeightMax = 10'000;
 
@@ -44,6 +44,6 @@ class TenantPolicies {
 // Every name has the configuration's defaults: for tests, and where callers are believed.
 TenantPolicies& OpenPolicies();
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CONFIG_TENANT_POLICY_H_

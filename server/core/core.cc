@@ -9,7 +9,7 @@
 #include "server/jobs/rows/retry.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 Core::Core(CoreOptions options) : context_(std::move(options)), started_unix_ns_(context_.options.clock->WallNs()) {
   quotas_.SetTotals();
   devices_.SetOnSettled([this](CoreScope& scope) { executors_.SpawnAwaiting(scope); });
@@ -235,4 +235,4 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
   return snapshot;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -41,7 +41,7 @@
 #include "server/core/state/core_context.h"
 #include "server/core/state/core_snapshot.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Whether new work is taken, and why not, in sentences.
 struct CoreHealth {
@@ -133,6 +133,6 @@ class Core {
   JobRetention retention_{context_, tenants_, feed_};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_CORE_H_

@@ -9,7 +9,7 @@
 #include "server/testing/call_world.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm;
+  using namespace hpvm::server;
   static const bool is_quiet = (StartLog("error"), true);
   testing::CallWorld world;
   const std::string broken = world.Play(testing::DecodeScript({data, size}));

@@ -16,7 +16,7 @@
 #include "base/mutant.h"  // tests/mutants/patched.py writes it.
 #endif
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST_F(CallsTest, NoticesSeededBugs) {
 #endif
 
 }  // namespace
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

@@ -6,7 +6,7 @@
 #include "server/core/core.h"
 #include "server/core/jobs/submission.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using scheduler::Resource;
@@ -98,4 +98,4 @@ Status Core::CheckAccounts(bool at_rest) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -9,7 +9,7 @@
 #include "server/testing/fake_executor.h"
 #include "server/testing/hand_job_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using testing::FakeExecutor;
@@ -178,4 +178,4 @@ TEST_F(CostsTest, TellsOfALostExecutor) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -5,7 +5,7 @@
 
 #include "server/testing/job_fixture.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -191,4 +191,4 @@ TEST_F(HandlesTest, WatchersAreBoundedByTenant) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -4,7 +4,7 @@
 
 #include "server/core/core.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 v1::ResourceUsage::Unit UnitOf(scheduler::ResourceUnit unit) {
@@ -80,4 +80,4 @@ Status Core::Usage(std::string_view name, v1::GetUsageResponse* response) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

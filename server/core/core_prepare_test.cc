@@ -10,7 +10,7 @@
 #include "server/testing/fake_executor.h"
 #include "server/testing/hand_job_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -146,4 +146,4 @@ TEST_F(PrepareTest, TheLimitIsTheServers) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

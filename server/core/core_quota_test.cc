@@ -5,7 +5,7 @@
 
 #include "server/testing/job_fixture.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 using scheduler::Resource;
@@ -377,4 +377,4 @@ TEST_F(QuotaTest, Usage) {
 }
 
 }  // namespace
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

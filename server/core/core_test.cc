@@ -13,7 +13,7 @@
 #include "server/testing/hand_job_store.h"
 #include "server/testing/steps.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -1364,4 +1364,4 @@ TEST(SegmentPoolTest, Recycles) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

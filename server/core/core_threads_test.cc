@@ -17,7 +17,7 @@
 #include "server/testing/steps.h"
 #include "supervisor/testing/messages.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Answers each request on its own thread, in order; one in `death_in` runs ends it instead.
@@ -32,7 +32,8 @@ class AnsweringProcess final : public ExecutorProcess {
 
   RequestId Prepare(const PrepareInput&, std::function<void(StatusOr<internal::Prepared>)> done) override {
     return Add([done = std::move(done)](const Status& status) {
-      internal::Prepared reply = testing::AcceptedGraph("double", {testing::Port("x", ElementType::kF32, {"n"})}, {});
+      internal::Prepared reply =
+          hpvm::testing::AcceptedGraph("double", {hpvm::testing::Port("x", ElementType::kF32, {"n"})}, {});
       done(status.ok() ? StatusOr<internal::Prepared>(std::move(reply)) : status);
     });
   }
@@ -45,7 +46,7 @@ class AnsweringProcess final : public ExecutorProcess {
       }
       RunReply reply;
       const std::string bytes(rng_.Below(8) == 0 ? 40'000 : 8, 'r');
-      testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
+      hpvm::testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
       done(status.ok() ? StatusOr<RunReply>(std::move(reply)) : status);
     });
   }
@@ -277,4 +278,4 @@ TEST_F(ThreadsTest, EveryAcknowledgedJobEnds) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -22,7 +22,7 @@
 #include "hpvm/v1/graph.pb.h"
 #include "hpvm/v1/job.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct RunOutcome;
 
@@ -169,6 +169,6 @@ void Dispatch(T& observer, const Event& event) {
       event);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EVENTS_EVENTS_H_

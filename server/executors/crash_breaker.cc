@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint32_t kDoublingsMax = 20;
@@ -46,4 +46,4 @@ Duration CrashBreaker::Pause(Time now, const Limits& limits) {
   return open_until_ - now;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

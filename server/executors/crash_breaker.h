@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Guarded by its owner. Limits come with each call, as the configuration has them now.
 class CrashBreaker {
@@ -37,6 +37,6 @@ class CrashBreaker {
   Time open_until_{0};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_CRASH_BREAKER_H_

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using std::chrono::seconds;
@@ -75,4 +75,4 @@ TEST_F(CrashBreakerTest, TakesLimitsAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

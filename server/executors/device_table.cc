@@ -6,7 +6,7 @@
 
 #include "server/config/device_families.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // After the first failed probe; doubles with each.
@@ -250,4 +250,4 @@ std::vector<v1::Device> DeviceTable::Describe() const {
   return described;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

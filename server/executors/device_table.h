@@ -21,7 +21,7 @@
 #include "hpvm/v1/service.pb.h"
 #include "proto/internal/executor.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class DeviceTable {
  public:
@@ -90,6 +90,6 @@ class DeviceTable {
   std::vector<Entry> entries_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_DEVICE_TABLE_H_

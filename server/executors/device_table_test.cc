@@ -7,7 +7,7 @@
 #include "server/config/device_families.h"
 #include "supervisor/testing/messages.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -199,4 +199,4 @@ TEST_F(DeviceTableTest, ThreeStrikes) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -18,7 +18,7 @@
 #include "base/io/fd.h"
 #include "server/process/object_id.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -320,4 +320,4 @@ std::string ExecutorCgroups::Describe() const {
          (!places_.memory.empty() && !places_.pids.empty() ? ", " : "") + (places_.pids.empty() ? "" : "pids") + ")";
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

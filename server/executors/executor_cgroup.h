@@ -16,7 +16,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // The daemon's own groups, as folders; empty: none. `unified`, or some of the others.
 struct CgroupPlaces {
@@ -75,6 +75,6 @@ class ExecutorCgroups {
   const std::string prefix_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_EXECUTOR_CGROUP_H_

@@ -17,7 +17,7 @@
 #include <sstream>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -218,4 +218,4 @@ TEST_F(RealCgroupTest, LeftoversAreRemoved) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

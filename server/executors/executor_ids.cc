@@ -14,7 +14,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -158,4 +158,4 @@ void ExecutorIds::GiveBack(uint32_t uid) {
   taken_.erase(uid);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

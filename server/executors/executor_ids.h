@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "server/config/config.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Of those on the way to `path`, the first folder that only its owner may pass; empty: none.
 std::string ImpassableFolder(const std::string& path);
@@ -44,6 +44,6 @@ class ExecutorIds {
   size_t next_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_EXECUTOR_IDS_H_

@@ -20,7 +20,7 @@
 #include "server/process/object_id.h"
 #include "server/process/process_facts.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -169,4 +169,4 @@ StatusOr<std::string> ExecutorPlaces::CacheFolder(const std::string& tenant, con
   return path;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -18,7 +18,7 @@
 #include "server/executors/executor_cgroup.h"
 #include "server/executors/executor_ids.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // One process's. Destroyed after the process has been reaped, on a thread that may wait: ends what the process left,
 // for up to a second, and removes its folder.
@@ -64,6 +64,6 @@ class ExecutorPlaces {
   std::unique_ptr<ExecutorCgroups> cgroups_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_EXECUTOR_PLACE_H_

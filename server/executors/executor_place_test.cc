@@ -24,7 +24,7 @@
 #include "server/executors/executor_spawner.h"
 #include "server/process/state_folder.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -399,4 +399,4 @@ TEST_F(SpawnerTest, MemoryLimitCostsOneExecutor) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,7 +10,7 @@
 #include "server/config/device_families.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // After one was taken: the tenant's first request has the machine to itself.
@@ -193,4 +193,4 @@ void ExecutorSpares::Loop() {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -18,7 +18,7 @@
 #include "server/executors/executor_place.h"
 #include "supervisor/executor_link.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct SpareExecutor {
   std::unique_ptr<ExecutorLink> link;
@@ -78,6 +78,6 @@ class ExecutorSpares {
   std::thread thread_;  // Last: uses all of it.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_EXECUTOR_SPARES_H_

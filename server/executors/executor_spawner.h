@@ -11,7 +11,7 @@
 #include "server/executors/sandbox_facts.h"
 #include "supervisor/executor_process.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct Config;
 
@@ -59,6 +59,6 @@ class StateFolder;
 // Spawns processes of config.executor_path, with caches and a record of each in `folder`, which lives longer.
 StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config, StateFolder& folder);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_EXECUTOR_SPAWNER_H_

@@ -22,7 +22,7 @@
 #include "server/process/local_secret.h"
 #include "server/process/state_folder.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kProbeWithin = std::chrono::seconds(10);
@@ -303,4 +303,4 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
       std::make_unique<LinkSpawner>(std::move(hub), std::move(places), std::move(options), config, folder, secret));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

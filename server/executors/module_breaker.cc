@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::server {
 
 void ModuleBreaker::Crashed(std::span<const NativeUse> in_flight, Time now, const CrashBreaker::Limits& limits,
                             Rng& rng) {
@@ -35,4 +35,4 @@ std::optional<ModuleBreaker::Refusal> ModuleBreaker::Refused(std::span<const Nat
   return refusal;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "server/executors/crash_breaker.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // A module that was written for a device, and may run there as its author made it.
 struct NativeUse {
@@ -54,6 +54,6 @@ class ModuleBreaker {
   std::map<NativeUse, Entry> entries_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_MODULE_BREAKER_H_

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using std::chrono::seconds;
@@ -75,4 +75,4 @@ TEST_F(ModuleBreakerTest, KeepsABoundedNumber) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

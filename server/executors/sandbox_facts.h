@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 
 // What an executor said of its sandbox before it had read anything of a tenant's (SandboxLevel).
 struct SandboxFacts {
@@ -13,6 +13,6 @@ struct SandboxFacts {
   std::string detail;  // For people.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_EXECUTORS_SANDBOX_FACTS_H_

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/io/fd.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Who is at the other end.
 struct ConnectionFacts {
@@ -33,6 +33,6 @@ struct AcceptedConnection {
   UniqueFd fd;            // Does not block.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_CONNECTION_FACTS_H_

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 enum Type : uint8_t {
@@ -339,4 +339,4 @@ void SentMeter::BeginFrame() {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

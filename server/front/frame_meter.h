@@ -22,7 +22,7 @@
 
 struct nghttp2_hd_inflater;
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct FrameLimits {
   // Frames without a call that nothing of the server's has asked for.
@@ -183,6 +183,6 @@ class SentMeter {
   uint32_t left_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_FRAME_METER_H_

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "server/front/frame_meter.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 FrameLimits SmallLimits() {
@@ -39,11 +39,11 @@ Counts CountFrames(std::span<const uint8_t> bytes) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 // The first byte says how the rest is cut.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm;
+  using namespace hpvm::server;
   if (size < 1) {
     return 0;
   }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint8_t kData = 0, kHeaders = 1, kPriority = 2, kReset = 3, kSettings = 4, kPush = 5, kPing = 6, kWindow = 8,
@@ -265,4 +265,4 @@ TEST(SentMeterTest, CountsAndKnowsWhereFramesBegin) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -14,7 +14,7 @@
 #include "server/front/session_table.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kEventsMax = 64;
@@ -267,4 +267,4 @@ void Front::Tell(const std::shared_ptr<Ear>& ear, const ConnectionFacts& facts, 
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -26,7 +26,7 @@
 #include "server/front/tls_context.h"
 #include "server/front/tls_watch.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct FrontOptions {
   FrameLimits frames;
@@ -105,6 +105,6 @@ class Front {
   std::thread thread_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_FRONT_H_

@@ -34,7 +34,7 @@
 #include "server/front/session_table.h"
 #include "server/testing/test_certificates.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using std::chrono::milliseconds;
@@ -706,4 +706,4 @@ TEST_F(TlsFrontTest, LimitsHoldBehindTls) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

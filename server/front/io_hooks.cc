@@ -14,8 +14,8 @@
 #include "server/front/libc_calls.h"
 #include "server/front/session_table.h"
 
-using hpvm::Session;
-using hpvm::SessionTable;
+using hpvm::server::Session;
+using hpvm::server::SessionTable;
 
 extern "C" {
 
@@ -23,26 +23,26 @@ __attribute__((visibility("default"))) ssize_t recvmsg(int fd, msghdr* message, 
   Session* session = SessionTable::At(fd);
   // The queue of errors is not the client's doing.
   return session != nullptr && (flags & MSG_ERRQUEUE) == 0 ? session->Receive(message, flags)
-                                                           : hpvm::PlainReceive(fd, message, flags);
+                                                           : hpvm::server::PlainReceive(fd, message, flags);
 }
 
 __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   Session* session = SessionTable::At(fd);
-  return session != nullptr ? session->Send(message, flags) : hpvm::PlainSend(fd, message, flags);
+  return session != nullptr ? session->Send(message, flags) : hpvm::server::PlainSend(fd, message, flags);
 }
 
 __attribute__((visibility("default"))) int close(int fd) {
-  return SessionTable::At(fd) != nullptr ? SessionTable::Get().Close(fd) : hpvm::PlainClose(fd);
+  return SessionTable::At(fd) != nullptr ? SessionTable::Get().Close(fd) : hpvm::server::PlainClose(fd);
 }
 
 __attribute__((visibility("default"))) int getpeername(int fd, sockaddr* address, socklen_t* size) noexcept {
   return SessionTable::At(fd) != nullptr ? SessionTable::Get().NamePeer(fd, address, size)
-                                         : hpvm::PlainGetPeerName(fd, address, size);
+                                         : hpvm::server::PlainGetPeerName(fd, address, size);
 }
 
 }  // extern "C"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Here, so that whoever uses the table has the hooks.
 Status SessionTable::Check() {
@@ -65,4 +65,4 @@ Status SessionTable::Check() {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -20,7 +20,7 @@ __attribute__((weak)) int __interceptor_getpeername(int fd, sockaddr* address, s
 // NOLINTEND(bugprone-reserved-identifier)
 }
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline ssize_t PlainReceive(int fd, msghdr* message, int flags) {
   return __interceptor_recvmsg != nullptr ? __interceptor_recvmsg(fd, message, flags)
@@ -41,6 +41,6 @@ inline int PlainGetPeerName(int fd, sockaddr* address, socklen_t* size) {
                                               : static_cast<int>(syscall(SYS_getpeername, fd, address, size));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_LIBC_CALLS_H_

@@ -12,7 +12,7 @@
 
 #include "server/front/libc_calls.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // One record of TLS.
@@ -218,4 +218,4 @@ void Session::SayGoodbye() {
   EndInOrder(fd_);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

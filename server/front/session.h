@@ -20,7 +20,7 @@
 #include "server/front/connection_facts.h"
 #include "server/front/frame_meter.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct FreeSsl {
   void operator()(SSL* ssl) const { SSL_free(ssl); }
@@ -84,6 +84,6 @@ class Session {
   std::atomic<int64_t> stalled_since_ns_{0};  // 0: it is not.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_SESSION_H_

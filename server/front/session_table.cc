@@ -18,7 +18,7 @@
 
 #include "server/front/libc_calls.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // What gRPC makes of an abstract name, and the name.
@@ -146,4 +146,4 @@ int SessionTable::NamePeer(int fd, sockaddr* address, socklen_t* size) const {
   return 0;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "server/front/session.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Any thread. There is one, as there is one C library; a forked child begins with an empty one.
 class SessionTable {
@@ -60,6 +60,6 @@ class SessionTable {
   std::unordered_map<uint64_t, std::shared_ptr<Session>> sessions_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_SESSION_TABLE_H_

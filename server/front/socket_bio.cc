@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 int Write(BIO* bio, const char* bytes, size_t size, size_t* written) {
@@ -72,4 +72,4 @@ BIO* MakeSocketBio(int fd) {
 
 void CountTlsMessage(BIO* bio) { BIO_set_data(bio, reinterpret_cast<void*>(uintptr_t{TlsMessages(bio) + 1})); }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -6,7 +6,7 @@
 
 #include <openssl/bio.h>
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Null: there is no memory. Does not close the socket.
 BIO* MakeSocketBio(int fd);
@@ -16,6 +16,6 @@ inline constexpr size_t kTlsMessagesMax = 100;
 // Beyond it nothing is read any more.
 void CountTlsMessage(BIO* bio);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_SOCKET_BIO_H_

@@ -21,7 +21,7 @@
 #include "base/limits.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kFileBytesMax = 4 * limits::kMiB;
@@ -213,4 +213,4 @@ TlsFiles ReadTlsFiles(const Config& config, Diagnostics* faults) {
   return files;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -9,7 +9,7 @@
 #include "base/diagnostic.h"
 #include "server/config/config.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // What the files held at one moment.
 struct TlsFiles {
@@ -23,6 +23,6 @@ struct TlsFiles {
 // may name the file of tls.certificate, which then holds both and is read once. Opens files, and nothing else.
 TlsFiles ReadTlsFiles(const Config& config, Diagnostics* faults);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_TLS_H_

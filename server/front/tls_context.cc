@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "server/front/socket_bio.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // What gRPC offered before, and HTTP/2 allows: forward secrecy and authenticated ciphers.
@@ -158,4 +158,4 @@ bool IsHttp2(const SSL* ssl) {
   return std::string_view(reinterpret_cast<const char*>(chosen), size) == kHttp2;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -13,7 +13,7 @@
 #include "server/front/session.h"
 #include "server/front/tls.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct FreeSslContext {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
@@ -34,6 +34,6 @@ std::vector<std::string> CertificateNames(SSL* ssl);
 // Whether both sides agreed on HTTP/2.
 bool IsHttp2(const SSL* ssl);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_TLS_CONTEXT_H_

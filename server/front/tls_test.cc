@@ -19,7 +19,7 @@
 #include "server/testing/access_fixture.h"
 #include "server/testing/test_certificates.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::AllOf;
@@ -332,4 +332,4 @@ TEST_F(TlsTest, RefusesToStartWithOpenKeys) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

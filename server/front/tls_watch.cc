@@ -8,7 +8,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // How soon a certificate that was renewed is shown.
@@ -104,4 +104,4 @@ StatusOr<std::unique_ptr<TlsWatch>> WatchTls(const Config& config, Observer& obs
   return std::make_unique<TlsWatch>(config, std::move(files), observer);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

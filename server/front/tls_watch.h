@@ -15,7 +15,7 @@
 #include "server/events/events.h"
 #include "server/front/tls.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Looks at the files each second, on a thread of its own.
 class TlsWatch {
@@ -51,6 +51,6 @@ class TlsWatch {
 // the files.
 StatusOr<std::unique_ptr<TlsWatch>> WatchTls(const Config& config, Observer& observer);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_FRONT_TLS_WATCH_H_

@@ -6,7 +6,7 @@
 
 #include "server/identity/tenant_rules.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 Status Denied(std::string_view message) { return MakeStatus(absl::StatusCode::kPermissionDenied, message); }
@@ -183,4 +183,4 @@ StatusOr<std::string> Authenticator::ActsFor(const Principal& principal, const C
   return std::string(wanted);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -18,7 +18,7 @@
 #include "server/identity/principal.h"
 #include "server/identity/token.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Where a call comes from, as gRPC says it: "unix:/path", "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711".
 struct PeerAddress {
@@ -72,6 +72,6 @@ class Authenticator {
   const Clock& clock_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_AUTHENTICATOR_H_

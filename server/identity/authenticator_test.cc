@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -218,4 +218,4 @@ TEST_F(AuthenticatorTest, OnlyAdministratorsActForOthers) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

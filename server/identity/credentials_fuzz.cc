@@ -12,7 +12,7 @@
 
 #include "server/identity/authenticator.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint32_t kUid = 1'000;
@@ -100,10 +100,10 @@ bool HasProof(const World& world, const CallFacts& facts, const Config& config, 
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm;
+  using namespace hpvm::server;
   static const World& world = *new World();
   if (size < 2) {
     return 0;

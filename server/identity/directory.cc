@@ -9,7 +9,7 @@
 #include "server/identity/token.h"
 #include "server/process/object_id.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // What others keep of tokens that are no longer valid, for whoever asks what became of them.
@@ -303,4 +303,4 @@ Status Directory::RevokeToken(std::string_view id) {
              : While(kept, "revoking a token, which is refused until the daemon ends, and after that perhaps not");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

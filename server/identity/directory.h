@@ -23,7 +23,7 @@
 #include "server/identity/identity_database.h"
 #include "server/identity/principal.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 using TenantRecordRef = std::shared_ptr<const v1::Tenant>;
 using TokenRecordRef = std::shared_ptr<const StoredToken>;
@@ -105,6 +105,6 @@ class Directory final : public TenantPolicies {
   SnapshotRef snapshot_ = std::make_shared<const Snapshot>();
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_DIRECTORY_H_

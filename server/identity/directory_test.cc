@@ -16,7 +16,7 @@
 #include "server/identity/tenant_rules.h"
 #include "server/identity/token.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -296,4 +296,4 @@ TEST_F(DirectoryTest, ReadersNeedNoWriter) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

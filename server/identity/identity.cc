@@ -12,7 +12,7 @@
 #include "server/identity/tenant_rules.h"
 #include "server/process/state_folder.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kTenantsNamedMax = 8;  // In a message.
@@ -127,4 +127,4 @@ StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config) {
   return revoked;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -15,7 +15,7 @@
 #include "server/identity/ticket_socket.h"
 #include "server/identity/token.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Any thread, but for opening.
 class Identity {
@@ -54,6 +54,6 @@ StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std
 // backup was restored in which tokens are valid that were revoked since. Returns how many.
 StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_IDENTITY_H_

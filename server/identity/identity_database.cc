@@ -8,7 +8,7 @@
 #include "base/failpoint.h"
 #include "server/jobs/sqlite/sqlite_connection.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // "hpvi", in the file's header: what is not ours is not touched.
@@ -182,4 +182,4 @@ Status BackUpIdentity(const std::string& folder, const std::string& to) {
   return RealDisk().SyncFolder(to);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "hpvm/v1/admin.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class SqliteConnection;
 
@@ -60,6 +60,6 @@ class IdentityDatabase {
 // to do when there is none.
 Status BackUpIdentity(const std::string& folder, const std::string& to);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_IDENTITY_DATABASE_H_

@@ -16,7 +16,7 @@
 #include "server/jobs/testing/disk_vfs.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -216,4 +216,4 @@ TEST_F(IdentityFileTest, RefusesRowsThatWereChanged) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/identity/methods.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 std::string_view NameOf(Role role) {
   switch (role) {
@@ -15,4 +15,4 @@ std::string_view NameOf(Role role) {
   return "nobody";
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,7 +10,7 @@
 
 #include "server/identity/principal.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // What a call leaves behind, and with it whether the audit has it.
 enum class Change : uint8_t {
@@ -83,6 +83,6 @@ consteval const MethodFacts& MethodAt(std::string_view service, std::string_view
 // "user", "operator", "admin".
 std::string_view NameOf(Role role);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_METHODS_H_

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 
 // In order of power.
 enum class Role : uint8_t { kUser = 1, kOperator = 2, kAdmin = 3 };
@@ -20,6 +20,6 @@ struct Principal {
   std::string peer;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_PRINCIPAL_H_

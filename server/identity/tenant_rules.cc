@@ -10,7 +10,7 @@
 #include "server/config/config.h"
 #include "server/config/device_families.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint32_t kSandboxLevelMax = 4;
@@ -204,4 +204,4 @@ StatusOr<Role> RoleOf(v1::Role role) {
 
 v1::Role ToMessage(Role role) { return static_cast<v1::Role>(role); }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -8,7 +8,7 @@
 #include "server/config/tenant_policy.h"
 #include "server/identity/principal.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline constexpr int kTenantUidsMax = 1'000, kTenantCertificatesMax = 100, kTenantDevicesMax = 64;
 inline constexpr size_t kNoteBytesMax = 255;
@@ -32,6 +32,6 @@ Status CheckNote(std::string_view what, std::string_view note);
 StatusOr<Role> RoleOf(v1::Role role);
 v1::Role ToMessage(Role role);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_TENANT_RULES_H_

@@ -11,7 +11,7 @@
 #include "server/identity/directory.h"
 #include "server/identity/tenant_rules.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 void CheckAll(const Directory& directory, const Config& config) {
@@ -76,10 +76,10 @@ void Play(Directory& directory, uint8_t kind, const std::string& bytes, const Co
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm;
+  using namespace hpvm::server;
   static const Config& config = *new Config();
   ManualClock clock;
   SeededRng rng(1);

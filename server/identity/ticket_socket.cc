@@ -12,7 +12,7 @@
 
 #include "server/process/unix_socket.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // When there are no descriptors left: others have to close theirs first.
@@ -100,4 +100,4 @@ bool TicketSocket::Serve(int listener) {
   return true;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -24,7 +24,7 @@
 #include "server/identity/directory.h"
 #include "server/identity/token.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline constexpr char kTicketSocketSuffix[] = ".auth";
 
@@ -57,6 +57,6 @@ class TicketSocket {
   std::thread thread_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_TICKET_SOCKET_H_

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -148,4 +148,4 @@ TEST(TicketLineTest, SaysWhoGetsATicket) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr std::string_view kTokenPrefix = "hpvm_", kTicketPrefix = "hpvmt_";
@@ -132,4 +132,4 @@ StatusOr<uint32_t> TicketMint::Check(std::string_view ticket, Time now) const {
   return static_cast<uint32_t>(ReadNumber(claim.subspan(1, 4)));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

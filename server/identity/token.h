@@ -18,7 +18,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // What follows "Bearer " (in any case) in the metadata `authorization`; nothing for other schemes, empty values, and
 // what has blanks or is longer than any credential of ours.
@@ -46,6 +46,6 @@ class TicketMint {
 
 Status Unauthenticated(std::string_view message);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_IDENTITY_TOKEN_H_

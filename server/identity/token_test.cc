@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(TokenTest, TicketsCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

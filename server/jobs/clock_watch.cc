@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kJump = std::chrono::minutes(1);
@@ -41,4 +41,4 @@ bool ClockWatch::Believes(uint64_t age_ms) const {
   return jumped_.has_value() ? looked_ - *jumped_ >= age : looked_ - started_ >= std::min(age, kAfterStart);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

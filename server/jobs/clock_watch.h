@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class ClockWatch {
  public:
@@ -35,6 +35,6 @@ class ClockWatch {
   Duration reference_;  // What the wall clock is ahead of the other; follows a clock that is only corrected slowly.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_CLOCK_WATCH_H_

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using std::chrono::hours, std::chrono::minutes, std::chrono::seconds;
@@ -79,4 +79,4 @@ TEST(ClockWatchTest, StepsAndDrift) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 #include "server/events/events.h"
 #include "server/jobs/blobs/disk_room.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // What one transaction writes at most: it is held in memory until its commit.
@@ -364,4 +364,4 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -29,7 +29,7 @@
 #include "base/status.h"
 #include "server/jobs/job_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class DiskRoom;
 class Observer;
@@ -119,6 +119,6 @@ class CommitQueue {
   size_t full_group_;  // Rows in one commit while full.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_COMMIT_QUEUE_H_

@@ -19,7 +19,7 @@
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using testing::ElementsAre;
@@ -485,4 +485,4 @@ TEST(LocalJobStoreTest, IsSmallAgainAfterABurst) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -15,7 +15,7 @@
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string DatabaseIn(const std::string& folder) { return folder + "/jobs.db"; }
@@ -240,4 +240,4 @@ StatusOr<std::vector<std::string>> CheckJobs(const std::string& folder) {
   return faults;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct JobBackup {
   uint64_t jobs = 0;
@@ -28,6 +28,6 @@ StatusOr<JobBackup> BackUpJobs(const std::string& folder, const std::string& to)
 // Every fault of the database and of the blobs that its jobs need, in sentences; empty: sound. Reads everything.
 StatusOr<std::vector<std::string>> CheckJobs(const std::string& folder);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_JOB_ADMIN_H_

@@ -15,7 +15,7 @@
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/temporary_folder.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using testing::HasSubstr;
@@ -172,4 +172,4 @@ TEST_F(JobAdminTest, Refusals) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

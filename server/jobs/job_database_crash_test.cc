@@ -13,7 +13,7 @@
 #include "server/jobs/testing/memory_job_database.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr char kPath[] = "/s/jobs.db";
@@ -260,4 +260,4 @@ TEST(JobDatabaseCrashTest, PowerFailsWhileAnOldFileIsWrittenAnew) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

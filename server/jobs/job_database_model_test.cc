@@ -14,7 +14,7 @@
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 template <typename Message>
@@ -244,4 +244,4 @@ TEST(JobDatabaseModelTest, InMemoryBesideReaders) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

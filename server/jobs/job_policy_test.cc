@@ -8,7 +8,7 @@
 #include "server/jobs/rows/request_hash.h"
 #include "server/jobs/rows/retry.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -357,4 +357,4 @@ TEST(RequestHashTest, SeesWhatMatters) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -19,7 +19,7 @@
 #include "server/jobs/blobs/blob_folder.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class DiskRoom;
 class Observer;
@@ -113,6 +113,6 @@ StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
 StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer = nullptr,
                                                        DiskRoom* room = nullptr);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_JOB_STORE_H_

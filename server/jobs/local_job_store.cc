@@ -15,7 +15,7 @@
 #include "server/jobs/scrub.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::seconds(1);
@@ -361,4 +361,4 @@ std::unique_ptr<JobStore> CreateLocalJobStore(LocalJobStoreOptions options) {
   return std::make_unique<LocalJobStore>(std::move(options));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -7,7 +7,7 @@
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // A database of 10,000 jobs is checked in a fifth of that; a larger one as far as this goes.
@@ -74,4 +74,4 @@ StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder
   return Assemble(std::move(database), blobs, nullptr, observer, room, {});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

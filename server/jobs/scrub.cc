@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Beyond it blobs that jobs share are read again: what is remembered is bounded.
@@ -131,4 +131,4 @@ void Scrub::Tell(const JobDamage& damage) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -22,7 +22,7 @@
 #include "server/jobs/blobs/blob_folder.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // One thread at a time, which may wait for the disk: never one that tenants wait for.
 class Scrub {
@@ -70,6 +70,6 @@ class Scrub {
   std::set<std::pair<std::string, std::string>> told_;  // Tenant and job.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_SCRUB_H_

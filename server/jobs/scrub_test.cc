@@ -20,7 +20,7 @@
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using testing::ElementsAre;
@@ -213,4 +213,4 @@ TEST_F(ScrubTest, RunsAtItsRate) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

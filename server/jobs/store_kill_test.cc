@@ -51,7 +51,7 @@ uint64_t allocation_that_fails = 0;
 [[gnu::noinline]] void operator delete(void* block) noexcept { free(block); }
 [[gnu::noinline]] void operator delete(void* block, size_t) noexcept { free(block); }
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 bool IsFull() {
@@ -318,4 +318,4 @@ TEST_F(StoreKillTest, AllocationFails) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

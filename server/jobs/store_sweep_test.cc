@@ -23,7 +23,7 @@
 #include "server/jobs/testing/store_script.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using Op = SimDisk::Op;
@@ -393,4 +393,4 @@ TEST_F(StoreSweepTest, LyingSyncsAreSeen) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

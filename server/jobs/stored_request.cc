@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 
 std::optional<BlobInput> BlobOfRequest(const v1::SubmitRequest& request, uint64_t row_bytes_max) {
   if (request.ByteSizeLong() <= row_bytes_max) {
@@ -46,4 +46,4 @@ StatusOr<StoredRequest> ReadWholeRequest(JobDatabase& database, BlobFolder& blob
   return stored;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "server/jobs/job_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // A larger request takes a file of its own: four pages of the database.
 inline constexpr uint64_t kRequestRowBytesMax = 16'384;
@@ -26,6 +26,6 @@ void NameRequestBlob(const PinnedBlob& blob, StoredRequest* stored);
 StatusOr<StoredRequest> ReadWholeRequest(JobDatabase& database, BlobFolder& blobs, std::string_view tenant,
                                          std::string_view id);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_STORED_REQUEST_H_

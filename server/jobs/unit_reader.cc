@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kRowsPerStep = 500;
@@ -72,4 +72,4 @@ StatusOr<bool> UnitReader::ReadElements(const std::string& id) {
   return true;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

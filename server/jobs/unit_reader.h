@@ -12,7 +12,7 @@
 #include "server/jobs/rows/dependencies.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct StoredUnit {
   UnitState state;    // Of the rows that there are; live: ACCEPTED and RUNNING.
@@ -50,6 +50,6 @@ class UnitReader {
   std::map<std::string, StoredUnit> units_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_UNIT_READER_H_

@@ -10,7 +10,7 @@
 
 #include "base/io/memfd.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 StatusOr<UniqueFd> CreateBlobMemfd(uint64_t bytes) {
@@ -143,4 +143,4 @@ bool BlobStore::DropOne() {
   return true;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

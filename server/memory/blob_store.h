@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "scheduler/share/ledger.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct Blob {
   Sha256 hash;
@@ -96,6 +96,6 @@ class BlobStore {
 // 64 hexadecimal digits from a request, or kInvalidArgument.
 StatusOr<Sha256> ParseSha256(std::string_view what, std::string_view hex);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_MEMORY_BLOB_STORE_H_

@@ -6,7 +6,7 @@
 
 #include "base/io/memfd.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST(BlobStoreTest, AnswersWithWhatItKeeps) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -7,7 +7,7 @@
 
 #include "base/limits.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 StatusOr<uint64_t> CheckedTensorBytes(uint32_t type, std::span<const uint64_t> extents, std::string_view place) {
   if (type == 0 || type > kElementTypes.size()) {
@@ -142,4 +142,4 @@ SegmentRef BufferStore::Publish(BufferRecord& record, SegmentRef segment, Tensor
   return record.segment.Lend();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "server/memory/segment_pool.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct TensorShape {
   uint8_t type = 0;  // An ElementType's value; 0: raw bytes.
@@ -93,6 +93,6 @@ class BufferStore {
   std::map<std::string, BufferRecord, std::less<>> buffers_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_MEMORY_BUFFER_STORE_H_

@@ -9,7 +9,7 @@
 #include "base/fair_queue.h"
 #include "base/io/memfd.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint64_t kPage = 4096;
@@ -130,4 +130,4 @@ uint64_t SegmentPool::idle_bytes() const {
   return state_->idle_bytes;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "scheduler/share/ledger.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct Segment {
   UniqueFd fd;
@@ -83,6 +83,6 @@ class SegmentPool {
   const scheduler::Account account_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_MEMORY_SEGMENT_POOL_H_

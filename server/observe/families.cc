@@ -6,7 +6,7 @@
 #include <map>
 #include <sstream>
 
-namespace hpvm {
+namespace hpvm::server {
 
 void Families::Begin(std::string_view name, std::string_view help, prometheus::MetricType type) {
   prometheus::MetricFamily& family = families_.emplace_back();
@@ -69,4 +69,4 @@ std::string Families::Text() const {
   return std::move(out).str();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -13,7 +13,7 @@
 
 #include "server/observe/tally.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Families {
  public:
@@ -48,6 +48,6 @@ class Families {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_FAMILIES_H_

@@ -5,7 +5,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kThreadMax = std::chrono::seconds(10), kStoreMax = std::chrono::seconds(30);
@@ -133,4 +133,4 @@ void MinuteMax::Push(Duration value) {
 
 Duration MinuteMax::max() const { return *std::max_element(values_.begin(), values_.end()); }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "server/core/state/core_snapshot.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct HealthFacts {
   Time now{0};
@@ -69,6 +69,6 @@ class MinuteMax {
   size_t next_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_HEALTH_H_

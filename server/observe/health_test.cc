@@ -9,7 +9,7 @@
 
 #include "server/observe/watch.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using std::chrono::milliseconds;
@@ -279,4 +279,4 @@ TEST(HealthTest, WatchOutlivesAHungCore) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

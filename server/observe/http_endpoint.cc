@@ -18,7 +18,7 @@
 
 #include "base/io/fd.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr int kNice = 10;
@@ -255,4 +255,4 @@ MHD_Result HttpEndpoint::Parts::Respond(MHD_Connection* connection, const HttpRe
   return queued;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

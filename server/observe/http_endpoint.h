@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "server/config/address.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct HttpResponse {
   int code = 200;
@@ -53,6 +53,6 @@ class HttpEndpoint {
   std::string address_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_HTTP_ENDPOINT_H_

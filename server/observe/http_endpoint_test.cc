@@ -8,7 +8,7 @@
 
 #include "server/observe/testing/http_client.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 class HttpEndpointTest : public ::testing::Test {
@@ -172,4 +172,4 @@ TEST_F(HttpEndpointTest, AddressInUse) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

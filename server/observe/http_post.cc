@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kAnswerBytesMax = 64 * 1024;
@@ -120,4 +120,4 @@ StatusOr<HttpAnswer> HttpPost(const HttpTarget& target, std::string_view content
   return answer;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "server/config/address.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct HttpAnswer {
   int code = 0;           // 200.
@@ -22,6 +22,6 @@ struct HttpAnswer {
 StatusOr<HttpAnswer> HttpPost(const HttpTarget& target, std::string_view content_type, std::string_view body,
                               Time deadline, int stop);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_HTTP_POST_H_

@@ -17,7 +17,7 @@
 #include "server/observe/tracer.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 void DescribeOurselves(Families& families, const SpanExporter* spans) {
@@ -64,7 +64,7 @@ struct Observation::Parts {
   std::unique_ptr<SpanExporter> exporter;
   std::unique_ptr<Tracer> tracer;
   EventList events;  // For metrics and traces.
-  hpvm::Watch watch;
+  server::Watch watch;
   PacedText text, anonymous_text;          // The endpoint's thread's.
   std::unique_ptr<HttpEndpoint> endpoint;  // Goes first.
   std::string no_address;
@@ -190,4 +190,4 @@ void Observation::Unwatch() {
   parts_->watch.Stop();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

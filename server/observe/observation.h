@@ -15,7 +15,7 @@
 #include "server/events/events.h"
 #include "server/observe/watch.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Observation {
  public:
@@ -42,6 +42,6 @@ class Observation {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_OBSERVATION_H_

@@ -18,7 +18,7 @@
 #include "server/observe/testing/http_client.h"
 #include "supervisor/testing/messages.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using std::chrono::milliseconds;
@@ -79,7 +79,7 @@ Metrics ReadText(const std::string& text) {
 // Makes every family have a sample.
 void LetEverythingHappen(Observer& observer) {
   RunOutcome outcome;
-  *outcome.reply.done.add_nodes() = testing::Placement("n", "cpu:0", 0, 1);
+  *outcome.reply.done.add_nodes() = hpvm::testing::Placement("n", "cpu:0", 0, 1);
   observer.On(events::RunEnded{"local", "", "g", "", outcome});
   outcome.outcome = Aborted("x");
   observer.On(events::RunEnded{"local", "", "g", "", outcome});
@@ -279,4 +279,4 @@ TEST_F(ObservationTest, TracesWhereConfigured) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -6,7 +6,7 @@
 
 #include "server/observe/span_exporter.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using nlohmann::json;
@@ -69,4 +69,4 @@ std::string ToOtlpJson(const std::vector<Span>& spans, const SpanResource& resou
   return request.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

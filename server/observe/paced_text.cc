@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/paced_text.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 const std::string& PacedText::Get() {
   const Time now = clock_.Now();
@@ -16,4 +16,4 @@ const std::string& PacedText::Get() {
   return text_;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // One thread.
 class PacedText {
@@ -31,6 +31,6 @@ class PacedText {
   int made_ = 0;    // In it.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_PACED_TEXT_H_

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // However often it is asked for, so many are made a second; whoever asks rarely gets a new one each time.
@@ -31,4 +31,4 @@ TEST(PacedTextTest, IsMadeSoOftenAndNoOftener) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

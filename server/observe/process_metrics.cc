@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string ReadProc(const char* path) {
@@ -104,4 +104,4 @@ void DescribeDisk(Families& families, const std::string& store_folder, const std
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

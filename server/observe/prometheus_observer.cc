@@ -7,7 +7,7 @@
 #include "server/core/state/run_outcome.h"
 #include "server/observe/families.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr const char* kKindNames[] = {"run", "job"};
@@ -383,4 +383,4 @@ void PrometheusObserver::DescribeConnections(Families& families) const {
   connection_ends_.ForEach([&](const auto& end) { families.Add({{"reason", end.name}}, end.value); });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -19,7 +19,7 @@
 #include "server/events/events.h"
 #include "server/observe/tally.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Families;
 
@@ -118,6 +118,6 @@ class PrometheusObserver final : public Observer {
   std::atomic<int64_t> last_failure_ns_{0}, last_commit_ns_{0};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_PROMETHEUS_OBSERVER_H_

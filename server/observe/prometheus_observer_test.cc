@@ -11,7 +11,7 @@
 #include "server/observe/families.h"
 #include "supervisor/testing/messages.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -202,4 +202,4 @@ TEST(PrometheusObserverTest, OnRunIsCheap) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

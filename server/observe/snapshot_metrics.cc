@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr const char* kPriorities[] = {"low", "normal", "high"};
@@ -158,4 +158,4 @@ void DescribeView(Families& families, const Watch::View& view,
   gauge("hpvm_ready", "What /readyz says.", view.report.ready ? 1 : 0);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

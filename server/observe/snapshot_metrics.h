@@ -9,12 +9,12 @@
 #include "server/observe/families.h"
 #include "server/observe/watch.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // `label_of` is the label of a tenant's name.
 void DescribeView(Families& families, const Watch::View& view,
                   const std::function<std::string_view(std::string_view)>& label_of);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_SNAPSHOT_METRICS_H_

@@ -11,7 +11,7 @@
 
 #include "server/observe/trace_context.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct Span {
   enum class Kind : uint8_t { kInternal = 1, kServer = 2 };  // As OTLP numbers them.
@@ -36,6 +36,6 @@ class SpanSink {
   virtual void Add(std::vector<Span> spans) = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_SPAN_H_

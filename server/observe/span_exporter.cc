@@ -14,7 +14,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kGather = std::chrono::milliseconds(500), kRequestMax = std::chrono::seconds(5);
@@ -160,4 +160,4 @@ SpanCounts SpanExporter::counts() const {
   return counts;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -15,7 +15,7 @@
 #include "server/observe/http_post.h"
 #include "server/observe/span.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct SpanCounts {
   uint64_t exported = 0;
@@ -49,6 +49,6 @@ class SpanExporter final : public SpanSink {
 // ExportTraceServiceRequest as JSON; texts that are not UTF-8 are repaired.
 std::string ToOtlpJson(const std::vector<Span>& spans, const SpanResource& resource);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_SPAN_EXPORTER_H_

@@ -9,7 +9,7 @@
 
 #include "server/observe/testing/http_client.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using nlohmann::json;
@@ -160,4 +160,4 @@ TEST(SpanExporterTest, HostileAnswers) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

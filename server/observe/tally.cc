@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/tally.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kS = 1'000'000'000;
@@ -17,4 +17,4 @@ static_assert(std::size(kSeconds) <= Buckets::kMax && std::size(kCounts) <= Buck
 const Buckets kSecondsBuckets{kSeconds, 1e-9};
 const Buckets kCountBuckets{kCounts, 1};
 
-}  // namespace hpvm
+}  // namespace hpvm::server

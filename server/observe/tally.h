@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Tally {
  public:
@@ -134,6 +134,6 @@ class LabelTable {
   Entry other_{"other", T()};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_TALLY_H_

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // A value equal to a bound belongs to its bucket, one above to the next, the largest to the last.
@@ -69,4 +69,4 @@ TEST(TallyTest, TableCountsFromManyThreads) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

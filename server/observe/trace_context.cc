@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kTraceparentBytes = 55;  // Of version 00.
@@ -146,4 +146,4 @@ SpanId TraceIds::NewSpan() {
   return id;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 using TraceId = std::array<uint8_t, 16>;  // Not all zero.
 using SpanId = std::array<uint8_t, 8>;    // Not all zero; as a parent, zero means none.
@@ -46,6 +46,6 @@ class TraceIds {
   std::atomic<uint64_t> state_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_TRACE_CONTEXT_H_

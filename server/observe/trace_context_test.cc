@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr char kTrace[] = "0af7651916cd43dd8448eb211c80319c", kSpan[] = "b7ad6b7169203331";
@@ -138,4 +138,4 @@ TEST(TraceContextTest, MakesIds) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -8,7 +8,7 @@
 #include "server/core/state/run_outcome.h"
 #include "server/jobs/rows/job_state_name.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kTextBytesMax = 256, kErrorBytesMax = 1'024;
@@ -370,4 +370,4 @@ void Tracer::EndJob(std::string_view tenant, const v1::Job& job, const JobTrace&
   spans.push_back(std::move(span));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

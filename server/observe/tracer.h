@@ -29,7 +29,7 @@
 #include "server/observe/span.h"
 #include "server/observe/trace_context.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Tracer final : public Observer {
  public:
@@ -90,6 +90,6 @@ class Tracer final : public Observer {
   std::map<std::string, Attempt, std::less<>> attempts_;  // Under way, by job. As many as jobs that run.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_TRACER_H_

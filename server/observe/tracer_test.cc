@@ -8,7 +8,7 @@
 #include "server/core/state/run_outcome.h"
 #include "supervisor/testing/messages.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using std::chrono::milliseconds;
@@ -60,7 +60,7 @@ class TracerTest : public ::testing::Test {
     timing.set_copy_in_ns(3'000'000);
     timing.set_run_ns(8'000'000);
     timing.set_copy_out_ns(2'000'000);
-    *outcome.reply.done.add_nodes() = testing::Placement("blur", "cpu:0", 1'000'000, 5'000'000);
+    *outcome.reply.done.add_nodes() = hpvm::testing::Placement("blur", "cpu:0", 1'000'000, 5'000'000);
     return outcome;
   }
   ManualClock clock_;
@@ -252,7 +252,7 @@ TEST_F(TracerTest, HostileRecords) {
   outcome.reply.done.clear_nodes();
   for (int i = 0; i < 5'000; ++i) {
     v1::NodePlacement& node = *outcome.reply.done.add_nodes();
-    node = testing::Placement(std::string(10'000, 'n'), std::string(10'000, 'd'), UINT64_MAX, INT64_MAX);
+    node = hpvm::testing::Placement(std::string(10'000, 'n'), std::string(10'000, 'd'), UINT64_MAX, INT64_MAX);
     node.set_math("fast");
   }
   tracer.On(events::RunEnded{"local", "", "graph", kCaller, outcome});
@@ -292,4 +292,4 @@ TEST_F(TracerTest, PrepareSteps) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -6,7 +6,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kPeriod = std::chrono::seconds(1);
@@ -154,4 +154,4 @@ Watch::View Watch::Look() {
   return view;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -18,7 +18,7 @@
 #include "server/observe/health.h"
 #include "server/observe/prometheus_observer.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // A loop that owes a beat now and then. Any thread.
 class Heart {
@@ -99,6 +99,6 @@ class Watch {
   MinuteMax stalls_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_OBSERVE_WATCH_H_

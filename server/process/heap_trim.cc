@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::seconds(10);
@@ -52,4 +52,4 @@ void HeapTrim::Loop() {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Bytes of this process that are in memory; 0: not known.
 uint64_t ResidentBytes();
@@ -55,6 +55,6 @@ class HeapTrim {
   std::thread thread_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_HEAP_TRIM_H_

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 TEST(HeapTrimTest, IsDueWhenMuchIsThereAndNew) {
@@ -42,4 +42,4 @@ TEST(HeapTrimTest, TheAllocatorGivesBackWhatIsFree) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

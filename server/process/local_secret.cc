@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/io/fd.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& folder) {
   const std::string path = folder + "/artifact.key";
@@ -32,4 +32,4 @@ StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& folder) {
   return secret;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,11 +10,11 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Read from `folder`, or made there, readable by the daemon's user alone.
 StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& folder);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_LOCAL_SECRET_H_

@@ -18,7 +18,7 @@
 #include "base/text_marks.h"
 #include "server/process/log_limit.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kLinesWaitingMax = 2'048;
@@ -267,4 +267,4 @@ std::string EscapeForLog(std::string_view text, size_t bytes_max) {
   return cut ? out + "…" : out;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -23,7 +23,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
 
@@ -72,6 +72,6 @@ std::string EscapeForLog(std::string_view text, size_t bytes_max = 4096);
 // One line without its end; `unix_ns` is the time.
 std::string FormatLogLine(bool as_json, int64_t unix_ns, LogLevel level, std::string_view text, LogFields fields);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_LOG_H_

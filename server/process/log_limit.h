@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Not thread-safe. Holds one entry a place of the code, so its size is the program's.
 class LogLimit {
@@ -71,6 +71,6 @@ class LogLimit {
   bool any_left_out_ = false;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_LOG_LIMIT_H_

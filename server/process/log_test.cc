@@ -9,7 +9,7 @@
 
 #include "server/process/log_limit.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // A tenant's text cannot start a line, move the cursor or hide: only printable UTF-8 passes.
@@ -204,4 +204,4 @@ TEST(LogTest, ExitWritesWhatWaits) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

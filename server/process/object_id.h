@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline std::string NewObjectId(std::string_view kind, Rng& rng) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -36,6 +36,6 @@ inline std::string NewTimedId(std::string_view kind, int64_t unix_ns, Rng& rng) 
   return NewObjectId(kind, rng).insert(kind.size() + 1, time);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_OBJECT_ID_H_

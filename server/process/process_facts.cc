@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kFileBytesMax = 256 * 1024;
@@ -186,4 +186,4 @@ Status DoomedProcesses::AwaitEnds(Time deadline) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

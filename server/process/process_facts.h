@@ -12,7 +12,7 @@
 #include "base/io/fd.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct ProcessFacts {
   int pid = -1;
@@ -53,6 +53,6 @@ class DoomedProcesses {
   std::vector<Doomed> doomed_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_PROCESS_FACTS_H_

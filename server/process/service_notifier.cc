@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // A line each: what follows in a text must not look like another message.
@@ -69,4 +69,4 @@ void ServiceNotifier::Stopping(std::string_view status) { Send("STOPPING=1\nSTAT
 
 void ServiceNotifier::Alive() { Send("WATCHDOG=1"); }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

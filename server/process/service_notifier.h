@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/io/fd.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Without NOTIFY_SOCKET in the environment nothing is told to anybody. Any thread.
 class ServiceNotifier {
@@ -32,6 +32,6 @@ class ServiceNotifier {
   Duration watchdog_ = kNever;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_SERVICE_NOTIFIER_H_

@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::StartsWith;
@@ -100,4 +100,4 @@ TEST_F(ServiceNotifierTest, ReadsTheWatchdog) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -12,7 +12,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using Json = nlohmann::json;
@@ -180,4 +180,4 @@ void SpentKeeper::Keep() {
   is_failing_ = !written.ok();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

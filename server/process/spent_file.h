@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "scheduler/share/ledger.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // What one tenant has spent, by resource; resources that are held have zeros.
 struct TenantSpent {
@@ -61,6 +61,6 @@ class SpentKeeper {
   std::thread thread_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_SPENT_FILE_H_

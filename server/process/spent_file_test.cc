@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using scheduler::Resource;
@@ -109,4 +109,4 @@ TEST_F(SpentFileTest, TheOldestAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -20,7 +20,7 @@
 
 #include "server/process/process_facts.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr char kLockName[] = "/lock";
@@ -304,4 +304,4 @@ void RemoveTemporaryStateFolder(const std::string& path) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -23,7 +23,7 @@
 #include "base/io/fd.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Any thread, but for EndLeftovers.
 class StateFolder {
@@ -65,6 +65,6 @@ StatusOr<std::string> MakeTemporaryStateFolder();
 // Removes it with all that is in it.
 void RemoveTemporaryStateFolder(const std::string& path);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_STATE_FOLDER_H_

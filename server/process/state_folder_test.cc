@@ -19,7 +19,7 @@
 
 #include "server/process/process_facts.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -268,4 +268,4 @@ TEST_F(StateFolderTest, MemoryIsWhatControlGroupsAllow) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

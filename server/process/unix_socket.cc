@@ -7,7 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr int kBacklog = 128;
@@ -64,4 +64,4 @@ StatusOr<UniqueFd> ListenUnix(const std::string& path, mode_t mode) {
   return listener;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,7 +10,7 @@
 #include "base/io/fd.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // A socket file that nobody answers on is left over from a daemon that was killed, and goes; one that answers is
 // another daemon's (kUnavailable). What is no socket stays (kFailedPrecondition).
@@ -20,6 +20,6 @@ Status ClearSocketPath(const std::string& path);
 // Changes the process's umask for a moment: at the daemon's start.
 StatusOr<UniqueFd> ListenUnix(const std::string& path, mode_t mode);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_UNIX_SOCKET_H_

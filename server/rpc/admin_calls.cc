@@ -12,7 +12,7 @@
 #include "server/rpc/calls.h"
 #include "server/rpc/gate.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint32_t kPageDefault = 100, kPageMax = 1'000;
@@ -208,4 +208,4 @@ std::unique_ptr<grpc::Service> CreateAdminService(Core& core, Gate& gate, Direct
   return std::make_unique<AdminService>(core, gate, directory);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,7 +10,7 @@
 
 #include <memory>
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Core;
 class Directory;
@@ -19,6 +19,6 @@ class Gate;
 // Borrows all of them; they outlive the server.
 std::unique_ptr<grpc::Service> CreateAdminService(Core& core, Gate& gate, Directory& directory);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_ADMIN_CALLS_H_

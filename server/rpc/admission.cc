@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Long enough to count slow graphs, short against wait_max.
@@ -204,4 +204,4 @@ uint64_t Admission::bytes() const {
   return bytes_;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -24,7 +24,7 @@
 #include "base/limits.h"
 #include "server/core/state/outcome.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct AdmissionLimits {
   // 60 messages of the largest size, or a million small ones.
@@ -106,6 +106,6 @@ class Admission {
   uint64_t calls_ = 0, bytes_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_ADMISSION_H_

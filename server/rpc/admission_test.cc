@@ -5,7 +5,7 @@
 
 #include <deque>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr AdmissionLimits kSmall{
@@ -223,4 +223,4 @@ TEST(AdmissionTest, HoldsBytes) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -9,7 +9,7 @@
 
 #include "server/rpc/calls.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kBatchBytes = 256 * 1024;
@@ -119,4 +119,4 @@ grpc::ServerWriteReactor<v1::ReadAuditResponse>* StartReadAudit(AuditLog& audit,
   return ReadAuditCall::Create(audit, std::move(query), status);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 #include "hpvm/v1/admin.grpc.pb.h"
 #include "server/audit/audit_log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct AuditQuery {
   uint64_t from_sequence = 0, records_max = 0;  // 0: from the first, all.
@@ -25,6 +25,6 @@ inline constexpr int kAuditReadersMax = 4;
 grpc::ServerWriteReactor<v1::ReadAuditResponse>* StartReadAudit(AuditLog& audit, AuditQuery query,
                                                                 const Status& status);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_AUDIT_READ_H_

@@ -14,7 +14,7 @@
 #include "server/identity/methods.h"
 #include "server/testing/access_fixture.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -288,4 +288,4 @@ TEST_F(AuthorisationTest, OperatorsGiveAndTakeUsersTokensOnly) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

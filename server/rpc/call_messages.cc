@@ -7,7 +7,7 @@
 #include "hpvm/v1/admin.pb.h"
 #include "server/identity/methods.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // gRPC hands messages over without their type; the method says which it is.
@@ -145,4 +145,4 @@ const CallMessages* MessagesOf(std::string_view path) {
   return found == std::end(kMessages) ? nullptr : found;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 #include "hpvm/v1/service.pb.h"
 #include "server/observe/span.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Ids and settings, never contents or secrets.
 struct CallNotes {
@@ -35,6 +35,6 @@ struct CallMessages {
 // Null: nothing is said of calls of that method.
 const CallMessages* MessagesOf(std::string_view path);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_CALL_MESSAGES_H_

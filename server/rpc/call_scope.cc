@@ -8,7 +8,7 @@
 #include "server/process/log.h"
 #include "server/rpc/call_messages.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 using grpc::experimental::InterceptionHookPoints;
 
@@ -168,4 +168,4 @@ std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CallScope
   return std::make_unique<CallScopeFactory>(*this);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -17,7 +17,7 @@
 #include "server/events/events.h"
 #include "server/identity/principal.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct Caller {
   Principal principal;
@@ -46,6 +46,6 @@ class CallScopes {
   std::unordered_map<const grpc::ServerContextBase*, CallScope*> scopes_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_CALL_SCOPE_H_

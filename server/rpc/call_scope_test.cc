@@ -13,7 +13,7 @@
 #include "server/events/events.h"
 #include "server/observe/tracer.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr char kCaller[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -249,4 +249,4 @@ TEST_F(CallScopeTest, Cost) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -14,7 +14,7 @@
 #include "server/core/core.h"
 #include "server/rpc/admission.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // The wire's form; details go into the trailing metadata as a google.rpc.Status, as far as they fit.
 grpc::Status ToGrpc(const Outcome& outcome);
@@ -69,6 +69,6 @@ grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core
 // Fills what Run and Stream answer from a finished run.
 void FillOutputs(const RunOutcome& outcome, google::protobuf::RepeatedPtrField<v1::OutputValue>* outputs);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_CALLS_H_

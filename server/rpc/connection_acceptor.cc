@@ -20,7 +20,7 @@
 #include "server/process/log.h"
 #include "server/process/unix_socket.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr int kBacklog = 128;
@@ -130,7 +130,7 @@ ConnectionAcceptor::~ConnectionAcceptor() {
 }
 
 Status ConnectionAcceptor::ListenUnix(const std::string& path, mode_t mode, Take take) {
-  HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, hpvm::ListenUnix(path, mode));
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, server::ListenUnix(path, mode));
   listeners_.push_back({std::move(fd), /*is_unix=*/true, std::move(take)});
   return absl::OkStatus();
 }
@@ -265,4 +265,4 @@ ConnectionPlace ConnectionAcceptor::Admit(int fd, const ConnectionFacts& facts) 
                        facts.is_unix ? limits_.per_user_max : limits_.per_peer_max);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

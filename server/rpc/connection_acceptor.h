@@ -28,7 +28,7 @@
 #include "base/status.h"
 #include "server/front/connection_facts.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct ConnectionLimits {
   uint64_t connections_max = 1'024;
@@ -107,6 +107,6 @@ class ConnectionAcceptor {
   std::atomic<bool> listens_{true};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_CONNECTION_ACCEPTOR_H_

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Stands for the front and gRPC: keeps what it is given until it is told to close it.
@@ -267,4 +267,4 @@ TEST_F(AcceptorTest, SaysWhatItCannotListenOn) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

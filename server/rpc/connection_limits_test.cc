@@ -6,7 +6,7 @@
 
 #include "server/testing/access_fixture.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 class ConnectionLimitsTest : public AccessFixture {
@@ -89,4 +89,4 @@ TEST_F(ConnectionLimitsTest, Metadata) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -8,7 +8,7 @@
 #include "server/front/session_table.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr char kTenantHeader[] = "hpvm-tenant", kAuthorizationHeader[] = "authorization";
@@ -166,4 +166,4 @@ void Gate::WriteDown(const Status& why, const CallFacts& facts, const MethodFact
       events::Recorded{who, facts.peer, caller.tenant, method.path, "", verdict, detail, kAuditPayerRefused});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

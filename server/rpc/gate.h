@@ -19,7 +19,7 @@
 #include "server/identity/methods.h"
 #include "server/rpc/call_scope.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // How many failures each address has had in the present second. Any thread; holds at most kAddressesMax addresses.
 class FailureCounts {
@@ -74,6 +74,6 @@ class Gate {
 void SetRetryAfter(Status* status, Duration wait);
 Duration RetryAfterOf(const Status& status);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_GATE_H_

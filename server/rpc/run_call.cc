@@ -7,7 +7,7 @@
 #include "server/core/state/run_log.h"
 #include "server/rpc/calls.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall> {
@@ -113,4 +113,4 @@ grpc::ServerUnaryReactor* StartRunCall(Core& core, Admission& admission, StatusO
   return call;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/io/fd.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kSecretBytesMin = 16, kSecretBytesMax = 1024;
@@ -66,4 +66,4 @@ StatusOr<bool> MaySeeTenants(std::string_view authorization, const Config& confi
   return caller->role == Role::kAdmin;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 #include "server/config/config.h"
 #include "server/identity/authenticator.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // The secret of that file; kInvalidArgument when it is too short to be one. Read at each use, so that it may be
 // replaced while the daemon runs.
@@ -23,6 +23,6 @@ StatusOr<std::string> ReadScrapeSecret(const std::string& path);
 StatusOr<bool> MaySeeTenants(std::string_view authorization, const Config& config, const Authenticator& authenticator,
                              bool is_open);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_SCRAPE_ACCESS_H_

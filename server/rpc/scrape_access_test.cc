@@ -12,7 +12,7 @@
 
 #include "server/identity/identity.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr char kSecret[] = "0123456789abcdef0123";
@@ -84,4 +84,4 @@ TEST_F(ScrapeAccessTest, WithoutAnyCredentials) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -23,7 +23,7 @@
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/gate.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kTransportBytesMax = 256 * limits::kMiB;
@@ -522,4 +522,4 @@ void GrpcServer::AnnounceEnd() {
 
 void GrpcServer::Shutdown(Duration grace) { parts_->server->Shutdown(std::chrono::system_clock::now() + grace); }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

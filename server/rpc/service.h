@@ -16,7 +16,7 @@ namespace grpc {
 class ServerBuilder;
 }
 
-namespace hpvm {
+namespace hpvm::server {
 
 class AuditLog;
 class Authenticator;
@@ -62,6 +62,6 @@ class GrpcServer {
   std::vector<std::string> socket_paths_;  // Removed at the end.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_RPC_SERVICE_H_

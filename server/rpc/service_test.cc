@@ -21,7 +21,7 @@
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/daemon.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -483,4 +483,4 @@ TEST_F(ServiceTest, Streams) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -15,7 +15,7 @@
 #include "server/core/state/run_log.h"
 #include "server/rpc/calls.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint32_t kWindowDefault = 4, kWindowMax = 64;
@@ -404,4 +404,4 @@ grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRe
   return WatchCall::Create(core, std::move(tenant), *request);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

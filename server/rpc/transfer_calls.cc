@@ -13,7 +13,7 @@
 #include "server/core/state/request_options.h"
 #include "server/rpc/calls.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::span<const uint8_t> BytesOf(const std::string& text) {
@@ -437,4 +437,4 @@ grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, 
                       std::move(turns));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "server/testing/access_fixture.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string ReadFile(const std::string& path) {
@@ -313,4 +313,4 @@ TEST_F(TwoTenantsTest, HandlesAndJobs) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

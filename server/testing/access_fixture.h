@@ -18,7 +18,7 @@
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/daemon.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline bool HaveExecutor() {
   return access(HPVMD_BINARY_DIR "/hpvm-executor", X_OK) == 0 && access(HPVMD_BINARY_DIR "/hpvm-compiler", X_OK) == 0;
@@ -93,6 +93,6 @@ class AccessFixture : public ::testing::Test {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_TESTING_ACCESS_FIXTURE_H_

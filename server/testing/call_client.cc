@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 std::string MadeUpId(std::string_view kind, uint8_t number) {
@@ -280,4 +280,4 @@ void CallClient::FindJobs() {
   }
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

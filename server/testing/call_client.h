@@ -17,7 +17,7 @@
 #include "server/testing/call_promises.h"
 #include "server/testing/call_script.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 class CallClient {
  public:
@@ -163,6 +163,6 @@ class CallClient {
   std::vector<std::pair<std::string, v1::SubmitRequest>> keyed_;  // Submissions that may be repeated.
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_CALL_CLIENT_H_

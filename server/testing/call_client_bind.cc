@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/testing/call_client_bind.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 void BindTensor(uint8_t letter, size_t bytes, v1::InputBinding* input) {
@@ -63,4 +63,4 @@ void BindPorts(uint8_t letter, uint8_t number, const std::string& buffer, InputB
   BindOutput(number / 16, buffer, outputs);
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

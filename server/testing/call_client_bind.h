@@ -9,7 +9,7 @@
 
 #include "hpvm/v1/job.pb.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 using InputBindings = google::protobuf::RepeatedPtrField<v1::InputBinding>;
 using OutputBindings = google::protobuf::RepeatedPtrField<v1::OutputBinding>;
@@ -48,6 +48,6 @@ void SetRunOptions(uint8_t number, Request* request) {
   }
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_CALL_CLIENT_BIND_H_

@@ -4,7 +4,7 @@
 #include "base/limits.h"
 #include "server/testing/call_client.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 constexpr uint64_t kSmallDownload = 64 * limits::kKiB;
@@ -241,4 +241,4 @@ void CallClient::ListBuffers(const Numbers& numbers) {
   });
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

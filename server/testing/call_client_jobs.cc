@@ -4,7 +4,7 @@
 #include "server/testing/call_client.h"
 #include "server/testing/call_client_bind.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 constexpr uint64_t kReadOutputMax = 1 << 20;
@@ -315,4 +315,4 @@ void CallClient::FetchOutput(const Numbers& numbers) {
   });
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

@@ -4,7 +4,7 @@
 #include "server/testing/call_client.h"
 #include "server/testing/call_client_bind.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 // Documents with an odd number have a module.
 void CallClient::BindModules(uint8_t number, google::protobuf::RepeatedPtrField<v1::ModuleBinding>* modules) const {
@@ -160,4 +160,4 @@ void CallClient::ListCosts(const Numbers& numbers) {
   });
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

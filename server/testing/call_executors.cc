@@ -6,7 +6,7 @@
 #include "base/io/memfd.h"
 #include "base/limits.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 constexpr uint64_t kOutputBytes = 8;
@@ -350,4 +350,4 @@ bool CallExecutors::AnswerAll() {
   return did;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

@@ -13,7 +13,7 @@
 #include "server/testing/call_script.h"
 #include "server/testing/fake_executor.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 class CallExecutors {
  public:
@@ -48,6 +48,6 @@ class CallExecutors {
   CallPromises& promises_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_CALL_EXECUTORS_H_

@@ -6,7 +6,7 @@
 
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 using absl::StatusCode;
@@ -218,4 +218,4 @@ void CallPromises::Count(ActionKind kind, bool is_accepted) {
   ++(is_accepted ? counts.accepted : counts.refused);
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

@@ -17,7 +17,7 @@
 #include "server/core/state/outcome.h"
 #include "server/testing/call_script.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 // No name is a part of anything else that answers hold.
 inline constexpr std::array<std::string_view, 3> kTenantNames = {"amber", "birch", "cedar"};
@@ -102,6 +102,6 @@ class CallPromises {
   std::array<Counts, kActionKinds> counts_{};
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_CALL_PROMISES_H_

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 struct KindFacts {
@@ -129,4 +129,4 @@ std::string ToLine(const Action& action) {
   return line;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 enum class ActionKind : uint8_t {
   // Calls of a tenant.
@@ -96,6 +96,6 @@ Script RandomScript(Rng& rng, size_t actions);
 // "submit tenant=1 7 0 255"
 std::string ToLine(const Action& action);
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_CALL_SCRIPT_H_

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 namespace {
 
 using scheduler::Resource;
@@ -430,4 +430,4 @@ void CallWorld::CheckNothingLeft() {
   }
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing

@@ -15,7 +15,7 @@
 #include "server/testing/call_script.h"
 #include "server/testing/hand_daemon.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 class CallWorld : private HandDaemon {
  public:
@@ -64,6 +64,6 @@ class CallWorld : private HandDaemon {
   bool says_full_ = false;     // The core was told.
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_CALL_WORLD_H_

@@ -14,7 +14,24 @@
 #include "server/executors/executor_spawner.h"
 #include "supervisor/testing/messages.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
+
+// Answers of executors come from supervisor/testing.
+using hpvm::testing::AcceptedGraph;
+using hpvm::testing::AddDiagnostic;
+using hpvm::testing::AddInline;
+using hpvm::testing::AddLine;
+using hpvm::testing::AddOutput;
+using hpvm::testing::Answering;
+using hpvm::testing::BrokenDevice;
+using hpvm::testing::DeviceUsage;
+using hpvm::testing::FailedPrepare;
+using hpvm::testing::FailedRun;
+using hpvm::testing::Found;
+using hpvm::testing::FoundDevice;
+using hpvm::testing::Native;
+using hpvm::testing::Placement;
+using hpvm::testing::Port;
 
 // What the test sees of one executor; outlives the process object that the core owns.
 struct FakeExecutor {
@@ -219,6 +236,6 @@ class FakeSpawner final : public ExecutorSpawner {
   std::vector<std::shared_ptr<FakeExecutor>> executors_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_FAKE_EXECUTOR_H_

@@ -14,7 +14,7 @@
 #include "server/testing/fake_executor.h"
 #include "server/testing/hand_job_store.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 // The configuration's, changed by hand: tell the core then.
 class HandPolicies final : public TenantPolicies {
@@ -107,6 +107,6 @@ class HandDaemon {
   std::unique_ptr<Core> core_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_HAND_DAEMON_H_

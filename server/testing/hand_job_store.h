@@ -15,7 +15,7 @@
 #include "server/jobs/testing/memory_job_database.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 // What outlives a daemon.
 struct StoredState {
@@ -128,6 +128,6 @@ class HandJobStore final : public JobStore {
   std::deque<std::function<void()>> posted_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_HAND_JOB_STORE_H_

@@ -18,7 +18,7 @@
 
 #include "server/testing/hand_daemon.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 // The names of states, without the prefix.
 inline std::string StateName(v1::JobState state) { return v1::JobState_Name(state).substr(10); }
@@ -200,6 +200,6 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
   std::deque<v1::RetryJobRequest> retries_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_JOB_FIXTURE_H_

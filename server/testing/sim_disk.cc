@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 
 // A file or a folder.
 struct SimDisk::Node {
@@ -557,4 +557,4 @@ uint64_t SimDisk::changes() const {
   return changes_;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

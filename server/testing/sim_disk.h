@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "base/io/disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class SimDisk final : public Disk {
  public:
@@ -132,6 +132,6 @@ class SimDisk final : public Disk {
   std::vector<Plan> plans_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_TESTING_SIM_DISK_H_

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using Keep = SimDisk::Keep;
@@ -277,4 +277,4 @@ TEST_F(SimDiskTest, Replays) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -4,7 +4,7 @@
 
 #include "server/core/core.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 // All steps, here and now.
 inline Status Finish(const JobReader::Steps& step) {
@@ -15,6 +15,6 @@ inline Status Finish(const JobReader::Steps& step) {
   return is_done.status();
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_TESTING_STEPS_H_

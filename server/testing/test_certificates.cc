@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 struct Free {
@@ -94,4 +94,4 @@ CertifiedKey TestAuthority::Issue(const CertificateWish& wish) {
           })};
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

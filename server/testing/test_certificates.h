@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct CertifiedKey {
   std::string certificate, key;  // PEM.
@@ -32,6 +32,6 @@ class TestAuthority {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_TESTING_TEST_CERTIFICATES_H_

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 // From a commit to when the core knows of it.
@@ -275,4 +275,4 @@ void Attempts::CheckFailure(const Row& after, const History& history) {
                  [&] { return "A job failed without a cause: " + Describe(after) + ": " + after.error; });
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -14,7 +14,7 @@
 #include "tests/sim/context.h"
 #include "tests/sim/store_model.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 // Payloads of volatile runs, which no job stands for, are larger.
 inline constexpr uint64_t kVolatileTokens = 1'000'000'000;
@@ -93,6 +93,6 @@ class Attempts {
   bool draining_ = false, has_restarted_ = false, cancel_stored_ = false;
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_ATTEMPTS_H_

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 constexpr uint32_t kTriesMax = 40;
@@ -475,4 +475,4 @@ void SimClient::CheckBuffer(SimDaemon& daemon, const std::string& buffer, const 
   frontend_.DeleteBuffer(daemon, tenant_, buffer).IgnoreError();
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -12,7 +12,7 @@
 
 #include "tests/sim/frontend.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 // What the clients of a world know together: ids travel between programs.
 struct Board {
@@ -96,6 +96,6 @@ class SimClient {
   std::map<uint64_t, std::string> handles_;  // By the graph's number.
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_CLIENT_H_

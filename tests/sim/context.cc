@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 uint64_t Fnv(uint64_t hash, std::string_view text) {
@@ -76,4 +76,4 @@ void Context::Fail(std::string_view checker, std::string sentence) {
   failure = Failure{std::string(checker), std::move(sentence)};
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "tests/sim/plan.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 // A hash of every line, and the last lines for whoever must explain a failure.
 class Trace {
@@ -107,6 +107,6 @@ inline Duration Milliseconds(uint64_t ms) { return Duration(static_cast<int64_t>
 // "job-1a2b3c4d…" as people can tell ids apart in a trace.
 inline std::string Short(std::string_view id) { return std::string(id.substr(0, id.find('-') + 19)); }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_CONTEXT_H_

@@ -5,7 +5,7 @@
 
 #include "server/jobs/sqlite/sqlite_job_database.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 constexpr char kBlobFolder[] = "/state/blobs";
@@ -171,4 +171,4 @@ bool SimDaemon::EndCall(uint64_t call) {
   return true;
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

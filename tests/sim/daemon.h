@@ -15,7 +15,7 @@
 #include "tests/sim/sim_job_store.h"
 #include "tests/sim/store_model.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 // What outlives a daemon.
 struct Machine {
@@ -98,6 +98,6 @@ class SimDaemon {
   std::vector<std::shared_ptr<void>> held_;
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_DAEMON_H_

@@ -6,7 +6,7 @@
 #include "base/io/memfd.h"
 #include "server/testing/steps.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 // A commit or two, with what waits before them.
@@ -136,7 +136,7 @@ void Frontend::ListJobs(SimDaemon& daemon, const std::string& tenant_name, const
   }
   v1::ListJobsResponse response;
   const uint64_t number = daemon.BeginCall("list");
-  const Status status = hpvm::testing::Finish(daemon.core().job_reader().ListJobs(*tenant, request, &response));
+  const Status status = server::testing::Finish(daemon.core().job_reader().ListJobs(*tenant, request, &response));
   if (daemon.EndCall(number) && status.ok()) {
     history_.OnList(tenant_name, response);
   }
@@ -336,4 +336,4 @@ Status Frontend::DeleteBuffer(SimDaemon& daemon, const std::string& tenant_name,
   return daemon.core().buffers().DeleteBuffer(*tenant, id);
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

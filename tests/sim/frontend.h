@@ -12,7 +12,7 @@
 #include "tests/sim/daemon.h"
 #include "tests/sim/history.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 class Network {
  public:
@@ -65,6 +65,6 @@ class Frontend {
   History& history_;
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_FRONTEND_H_

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <sstream>
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 // Fills `bytes` from one word.
@@ -79,4 +79,4 @@ uint64_t TokenOf(std::string_view payload) {
 
 std::string IndexBytes(uint64_t index) { return {reinterpret_cast<const char*>(&index), sizeof(index)}; }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 struct GraphSpec {
   uint64_t number = 0;
@@ -39,6 +39,6 @@ std::string PayloadOf(uint64_t token, uint64_t bytes);
 uint64_t TokenOf(std::string_view payload);
 std::string IndexBytes(uint64_t index);
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_GRAPH_SPEC_H_

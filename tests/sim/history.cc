@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 // What every reader must be told alike of a job that has ended.
@@ -308,4 +308,4 @@ void History::CheckDependencies(const Row& row) {
   }
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -23,7 +23,7 @@
 #include "tests/sim/graph_spec.h"
 #include "tests/sim/store_model.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 // One wish for jobs: a Submit, or a RetryJob, however often it is sent.
 struct Submission {
@@ -101,6 +101,6 @@ class History {
   std::map<std::string, Seen> seen_;
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_HISTORY_H_

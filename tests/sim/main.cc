@@ -26,7 +26,7 @@
 #include "base/mutant.h"  // tests/mutants/patched.py writes it.
 #endif
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 struct Options {
@@ -207,6 +207,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
-int main(int argc, char** argv) { return hpvm::sim::Main(argc, argv); }
+int main(int argc, char** argv) { return hpvm::server::sim::Main(argc, argv); }

@@ -3,7 +3,7 @@
 
 #include "tests/sim/context.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 // Sizes: most worlds small, some large.
@@ -210,4 +210,4 @@ std::string Plan::Describe() const {
   return text;
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "server/config/config.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 // Rates are per mille; a mean time of 0 means never.
 struct Plan {
@@ -57,6 +57,6 @@ Plan DrawPlan(uint64_t seed);
 void DrawQuotas(Rng& rng, Config& config);
 void NoQuotas(Config& config);
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_PLAN_H_

@@ -11,7 +11,7 @@
 #include "supervisor/testing/messages.h"
 #include "tests/sim/graph_spec.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 std::string ReadAll(int fd, uint64_t offset, uint64_t bytes) {
@@ -515,4 +515,4 @@ internal::Ready DevicesOf(const Plan& plan, const std::string& family) {
   return found;
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

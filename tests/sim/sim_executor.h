@@ -14,7 +14,7 @@
 #include "tests/sim/attempts.h"
 #include "tests/sim/context.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 class SimExecutor;
 
@@ -57,6 +57,6 @@ class SimSpawner final : public ExecutorSpawner {
 // What discovery finds in this world.
 internal::Ready DevicesOf(const Plan& plan, const std::string& family);
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_SIM_EXECUTOR_H_

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 SimJobStore::SimJobStore(Context& context, SeededRng& rng, JobDatabase& database, BlobFolder& blobs,
                          std::function<void(const Status&)> on_broken)
@@ -139,4 +139,4 @@ void SimJobStore::Abandon() {
   const auto answers = std::exchange(answers_, {});
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -13,7 +13,7 @@
 #include "server/jobs/job_store.h"
 #include "tests/sim/context.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 class SimJobStore final : public JobStore {
  public:
@@ -56,6 +56,6 @@ class SimJobStore final : public JobStore {
   Time answers_until_{0}, work_until_{0};
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_SIM_JOB_STORE_H_

@@ -6,7 +6,7 @@
 
 #include "tests/sim/store_world.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 // What was answered is there after every crash and loss of power, whole, and nothing else; stale writes change nothing.
@@ -36,4 +36,4 @@ TEST(SimStoreTest, SeedsReplay) {
 }
 
 }  // namespace
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -10,7 +10,7 @@
 #include "server/process/log.h"
 #include "tests/sim/world.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 class SimTest : public ::testing::Test {
@@ -56,4 +56,4 @@ TEST_F(SimTest, SeedsReplay) {
 }
 
 }  // namespace
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 constexpr int64_t kDayNs = 86'400'000'000'000;
@@ -503,4 +503,4 @@ void StoreModel::CheckAround(JobDatabase& database) {
   }
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

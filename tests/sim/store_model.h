@@ -21,7 +21,7 @@
 #include "server/jobs/rows/job_database.h"
 #include "tests/sim/context.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 // What a row says, as far as promises are about it.
 struct Row {
@@ -199,6 +199,6 @@ class WatchedDatabase final : public JobDatabase {
   StoreModel& model_;
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_STORE_MODEL_H_

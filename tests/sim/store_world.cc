@@ -7,7 +7,7 @@
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "tests/sim/graph_spec.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 constexpr char kBlobFolder[] = "/state/blobs";
@@ -370,4 +370,4 @@ void StoreWorld::CheckBlobFiles() {
   }
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -16,7 +16,7 @@
 #include "tests/sim/store_model.h"
 #include "tests/sim/verdict.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 class StoreWorld {
  public:
@@ -59,6 +59,6 @@ class StoreWorld {
   uint64_t next_id_ = 1, lease_ = 0, opens_ = 0, writes_ = 0;
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_STORE_WORLD_H_

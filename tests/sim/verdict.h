@@ -8,7 +8,7 @@
 
 #include "tests/sim/context.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 struct Verdict {
   std::optional<Failure> failure;
@@ -18,6 +18,6 @@ struct Verdict {
   Duration simulated{0};
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_VERDICT_H_

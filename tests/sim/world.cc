@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 namespace {
 
 // More than any small world needs, fewer than any loop without end.
@@ -537,4 +537,4 @@ void World::JumpWall() {
   context_.clock.JumpWall(ms * 1'000'000);
 }
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim

@@ -20,7 +20,7 @@
 #include "tests/sim/store_model.h"
 #include "tests/sim/verdict.h"
 
-namespace hpvm::sim {
+namespace hpvm::server::sim {
 
 class World {
  public:
@@ -77,6 +77,6 @@ class World {
   Time looked_{0}, busy_{0};  // For CheckProgress: the last look, and when all was well last.
 };
 
-}  // namespace hpvm::sim
+}  // namespace hpvm::server::sim
 
 #endif  // HPVMD_TESTS_SIM_WORLD_H_

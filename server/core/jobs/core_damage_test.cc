@@ -11,7 +11,7 @@
 #include "server/process/log.h"
 #include "server/testing/job_fixture.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -468,4 +468,4 @@ TEST_F(DamageTest, ScrubEndsWhatWaits) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -5,7 +5,7 @@
 #include "server/testing/job_fixture.h"
 #include "server/testing/steps.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -801,4 +801,4 @@ TEST_F(JobTest, PagesAreCutByBytes) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

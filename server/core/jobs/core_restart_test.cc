@@ -7,7 +7,7 @@
 #include "server/testing/job_fixture.h"
 #include "server/testing/steps.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -746,4 +746,4 @@ TEST_F(RestartTest, DamagedRequestsEndTheirJobs) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -5,7 +5,7 @@
 
 #include "server/testing/job_fixture.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using ::testing::ElementsAre;
@@ -118,4 +118,4 @@ TEST_F(CoreRoomTest, EndsAwaitRoom) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

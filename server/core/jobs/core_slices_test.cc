@@ -10,7 +10,7 @@
 #include "server/testing/job_fixture.h"
 #include "server/testing/steps.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -261,4 +261,4 @@ TEST_F(SlicesTest, TurnsGoBackOneByOne) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

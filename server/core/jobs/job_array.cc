@@ -5,7 +5,7 @@
 
 #include "server/core/jobs/job_lifecycle.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Whether the job may be queued; when not, it is told by LeaveArrayTurn of another.
 bool JobLifecycle::TakeArrayTurn(const ExecutionRef& job) {
@@ -67,4 +67,4 @@ void JobLifecycle::LeaveArray(CoreScope& scope, const ExecutionRef& job, v1::Job
   TellUnit(scope, job->tenant, id, array->State());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

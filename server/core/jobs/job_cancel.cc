@@ -6,7 +6,7 @@
 #include "server/core/jobs/job_lifecycle.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 void JobLifecycle::AskCancel(CoreScope& scope, const ExecutionRef& job, CancelDone then) {
   if (shutdown_.closed) {
@@ -69,4 +69,4 @@ void JobLifecycle::RefuseCancels(CoreScope& scope) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

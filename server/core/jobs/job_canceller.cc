@@ -6,7 +6,7 @@
 #include "base/failpoint.h"
 #include "server/jobs/rows/job_rules.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // One CancelJob of an array until its answer.
 struct JobCanceller::ArrayCancel {
@@ -88,4 +88,4 @@ Outcome JobCanceller::AnswerCancelOfEnded(Tenant& tenant, const std::string& nam
   return again;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

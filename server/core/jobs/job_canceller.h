@@ -14,7 +14,7 @@
 #include "server/core/jobs/job_reader.h"
 #include "server/core/state/core_context.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class JobCanceller : private CoreRoom {
  public:
@@ -36,6 +36,6 @@ class JobCanceller : private CoreRoom {
   JobReader& reader_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_JOB_CANCELLER_H_

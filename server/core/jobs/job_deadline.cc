@@ -5,7 +5,7 @@
 #include "server/core/jobs/job_lifecycle.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 Time JobLifecycle::RestoredDeadline(const Execution& job) const {
   const v1::Job& shown = job.shown();
@@ -67,4 +67,4 @@ void JobLifecycle::SetDeadline(CoreScope& scope, const ExecutionRef& job) {
   });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 #include "server/jobs/rows/retry.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Outputs up to this size stay in the job's row; larger ones are files.
@@ -458,4 +458,4 @@ void JobLifecycle::TellUnit(CoreScope& scope, const TenantRef& tenant, const std
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kRecentJobsMax = 1'000, kRecentEventsMax = 50'000;
@@ -189,4 +189,4 @@ std::string JobFeed::RoomSentenceOf(const Execution& job) const {
   return writes && !table_.has_room ? "Waits for room on the server's disk." : "";
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

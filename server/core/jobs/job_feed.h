@@ -14,7 +14,7 @@
 #include "server/core/state/core_context.h"
 #include "server/core/state/execution.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class JobFeed : private CoreRoom {
  public:
@@ -43,6 +43,6 @@ class JobFeed : private CoreRoom {
   size_t recent_events_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_JOB_FEED_H_

@@ -11,7 +11,7 @@
 #include "server/process/log.h"
 #include "server/process/object_id.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Of units that change between a read and a look.
@@ -351,4 +351,4 @@ void JobSubmitter::Answer(CoreScope& scope, const SubmissionRef& submission, Out
   scope.Defer([submission, outcome = std::move(outcome)] { submission->done(outcome); });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

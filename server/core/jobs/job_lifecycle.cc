@@ -10,7 +10,7 @@
 #include "server/jobs/rows/arrays.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kPlacementsMax = 1'000;
@@ -322,4 +322,4 @@ Status JobLifecycle::Bind(CoreScope& scope, Execution& job, StoredParts& parts) 
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

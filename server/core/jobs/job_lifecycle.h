@@ -22,7 +22,7 @@
 #include "server/core/state/stored_parts.h"
 #include "server/jobs/job_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class JobLifecycle : private CoreRoom {
  public:
@@ -109,6 +109,6 @@ class JobLifecycle : private CoreRoom {
   JobFeed& feed_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_JOB_LIFECYCLE_H_

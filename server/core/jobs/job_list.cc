@@ -7,7 +7,7 @@
 #include "server/core/jobs/job_reader.h"
 #include "server/jobs/rows/job_rules.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint32_t kPageMax = 1'000, kPageDefault = 100;
@@ -164,4 +164,4 @@ StatusOr<bool> JobReader::ListLive(JobList& list) {
   return false;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -9,7 +9,7 @@
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/rows/job_state_name.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 v1::JobEvent JobEventOf(v1::Job job) {
@@ -155,4 +155,4 @@ void JobReader::WakeAll(CoreScope& scope) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

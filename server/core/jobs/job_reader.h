@@ -20,7 +20,7 @@
 #include "server/core/state/job_events.h"
 #include "server/core/state/page_token.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class JobReader : private CoreRoom {
  public:
@@ -74,6 +74,6 @@ class JobReader : private CoreRoom {
   uint64_t next_watcher_ = 1;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_JOB_READER_H_

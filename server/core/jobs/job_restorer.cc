@@ -8,7 +8,7 @@
 #include "server/jobs/rows/retry.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // A clock that is further than that from what the store has is looked at again before it ends a job.
@@ -289,4 +289,4 @@ void JobRestorer::RestoreDependencies(Execution& job, const RestoredUnits& units
   table_.AddWaits(*job.tenant, job, table_.JudgeUnits(*job.tenant, after, units.stored));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -14,7 +14,7 @@
 #include "server/core/rooms/tenants.h"
 #include "server/core/state/core_context.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class JobRestorer : private CoreRoom {
  public:
@@ -47,6 +47,6 @@ class JobRestorer : private CoreRoom {
   JobLifecycle& lifecycle_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_JOB_RESTORER_H_

@@ -8,7 +8,7 @@
 #include "server/jobs/rows/retention.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kEvery = std::chrono::seconds(10), kSoon = std::chrono::milliseconds(200);
@@ -101,4 +101,4 @@ void JobRetention::OnDropped(const DropJob& drop, const WriteResult& result) {
   feed_.ForgetRecent(*tenant, drop.id);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

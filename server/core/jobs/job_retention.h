@@ -11,7 +11,7 @@
 #include "server/jobs/clock_watch.h"
 #include "server/jobs/rows/retention.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class JobRetention : private CoreRoom {
  public:
@@ -32,6 +32,6 @@ class JobRetention : private CoreRoom {
   std::atomic<size_t> retaining_{0};         // Writes that have no answer yet.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_JOB_RETENTION_H_

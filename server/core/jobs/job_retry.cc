@@ -9,7 +9,7 @@
 #include "server/jobs/rows/request_hash.h"
 #include "server/jobs/stored_request.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // The input of `stored` at a position of the request; null: it is inline.
@@ -211,4 +211,4 @@ Status JobSubmitter::PinBlobs(Submission& submission, const StoredJob& from) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -5,7 +5,7 @@
 #include "server/core/jobs/job_lifecycle.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Runs fail, attempts are broken off without having counted, and jobs wait until the tenant is enabled.
 void JobLifecycle::Suspend(CoreScope& scope, const TenantRef& tenant) {
@@ -43,4 +43,4 @@ void JobLifecycle::LeaveQueues(CoreScope& scope) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

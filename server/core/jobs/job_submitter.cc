@@ -12,7 +12,7 @@
 #include "server/jobs/rows/retry.h"
 #include "server/jobs/stored_request.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Of all elements of an array together, for other jobs.
@@ -393,4 +393,4 @@ void JobSubmitter::Put(CoreScope& scope, const SubmissionRef& submission) {
                           });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

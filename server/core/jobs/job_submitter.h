@@ -20,7 +20,7 @@
 #include "server/core/state/core_context.h"
 #include "server/jobs/unit_reader.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class JobSubmitter : private CoreRoom {
  public:
@@ -79,6 +79,6 @@ class JobSubmitter : private CoreRoom {
   JobReader& reader_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_JOB_SUBMITTER_H_

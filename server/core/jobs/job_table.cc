@@ -6,7 +6,7 @@
 
 #include "server/core/state/core_snapshot.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 void JobTable::EachLive(CoreScope& scope, const TenantRef& tenant,
                         std::function<void(CoreScope&, const ExecutionRef&)> look,
@@ -131,4 +131,4 @@ Status JobTable::RefuseWithoutRoom() const {
                   : ResourceExhausted("The server's disk is full: it takes no jobs until there is room.");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

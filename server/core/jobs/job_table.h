@@ -18,7 +18,7 @@
 #include "server/core/state/outcome.h"
 #include "server/jobs/unit_reader.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct Submission;
 
@@ -69,6 +69,6 @@ class JobTable : private CoreRoom {
   std::unordered_map<scheduler::JobKey, ExecutionRef> queued_jobs_;  // Never iterated.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_JOB_TABLE_H_

@@ -16,7 +16,7 @@
 #include "server/process/log.h"
 #include "server/testing/job_fixture.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -183,4 +183,4 @@ INSTANTIATE_TEST_SUITE_P(Releases, OldStateTest, ::testing::ValuesIn(Names()),
                          [](const auto& test) { return "State" + test.param; });
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

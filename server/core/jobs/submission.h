@@ -12,7 +12,7 @@
 
 #include "server/core/jobs/job_table.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Touched by one thread at a time: the caller's, then the executor link's, then the store's.
 struct Submission {
@@ -48,6 +48,6 @@ struct Submission {
   size_t joined = 0;  // How many of `jobs` live.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_JOBS_SUBMISSION_H_

@@ -10,7 +10,7 @@
 #include "base/io/futex.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // What everybody's processor work goes by, whatever the device is called that does it.
@@ -215,4 +215,4 @@ void Arbiter::WriteGrantPage(ExecutorSlot& slot) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

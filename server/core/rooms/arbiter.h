@@ -15,7 +15,7 @@
 #include "server/core/state/core_context.h"
 #include "server/core/state/execution.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 scheduler::FairShareLimits ShareLimits(const Config& config);
 
@@ -72,6 +72,6 @@ class Arbiter : private CoreRoom {
   scheduler::JobKey next_key_ = 1;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_ROOMS_ARBITER_H_

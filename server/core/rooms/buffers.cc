@@ -6,7 +6,7 @@
 #include "server/core/state/handle_page.h"
 #include "server/process/object_id.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 v1::Buffer ToMessage(const BufferRecord& record) {
   v1::Buffer message;
@@ -173,4 +173,4 @@ void Buffers::PublishBuffers(Tenant& tenant, std::vector<RunOutput>& outputs) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -12,7 +12,7 @@
 #include "server/core/state/core_context.h"
 #include "server/core/state/run_outcome.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Buffers : private CoreRoom {
  public:
@@ -43,6 +43,6 @@ class Buffers : private CoreRoom {
   Graphs& graphs_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_ROOMS_BUFFERS_H_

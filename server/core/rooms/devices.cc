@@ -6,7 +6,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // A driver's kernels cannot be stopped from outside, only waited for: those that end soon should not cost the tenant's
@@ -150,4 +150,4 @@ bool Devices::HasDriver(const std::vector<std::string>& profile) const {
   return std::any_of(profile.begin(), profile.end(), [&](const std::string& id) { return devices_.HasDriver(id); });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -14,7 +14,7 @@
 #include "server/executors/device_table.h"
 #include "server/executors/sandbox_facts.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Devices : private CoreRoom {
  public:
@@ -64,6 +64,6 @@ class Devices : private CoreRoom {
   std::function<void(CoreScope&)> on_settled_ = [](CoreScope&) {};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_ROOMS_DEVICES_H_

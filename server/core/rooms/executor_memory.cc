@@ -10,7 +10,7 @@
 #include "server/core/rooms/executors.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 uint64_t At(const google::protobuf::RepeatedField<uint64_t>& values, size_t index) {
@@ -107,4 +107,4 @@ void Executors::OnUsage(const TenantRef& tenant, uint64_t epoch, const internal:
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

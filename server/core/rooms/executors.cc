@@ -6,7 +6,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // An executor whose sandbox was too weak: as long as nothing changes, the next one's would be, too.
@@ -431,4 +431,4 @@ void Executors::ForgetFreed(Tenant& tenant, ExecutorProcess& port) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

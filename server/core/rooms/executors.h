@@ -20,7 +20,7 @@
 #include "server/executors/crash_breaker.h"
 #include "server/executors/executor_spawner.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Executors : private CoreRoom {
  public:
@@ -83,6 +83,6 @@ class Executors : private CoreRoom {
   std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // To be spawned, with the executor's epoch.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_ROOMS_EXECUTORS_H_

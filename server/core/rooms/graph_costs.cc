@@ -6,7 +6,7 @@
 
 #include "server/core/rooms/graphs.h"
 
-namespace hpvm {
+namespace hpvm::server {
 void Graphs::ListCosts(const TenantRef& tenant, const v1::ListCostsRequest& request, v1::ListCostsResponse* response,
                        Done done) {
   CoreScope scope(monitor_);
@@ -83,4 +83,4 @@ void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call
   call.done(Outcome());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

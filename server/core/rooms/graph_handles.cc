@@ -11,7 +11,7 @@
 #include "server/core/state/handle_page.h"
 #include "server/process/object_id.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr Duration kLookMax = std::chrono::minutes(1), kLookMin = std::chrono::milliseconds(100);
@@ -120,4 +120,4 @@ Status Graphs::ListGraphs(Tenant& tenant, const v1::ListGraphsRequest& request, 
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

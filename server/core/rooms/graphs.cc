@@ -9,7 +9,7 @@
 #include "proto/internal/protocol.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Preparations that nobody uses but that a Submit of the same document would find.
@@ -421,4 +421,4 @@ StatusOr<scheduler::Lease> Graphs::HoldHostBytes(Tenant& tenant, uint64_t bytes)
   return lease;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -18,7 +18,7 @@
 #include "server/core/state/execution.h"
 #include "server/core/state/outcome.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Graphs : private CoreRoom {
  public:
@@ -101,6 +101,6 @@ class Graphs : private CoreRoom {
   uint64_t next_prepare_ = 1;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_ROOMS_GRAPHS_H_

@@ -6,7 +6,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using scheduler::Resource;
@@ -70,4 +70,4 @@ Status Quotas::ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view wha
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

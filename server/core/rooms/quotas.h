@@ -10,7 +10,7 @@
 #include "server/core/state/outcome.h"
 #include "server/core/state/request_meter.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Quotas : private CoreRoom {
  public:
@@ -35,6 +35,6 @@ class Quotas : private CoreRoom {
   RequestMeter meter_{ledger_, *options_.clock};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_ROOMS_QUOTAS_H_

@@ -8,7 +8,7 @@
 #include "server/core/state/bindings.h"
 #include "server/process/object_id.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::span<const uint8_t> BytesOf(const std::string& text) {
@@ -131,4 +131,4 @@ Status Runs::ResolveBindings(Tenant& tenant, Sending& sending,
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

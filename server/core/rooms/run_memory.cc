@@ -5,7 +5,7 @@
 
 #include "server/core/rooms/runs.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // A run waits so long at most for others to give memory back.
@@ -66,4 +66,4 @@ bool Runs::RunAgainWithMemory(const ExecutionRef& run, const RunReply& reply) {
   return true;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 #include "server/core/state/run_log.h"
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 using Phase = Execution::Phase;
 
@@ -646,4 +646,4 @@ void Runs::OnRefused(CoreScope& scope, scheduler::JobKey key, scheduler::RefuseJ
   Finish(scope, run, std::move(outcome));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -21,7 +21,7 @@
 #include "server/core/state/execution.h"
 #include "supervisor/stop_patience.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class Runs : private CoreRoom {
  public:
@@ -94,6 +94,6 @@ class Runs : private CoreRoom {
   std::map<scheduler::JobKey, ExecutionRef> runs_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_ROOMS_RUNS_H_

@@ -6,7 +6,7 @@
 
 #include "server/process/log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // A tenant's memory that waits for use again.
@@ -131,4 +131,4 @@ SpentByTenant Tenants::Spent() {
   return spent;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

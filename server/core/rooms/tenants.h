@@ -11,7 +11,7 @@
 #include "server/core/rooms/quotas.h"
 #include "server/core/state/core_context.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Why calls of a tenant with that policy are refused; null: there is no such tenant.
 Status RefusalOf(std::string_view name, const TenantPolicy* policy);
@@ -51,6 +51,6 @@ class Tenants : private CoreRoom {
   std::map<std::string, TenantRef> tenants_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_ROOMS_TENANTS_H_

@@ -10,7 +10,7 @@
 #include "server/core/state/execution.h"
 #include "server/memory/buffer_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline MemorySlice SliceOf(const Segment& segment, uint64_t bytes) {
   return {.memory_id = segment.id,
@@ -33,6 +33,6 @@ Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::
                    std::vector<SegmentRef>& pins);
 Status ResolveOutput(BufferStore& buffers, const v1::OutputBinding& binding, OutputPlan& plan);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_BINDINGS_H_

@@ -21,7 +21,7 @@
 #include "server/jobs/stored_request.h"
 #include "server/process/spent_file.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct CoreOptions {
   Config config;
@@ -97,6 +97,6 @@ inline constexpr Duration kQueueFullPause = std::chrono::milliseconds(250);
 // More than any array has.
 inline constexpr size_t kArrayElementsMax = 1'000'000;
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_CORE_CONTEXT_H_

@@ -14,7 +14,7 @@
 #include "server/executors/sandbox_facts.h"
 #include "server/jobs/job_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Below 0, 0, above: where jobs of a priority are counted.
 inline size_t PriorityClass(int32_t priority) { return priority < 0 ? 0 : priority == 0 ? 1 : 2; }
@@ -44,6 +44,6 @@ struct CoreSnapshot {
   std::vector<TenantSnapshot> tenants;  // Only when asked for.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_CORE_SNAPSHOT_H_

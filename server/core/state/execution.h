@@ -36,7 +36,7 @@
 #include "server/events/events.h"
 #include "server/jobs/job_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Where an output goes.
 struct OutputPlan {
@@ -193,6 +193,6 @@ struct LiveArray {
   UnitState State() const { return {live.size() + joining + given_up, succeeded, failed}; }
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_EXECUTION_H_

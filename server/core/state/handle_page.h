@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "server/config/config.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline constexpr uint32_t kPageMax = 1'000, kPageDefault = 100;
 // Labels may be long: a page stays well below what a message may have.
@@ -55,6 +55,6 @@ bool AddToPage(Message message, size_t page, size_t bytes_max, size_t* bytes, co
   return true;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_HANDLE_PAGE_H_

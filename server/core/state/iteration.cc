@@ -6,7 +6,7 @@
 
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kPortNameBytesMax = 255;  // As graph documents have it.
@@ -47,4 +47,4 @@ Status SetIteration(const google::protobuf::RepeatedPtrField<v1::Rotation>& rota
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -9,7 +9,7 @@
 #include "hpvm/v1/job.pb.h"
 #include "proto/internal/executor.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // What a request says of repetitions beside their number. kInvalidArgument for what cannot be a port's name.
 Status SetIteration(const google::protobuf::RepeatedPtrField<v1::Rotation>& rotations, const std::string& until,
@@ -20,6 +20,6 @@ Status SetIteration(const Request& request, internal::RunOptions* options) {
   return SetIteration(request.rotations(), request.until(), options);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_ITERATION_H_

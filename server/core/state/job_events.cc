@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 
 void JobEvents::Add(v1::JobEvent event, int64_t now_unix_ns) {
   event.set_sequence(next_sequence_++);
@@ -37,4 +37,4 @@ uint64_t JobEvents::Watch(Wake wake) {
   return next_watcher_++;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 
 #include "hpvm/v1/job.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline constexpr size_t kPlacementsKeptMax = 1'000;
 // States, phases and progress: a job that is retried without end would grow without this.
@@ -38,6 +38,6 @@ class JobEvents {
   std::map<uint64_t, Wake> watchers_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_JOB_EVENTS_H_

@@ -7,7 +7,7 @@
 #include "server/core/state/shutdown.h"
 #include "server/jobs/job_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // The number of timers that fire under one hold of the mutex.
@@ -87,4 +87,4 @@ void Monitor::InLaterSlice(CoreScope& scope, const TenantRef& tenant, std::funct
   });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -15,7 +15,7 @@
 #include "base/thread_watch.h"
 #include "server/core/state/tenant.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class CoreScope;
 class JobStore;
@@ -82,6 +82,6 @@ class CoreScope {
   bool wake_timer_ = false;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_MONITOR_H_

@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 // A text for people lists findings as far as there is room for those who read it.
 constexpr size_t kListedBytesMax = 3 * 1024;
@@ -111,4 +111,4 @@ std::optional<v1::Status> ShortenedForMetadata(const Outcome& outcome) {
   return message;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

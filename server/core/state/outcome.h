@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "hpvm/v1/common.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct Outcome {
   Outcome() = default;
@@ -31,6 +31,6 @@ Outcome RejectedBy(const v1::Diagnostics& diagnostics);
 // google.rpc.Status on the wire.
 v1::Status ToMessage(const Outcome& outcome);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_OUTCOME_H_

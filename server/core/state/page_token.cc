@@ -4,7 +4,7 @@
 #include <cstring>
 #include <span>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Hexadecimal digits: 16 bytes that say whose token it is, then the masked number.
@@ -69,4 +69,4 @@ StatusOr<uint64_t> PageTokens::Open(std::string_view tenant, std::string_view to
   return InvalidArgument("The page token is not one that this server gave to this tenant; begin with the first page.");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Any thread.
 class PageTokens {
@@ -30,6 +30,6 @@ class PageTokens {
   Sha256 tag_key_, mask_key_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_PAGE_TOKEN_H_

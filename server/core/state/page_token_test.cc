@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 TEST(PageTokenTest, OpensWhatItSealed) {
@@ -48,4 +48,4 @@ TEST(PageTokenTest, SaysNothingOfTheNumber) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

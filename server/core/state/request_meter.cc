@@ -3,7 +3,7 @@
 
 #include "server/core/state/tenant.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 Outcome QuotaOutcome(const scheduler::QuotaRefusal& refusal) {
   Outcome outcome(ToStatus(refusal));
@@ -29,4 +29,4 @@ Outcome RequestMeter::More(const Tenant& tenant, uint64_t bytes) {
   return {};
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -9,7 +9,7 @@
 #include "scheduler/share/ledger.h"
 #include "server/core/state/outcome.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct Tenant;
 
@@ -34,6 +34,6 @@ class RequestMeter {
   const Clock& clock_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_REQUEST_METER_H_

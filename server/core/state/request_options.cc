@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr int32_t kPriorityMax = 100;
@@ -50,4 +50,4 @@ Status CheckRequestOptions(const v1::RequestOptions& options, bool key_honoured)
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -6,12 +6,12 @@
 #include "base/status.h"
 #include "hpvm/v1/common.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // kInvalidArgument naming the field, the value and the limit. An idempotency key where none is honoured is
 // kUnimplemented.
 Status CheckRequestOptions(const v1::RequestOptions& options, bool key_honoured);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_REQUEST_OPTIONS_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/core/state/run_log.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 bool IsEmpty(const v1::RunLog& log) {
   return log.lines().empty() && log.findings().empty() && log.lines_dropped() == 0 && log.findings_dropped() == 0;
@@ -14,4 +14,4 @@ void DropTexts(v1::RunLog& log) {
   log.clear_findings();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

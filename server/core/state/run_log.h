@@ -7,12 +7,12 @@
 
 #include "hpvm/v1/record.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 bool IsEmpty(const v1::RunLog& log);
 // Leaves the counts only.
 void DropTexts(v1::RunLog& log);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_RUN_LOG_H_

@@ -15,7 +15,7 @@
 #include "server/executors/executor_spawner.h"
 #include "server/memory/segment_pool.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // One output after a run.
 struct RunOutput {
@@ -47,6 +47,6 @@ struct RunOutcome {
   bool was_sent = false;     // An executor had it, or may have had it.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_RUN_OUTCOME_H_

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // The steps of the daemon's end. Guarded by the core's mutex; each step sets those before it.
 struct Shutdown {
@@ -18,6 +18,6 @@ struct Shutdown {
   }
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_SHUTDOWN_H_

@@ -8,7 +8,7 @@
 #include "base/io/memfd.h"
 #include "server/jobs/stored_request.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20, kStepBytes = 4 << 20;
@@ -150,4 +150,4 @@ void StoredPartsReader::Put(const Wanted& wanted, BlobRef blob) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

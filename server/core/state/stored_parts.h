@@ -18,7 +18,7 @@
 #include "server/jobs/job_store.h"
 #include "server/memory/blob_store.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct StoredParts {
   TenantRef tenant;
@@ -78,6 +78,6 @@ class StoredPartsReader {
   std::vector<uint8_t> piece_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_STORED_PARTS_H_

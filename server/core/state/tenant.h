@@ -35,7 +35,7 @@
 #include "server/memory/buffer_store.h"
 #include "server/memory/segment_pool.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 class CoreScope;
 struct Sending;
@@ -186,6 +186,6 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
 
 using TenantRef = std::shared_ptr<Tenant>;  // Shared with operations in progress.
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_CORE_STATE_TENANT_H_

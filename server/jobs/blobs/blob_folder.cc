@@ -6,7 +6,7 @@
 #include "base/failpoint.h"
 #include "server/jobs/blobs/blob_folder_state.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kTenantBytesMax = 128;
@@ -136,4 +136,4 @@ void BlobFolder::Keep(std::string_view tenant, const Sha256& hash) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -26,7 +26,7 @@
 #include "base/io/disk.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Holds a blob's file; any thread may let go of it, and the last to do so may ask the database and remove the file.
 class BlobPin;
@@ -102,6 +102,6 @@ class BlobFolder {
   std::shared_ptr<BlobFolderState> state_;  // Shared with pins.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_BLOBS_BLOB_FOLDER_H_

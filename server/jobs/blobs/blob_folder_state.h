@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "server/jobs/blobs/blob_folder.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // A name that is a folder of its own below the root, whoever asks.
 Status CheckBlobTenant(std::string_view tenant);
@@ -114,6 +114,6 @@ class BlobPin {
   const BlobKey key_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_BLOBS_BLOB_FOLDER_STATE_H_

@@ -18,7 +18,7 @@
 #include "base/io/memfd.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using Mode = Disk::Mode;
@@ -449,4 +449,4 @@ TEST_F(BlobFolderTest, ConcurrentUse) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

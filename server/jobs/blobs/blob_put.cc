@@ -10,7 +10,7 @@
 #include "server/jobs/blobs/blob_folder_state.h"
 #include "server/jobs/blobs/disk_room.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20, kStepBytes = 4 << 20;
@@ -302,4 +302,4 @@ StatusOr<PinnedBlob> BlobFolder::Pin(std::string_view tenant, const Sha256& hash
   return std::move(putting.Take()[0]);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

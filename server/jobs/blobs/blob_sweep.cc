@@ -7,7 +7,7 @@
 #include "server/jobs/blobs/blob_folder.h"
 #include "server/jobs/blobs/blob_folder_state.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Of one Sweep.
@@ -103,4 +103,4 @@ class Sweeping {
 
 StatusOr<uint64_t> BlobFolder::Sweep(const IsUsed& is_used) { return Sweeping(*state_, is_used).Run(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

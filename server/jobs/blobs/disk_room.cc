@@ -7,7 +7,7 @@
 
 #include "base/failpoint.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr uint64_t kReserveShare = 16, kMarginShare = 64;
@@ -174,4 +174,4 @@ void DiskRoom::Await(uint64_t bytes) {
   awaited_until_ = now + kAwaited;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -20,7 +20,7 @@
 #include "base/limits.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 struct DiskRoomOptions {
   Disk* disk = nullptr;          // Borrowed, as the clock.
@@ -81,6 +81,6 @@ class DiskRoom {
   Time awaited_until_{0};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_BLOBS_DISK_ROOM_H_

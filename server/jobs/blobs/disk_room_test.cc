@@ -13,7 +13,7 @@
 #include "server/jobs/testing/memory_job_database.h"
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using testing::ElementsAre;
@@ -279,4 +279,4 @@ TEST_F(FullQueueTest, SmallerGroupsMayFit) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

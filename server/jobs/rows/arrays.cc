@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // Bytes and the largest value of an integer type; 0 bytes: none.
@@ -115,4 +115,4 @@ Status CheckArrayUse(const v1::SubmitRequest& request, const v1::GraphSummary& s
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

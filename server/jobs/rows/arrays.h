@@ -9,7 +9,7 @@
 #include "hpvm/v1/graph.pb.h"
 #include "hpvm/v1/job.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // How many elements; kInvalidArgument for an empty or overflowing range, kResourceExhausted beyond `count_max`.
 StatusOr<uint64_t> CountElements(const v1::JobArray& array, uint64_t count_max);
@@ -39,6 +39,6 @@ Status FillIndex(v1::SubmitRequest& request, uint64_t index, TypeOf type_of) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_ROWS_ARRAYS_H_

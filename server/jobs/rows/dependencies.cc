@@ -3,7 +3,7 @@
 
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 v1::JobDependency MakeDependency(const std::string& unit, int condition) {
@@ -126,4 +126,4 @@ std::vector<v1::JobDependency> Dependencies::PendingOf(const std::string& waiter
   return pending;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

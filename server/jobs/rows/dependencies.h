@@ -16,7 +16,7 @@
 
 #include "hpvm/v1/job.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // How the jobs of a unit stand.
 struct UnitState {
@@ -62,6 +62,6 @@ class Dependencies {
   std::map<Wish, std::set<std::string>> waiters_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_ROWS_DEPENDENCIES_H_

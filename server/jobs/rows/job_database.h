@@ -24,7 +24,7 @@
 #include "base/status.h"
 #include "proto/internal/stored_job.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 using internal::StoredJob;
 using internal::StoredRequest;
@@ -195,6 +195,6 @@ class JobDatabase {
   virtual StatusOr<std::vector<std::string>> Check() = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_ROWS_JOB_DATABASE_H_

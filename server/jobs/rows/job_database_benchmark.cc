@@ -18,7 +18,7 @@
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/jobs/testing/job_writes.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 double Now() { return static_cast<double>(RealClock().Now().count()) / 1e9; }
@@ -248,6 +248,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server
 
-int main(int argc, char** argv) { return hpvm::Main(argc, argv); }
+int main(int argc, char** argv) { return hpvm::server::Main(argc, argv); }

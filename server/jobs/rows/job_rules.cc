@@ -7,7 +7,7 @@
 
 #include "server/jobs/rows/job_state_name.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string Text(std::string_view before, std::string_view name, std::string_view after) {
@@ -115,4 +115,4 @@ Status NoSuchKey() { return NotFound("The idempotency key is not known."); }
 
 Status KeyIsKnown() { return AlreadyExists("The idempotency key is known."); }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

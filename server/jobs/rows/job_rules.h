@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // kInvalidArgument for a write that no caller of ours makes.
 Status CheckInsert(const InsertJobs& insert);
@@ -37,6 +37,6 @@ Status NoSuchRequest(std::string_view id);
 Status NoSuchKey();
 Status KeyIsKnown();
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_ROWS_JOB_RULES_H_

@@ -7,7 +7,7 @@
 
 #include "hpvm/v1/job.pb.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // "SUCCEEDED": as logs, metrics, errors and hpvmctl write it.
 inline std::string StateName(v1::JobState state) {
@@ -16,6 +16,6 @@ inline std::string StateName(v1::JobState state) {
   return name.size() > kPrefix.size() ? name.substr(kPrefix.size()) : std::to_string(static_cast<int>(state));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_ROWS_JOB_STATE_NAME_H_

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 template <typename Shape>
@@ -135,4 +135,4 @@ Sha256 HashOfRetry(const std::string& job_id) {
   return hasher.Finish();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -7,7 +7,7 @@
 #include "hpvm/v1/job.pb.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Of everything that decides what the job does: the graph and its modules by contents, inputs by name, type, shape
 // and bytes (a buffer's as the stored request has them, so that a client may come back with the same data in another
@@ -18,6 +18,6 @@ Sha256 HashOfRequest(const StoredRequest& stored);
 // Of a RetryJob.
 Sha256 HashOfRetry(const std::string& job_id);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_ROWS_REQUEST_HASH_H_

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // The moment `ms` before now, as far as numbers go.
@@ -85,4 +85,4 @@ StatusOr<std::vector<JobWrite>> PlanRetention(JobDatabase& database, const Reten
   return writes;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Of one tenant, except the keys'.
 struct RetentionLimits {
@@ -40,6 +40,6 @@ std::vector<JobWrite> PlanRetention(const TenantUse& use, std::span<const Finish
 StatusOr<std::vector<JobWrite>> PlanRetention(JobDatabase& database, const RetentionLimits& limits, int64_t now_unix_ns,
                                               size_t writes_max, const IsNeeded& is_needed);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_ROWS_RETENTION_H_

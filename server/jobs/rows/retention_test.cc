@@ -7,7 +7,7 @@
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/memory_job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -129,4 +129,4 @@ TEST(RetentionTest, BringsADatabaseWithinItsLimits) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

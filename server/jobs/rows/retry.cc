@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::server {
 
 Duration RetryDelay(uint32_t lost, Rng& rng) {
   // 2^9 times 100 ms is beyond the cap: no larger shift is needed.
@@ -31,4 +31,4 @@ AttemptEnd JudgeAttempt(const Status& status, const AttemptFacts& facts) {
   return facts.attempts_spent >= facts.attempts_max ? AttemptEnd::kDead : AttemptEnd::kAgain;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 inline constexpr Duration kRetryDelayFirst = std::chrono::milliseconds(100);
 inline constexpr Duration kRetryDelayMax = std::chrono::seconds(30);
@@ -40,6 +40,6 @@ struct AttemptFacts {
 };
 AttemptEnd JudgeAttempt(const Status& status, const AttemptFacts& facts);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_ROWS_RETRY_H_

@@ -8,7 +8,7 @@
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_schema.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr size_t kFaultsMax = 1'000;
@@ -150,4 +150,4 @@ StatusOr<std::vector<std::string>> CheckJobTables(SqliteConnection& connection) 
   return faults.Take();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

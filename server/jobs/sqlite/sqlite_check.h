@@ -9,11 +9,11 @@
 #include "base/status.h"
 #include "server/jobs/sqlite/sqlite_connection.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Every fault in a sentence, at most 1,000; empty: sound. One moment is read, whatever is written meanwhile.
 StatusOr<std::vector<std::string>> CheckJobTables(SqliteConnection& connection);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_CHECK_H_

@@ -5,7 +5,7 @@
 
 #include "base/failpoint.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 Status FromSqlite(sqlite3* db, int code, std::string_view doing) {
@@ -280,4 +280,4 @@ Status SqliteConnection::CopyTo(const std::string& path, const std::string& vfs)
   return status.ok() && closed != SQLITE_OK ? FromSqlite(nullptr, closed, "Closing \"" + path + "\"") : status;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -20,7 +20,7 @@
 struct sqlite3;
 struct sqlite3_stmt;
 
-namespace hpvm {
+namespace hpvm::server {
 
 // To bind bytes as a blob rather than a text.
 struct SqlBytes {
@@ -140,6 +140,6 @@ class SqliteConnection {
   SqliteStatement begin_, commit_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_

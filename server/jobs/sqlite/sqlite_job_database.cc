@@ -16,7 +16,7 @@
 #include "server/jobs/sqlite/sqlite_schema.h"
 #include "server/jobs/sqlite/sqlite_writer.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string FolderOf(const std::string& path) {
@@ -421,4 +421,4 @@ StatusOr<std::unique_ptr<JobDatabase>> OpenSqliteJobDatabase(const SqliteJobData
   return database;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

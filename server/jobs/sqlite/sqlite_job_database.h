@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // One step of the file's schema, from version `to_version` - 1.
 struct SqliteMigration {
@@ -57,6 +57,6 @@ struct SqliteJobDatabaseOptions {
 // kDataLoss: it is damaged.
 StatusOr<std::unique_ptr<JobDatabase>> OpenSqliteJobDatabase(const SqliteJobDatabaseOptions& options);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_JOB_DATABASE_H_

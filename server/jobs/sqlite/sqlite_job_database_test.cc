@@ -16,7 +16,7 @@
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/temporary_folder.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using testing::AllOf;
@@ -539,4 +539,4 @@ TEST_F(SqliteJobDatabaseTest, HostileBytes) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

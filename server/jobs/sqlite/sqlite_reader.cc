@@ -7,7 +7,7 @@
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_schema.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string_view BytesOf(const Sha256& hash) {
@@ -368,4 +368,4 @@ StatusOr<ScrubbedRows> SqliteReader::Scrub(uint64_t from, uint64_t bytes_max) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

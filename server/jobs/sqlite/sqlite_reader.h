@@ -15,7 +15,7 @@
 #include "server/jobs/rows/job_database.h"
 #include "server/jobs/sqlite/sqlite_connection.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // One thread at a time. Methods are JobDatabase's. Those that read many rows let go of their snapshot every
 // kSnapshotMax, whatever is done with each row, and go on behind the last one: the log could not start anew meanwhile.
@@ -56,6 +56,6 @@ class SqliteReader {
   SqliteStatement list_finished_, list_finished_all_, use_, list_blobs_, uses_blob_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_READER_H_

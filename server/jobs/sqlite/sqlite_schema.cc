@@ -7,7 +7,7 @@
 
 #include "base/failpoint.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 // "hpvm", in the file's header: what is not ours is not touched.
@@ -183,4 +183,4 @@ DamagedJob DescribeDamage(const SqliteStatement& row) {
   return damaged;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

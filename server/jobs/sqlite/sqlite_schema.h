@@ -13,7 +13,7 @@
 #include "server/jobs/sqlite/sqlite_connection.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 SqliteFormat JobFormat(std::span<const SqliteMigration> migrations);
 // kFailedPrecondition when it is not a job database of the newest version.
@@ -35,6 +35,6 @@ Status DamagedRow(std::string_view what, std::string_view id);
 std::optional<StoredJob> ReadRecord(const SqliteStatement& row);
 DamagedJob DescribeDamage(const SqliteStatement& row);
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_SCHEMA_H_

@@ -7,7 +7,7 @@
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_schema.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 std::string_view BytesOf(const Sha256& hash) {
@@ -447,4 +447,4 @@ Status SqliteWriter::ForgetBlobsInUse(std::span<const JobWrite> writes, std::vec
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

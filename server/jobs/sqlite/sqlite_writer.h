@@ -15,7 +15,7 @@
 #include "server/jobs/rows/job_database.h"
 #include "server/jobs/sqlite/sqlite_connection.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // How a transaction changes a tenant's use. Differences: they wrap.
 using UseChanges = std::map<std::string, TenantUse>;
@@ -88,6 +88,6 @@ class SqliteWriter {
   SqliteStatement delete_key_, delete_old_keys_, leave_request_, leave_key_, save_sequence_, add_use_, probe_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_WRITER_H_

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr int kPathBytesMax = 4096;
@@ -523,15 +523,15 @@ StatusOr<std::unique_ptr<DiskVfs>> DiskVfs::Register(Disk& disk, const Clock& cl
   vfs.mxPathname = kPathBytesMax;
   vfs.zName = state->name.c_str();
   vfs.pAppData = state.get();
-  vfs.xOpen = hpvm::Open;
-  vfs.xDelete = hpvm::Delete;
-  vfs.xAccess = hpvm::Access;
-  vfs.xFullPathname = hpvm::FullPathname;
-  vfs.xRandomness = hpvm::Randomness;
-  vfs.xSleep = hpvm::Sleep;
-  vfs.xCurrentTime = hpvm::CurrentTime;
-  vfs.xGetLastError = hpvm::LastError;
-  vfs.xCurrentTimeInt64 = hpvm::CurrentTimeMs;
+  vfs.xOpen = server::Open;
+  vfs.xDelete = server::Delete;
+  vfs.xAccess = server::Access;
+  vfs.xFullPathname = server::FullPathname;
+  vfs.xRandomness = server::Randomness;
+  vfs.xSleep = server::Sleep;
+  vfs.xCurrentTime = server::CurrentTime;
+  vfs.xGetLastError = server::LastError;
+  vfs.xCurrentTimeInt64 = server::CurrentTimeMs;
   if (int result = sqlite3_vfs_register(&vfs, /*makeDflt=*/0); result != SQLITE_OK) {
     return Internal("SQLite does not take the disk \"" + state->name + "\": " + sqlite3_errstr(result) + ".");
   }
@@ -545,4 +545,4 @@ DiskVfs::~DiskVfs() { sqlite3_vfs_unregister(&state_->vfs); }
 
 const std::string& DiskVfs::name() const { return state_->name; }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

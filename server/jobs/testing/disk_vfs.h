@@ -16,7 +16,7 @@
 #include "base/io/disk.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // As long as it lives, databases may be opened by name(); close them first.
 class DiskVfs {
@@ -38,6 +38,6 @@ class DiskVfs {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_TESTING_DISK_VFS_H_

@@ -10,7 +10,7 @@
 
 #include "server/testing/sim_disk.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using Op = SimDisk::Op;
@@ -186,4 +186,4 @@ TEST_F(DiskVfsTest, Replays) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::server

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::server {
 
 StoredJob MakeStoredJob(std::string_view tenant, std::string_view id, int64_t created_unix_ns) {
   StoredJob stored;
@@ -164,4 +164,4 @@ JobWrite JobWriteGenerator::Next(JobDatabase& database) {
   return ForgetKeys{now_unix_ns_ - static_cast<int64_t>(rng_.Below(10'000'000))};
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

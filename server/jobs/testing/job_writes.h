@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // A job of about 600 bytes, ACCEPTED.
 StoredJob MakeStoredJob(std::string_view tenant, std::string_view id, int64_t created_unix_ns);
@@ -46,6 +46,6 @@ class JobWriteGenerator {
   std::vector<std::pair<std::string, std::string>> jobs_;  // Tenant, id.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_TESTING_JOB_WRITES_H_

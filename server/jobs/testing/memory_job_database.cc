@@ -7,7 +7,7 @@
 
 #include "server/jobs/rows/job_rules.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 bool IsListed(const std::vector<v1::JobState>& states, v1::JobState state) {
@@ -350,4 +350,4 @@ Status MemoryJobDatabase::BackUp(const std::string& path) {
 
 StatusOr<std::vector<std::string>> MemoryJobDatabase::Check() { return std::vector<std::string>(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

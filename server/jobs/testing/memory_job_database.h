@@ -15,7 +15,7 @@
 
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Faults of a disk, as a database shows them. kResourceExhausted and kDataLoss mean what they mean from Commit.
 struct MemoryJobDatabaseFaults {
@@ -95,6 +95,6 @@ class MemoryJobDatabase final : public JobDatabase {
   std::map<std::string, Tenant, std::less<>> tenants_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_TESTING_MEMORY_JOB_DATABASE_H_

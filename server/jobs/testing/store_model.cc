@@ -7,7 +7,7 @@
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/testing/store_script.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 using absl::StatusCode;
@@ -212,4 +212,4 @@ std::string StoreModel::Compare(JobDatabase& database, BlobFolder& blobs, bool d
   return wrong;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

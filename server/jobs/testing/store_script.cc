@@ -7,7 +7,7 @@
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/jobs/testing/job_writes.h"
 
-namespace hpvm {
+namespace hpvm::server {
 namespace {
 
 constexpr int64_t kStartUnixNs = 1'700'000'000'000'000'000;
@@ -373,4 +373,4 @@ std::string ScriptedStore::CheckRecovered(StoreModel* model, const std::optional
   return differs;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::server

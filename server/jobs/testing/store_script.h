@@ -25,7 +25,7 @@
 #include "server/jobs/commit_queue.h"
 #include "server/jobs/rows/job_database.h"
 
-namespace hpvm {
+namespace hpvm::server {
 
 // What must be on disk, from what was answered. Written from the interface, not from an implementation.
 class StoreModel {
@@ -138,6 +138,6 @@ class ScriptedStore {
   std::unique_ptr<CommitQueue> queue_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_TESTING_STORE_SCRIPT_H_

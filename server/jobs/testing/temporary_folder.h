@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::server {
 
 // Gone at the end of its scope.
 class TemporaryFolder {
@@ -23,6 +23,6 @@ class TemporaryFolder {
   std::string path_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_TESTING_TEMPORARY_FOLDER_H_

@@ -18,7 +18,7 @@
 
 #include "base/io/fd.h"
 
-namespace hpvm::testing {
+namespace hpvm::server::testing {
 
 inline UniqueFd ConnectTo(const std::string& address) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -134,6 +134,6 @@ class Collector {
   std::thread thread_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::server::testing
 
 #endif  // HPVMD_SERVER_OBSERVE_TESTING_HTTP_CLIENT_H_

@@ -18,7 +18,7 @@ import sys
 RULES = {
     "hpvmd": (["LLVM", "OpenCL", "vulkan", "wabt", "SPIRV", "shaderc"],
               [r"\bwabt::", r"\bllvm::", r"\bhpvm::graph::", r"\bhpvm::ir::", r"\bhpvm::Engine\b", r"\bclCreate", r"\bvkCreate"],
-              ["graph", "engine", "backends", "kernel_ir", "wasm_front", "llvm_back", "compiler_service"]),
+              ["graph", "engine", "backends", "scheduler", "kernel_ir", "wasm_front", "llvm_back", "compiler_service"]),
     "hpvm-executor": (["LLVM", "wabt", "grpc", "SPIRV", "shaderc"],
                       [r"\bwabt::", r"\bllvm::", r"\bgrpc::"],
                       ["wasm_front", "llvm_back", "proto_v1", "server", "client"]),

@@ -61,7 +61,6 @@ struct LedgerTotal {
 };
 
 struct LedgerAccount {
-  TenantKey tenant = 0;
   Resource resource = Resource::kDeviceTime;
   uint64_t used = 0, peak = 0, refused = 0, limit = 0;
   // Spent resources: what is saved as of `since`, times the period in nanoseconds, so that a nanosecond earns `limit`
@@ -69,8 +68,7 @@ struct LedgerAccount {
   Wide saved = 0;
   Time since{0};
   Lease* first = nullptr;
-  const bool* removed = nullptr;  // The tenant's.
-  LedgerTotal* total = nullptr;   // The books'.
+  LedgerTotal* total = nullptr;  // The books'.
 
   Wide Period() const { return FactsOf(resource).period.count(); }
   Wide SavedMost() const {
@@ -146,30 +144,16 @@ struct LedgerAccount {
 };
 
 struct LedgerBooks {
-  struct Tenant {
-    std::array<LedgerAccount, kResourceCount> accounts;
-    bool removed = false;
-  };
+  using Accounts = std::array<LedgerAccount, kResourceCount>;
 
   std::mutex mutex;
-  std::map<TenantKey, std::unique_ptr<Tenant>> tenants;
-  size_t tenant_count = 0;  // Without those that were removed.
+  std::map<TenantKey, Accounts> tenants;
+  size_t tenant_count = 0;
   std::array<LedgerTotal, kResourceCount> totals;
 
-  LedgerAccount* Find(TenantKey tenant, Resource resource) const {
+  LedgerAccount* Find(TenantKey tenant, Resource resource) {
     const auto found = tenants.find(tenant);
-    return found == tenants.end() || found->second->removed ? nullptr
-                                                            : &found->second->accounts[static_cast<size_t>(resource)];
-  }
-  void ForgetIfDone(TenantKey tenant) {
-    const auto found = tenants.find(tenant);
-    if (found == tenants.end() || !found->second->removed) {
-      return;
-    }
-    const auto& accounts = found->second->accounts;
-    if (std::all_of(accounts.begin(), accounts.end(), [](const LedgerAccount& one) { return one.first == nullptr; })) {
-      tenants.erase(found);
-    }
+    return found == tenants.end() ? nullptr : &found->second[static_cast<size_t>(resource)];
   }
 };
 
@@ -235,9 +219,6 @@ void Lease::Release() {
   Unlink();
   LedgerAccount* account = std::exchange(account_, nullptr);
   account->GiveBack(std::exchange(amount_, 0));
-  if (*account->removed) {
-    books->ForgetIfDone(account->tenant);
-  }
 }
 
 void Lease::ShrinkTo(uint64_t amount) {
@@ -294,19 +275,13 @@ Ledger::~Ledger() = default;
 void Ledger::AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now) {
   {
     std::lock_guard lock(books_->mutex);
-    std::unique_ptr<LedgerBooks::Tenant>& added = books_->tenants[tenant];
-    if (added == nullptr) {
-      added = std::make_unique<LedgerBooks::Tenant>();
-      for (size_t i = 0; i < kResourceCount; ++i) {
-        added->accounts[i].tenant = tenant;
-        added->accounts[i].resource = static_cast<Resource>(i);
-        added->accounts[i].since = now;
-        added->accounts[i].removed = &added->removed;
-        added->accounts[i].total = &books_->totals[i];
-      }
-      added->removed = true;  // Not counted yet.
+    const auto [added, is_new] = books_->tenants.try_emplace(tenant);
+    for (size_t i = 0; is_new && i < kResourceCount; ++i) {
+      added->second[i].resource = static_cast<Resource>(i);
+      added->second[i].since = now;
+      added->second[i].total = &books_->totals[i];
     }
-    books_->tenant_count += std::exchange(added->removed, false) ? 1 : 0;
+    books_->tenant_count += is_new ? 1 : 0;
   }
   SetLimits(tenant, limits, now);
 }
@@ -318,7 +293,7 @@ void Ledger::SetLimits(TenantKey tenant, const ResourceLimits& limits, Time now)
     return;
   }
   for (size_t i = 0; i < kResourceCount; ++i) {
-    found->second->accounts[i].SetLimit(limits[i], now);
+    found->second[i].SetLimit(limits[i], now);
   }
 }
 
@@ -330,14 +305,6 @@ void Ledger::SetTotal(Resource resource, uint64_t limit) {
 uint64_t Ledger::TotalOf(Resource resource) const {
   std::lock_guard lock(books_->mutex);
   return books_->totals[static_cast<size_t>(resource)].Used();
-}
-
-void Ledger::RemoveTenant(TenantKey tenant) {
-  std::lock_guard lock(books_->mutex);
-  if (const auto found = books_->tenants.find(tenant); found != books_->tenants.end()) {
-    books_->tenant_count -= std::exchange(found->second->removed, true) ? 0 : 1;
-    books_->ForgetIfDone(tenant);
-  }
 }
 
 std::optional<QuotaRefusal> Ledger::Take(TenantKey tenant, Resource resource, uint64_t amount, Lease* lease) {
@@ -455,7 +422,7 @@ Ledger::Balance Ledger::BalanceOf(TenantKey tenant, Resource resource, Time now)
   if (found == books_->tenants.end()) {
     return {};
   }
-  const LedgerAccount& account = found->second->accounts[static_cast<size_t>(resource)];
+  const LedgerAccount& account = found->second[static_cast<size_t>(resource)];
   Balance balance{.used = account.used, .peak = account.peak, .refused = account.refused, .limit = account.limit};
   if (IsSpent(resource) && account.limit != 0) {
     const Wide available = std::max<Wide>(0, account.SavedAt(now)) / account.Period();
@@ -498,8 +465,8 @@ void Ledger::RestoreSpent(TenantKey tenant, Resource resource, const Spent& spen
 Status Ledger::CheckSums() const {
   std::lock_guard lock(books_->mutex);
   std::array<Wide, kResourceCount> totals{};
-  for (const auto& [key, tenant] : books_->tenants) {
-    for (const LedgerAccount& account : tenant->accounts) {
+  for (const auto& [key, accounts] : books_->tenants) {
+    for (const LedgerAccount& account : accounts) {
       uint64_t sum = 0;
       for (const Lease* lease = account.first; lease != nullptr; lease = lease->next_) {
         sum += lease->amount_;

@@ -102,8 +102,6 @@ class Ledger {
   // twice of it what it leaves free, so that something is there for who holds less. What is held beyond it stays.
   void SetTotal(Resource resource, uint64_t limit);
   uint64_t TotalOf(Resource resource) const;
-  // Its leases may end later.
-  void RemoveTenant(TenantKey tenant);
 
   // Held resources. The refusal is counted, and `lease` is then as it was; otherwise what it held before is given
   // back. Of unknown tenants everything is refused.

@@ -115,12 +115,6 @@ TEST(LedgerTest, TenantsShareATotal) {
   EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 0u);
   EXPECT_TRUE(ledger.Take(2, Resource::kHostBytes, 1, &third).has_value());
   EXPECT_EQ(ledger.CheckSums(), absl::OkStatus());
-  // A tenant that was removed still holds, and does not count as one.
-  ledger.RemoveTenant(1);
-  first.Release();
-  second.Release();
-  EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 400u);
-  EXPECT_EQ(ledger.CheckSums(), absl::OkStatus());
 }
 
 TEST(LedgerTest, TakesAnyway) {
@@ -209,22 +203,6 @@ TEST(LedgerTest, LeasesOutliveTheLedger) {
   lease.ShrinkTo(2);
   Lease other = std::move(lease);
   other.Release();
-}
-
-// Leases may outlive their tenant, whose account goes with the last of them.
-TEST(LedgerTest, LeasesOutliveTheTenant) {
-  Ledger ledger;
-  ledger.AddTenant(1, {}, Time{0});
-  Lease lease = ledger.TakeAnyway(1, Resource::kHostBytes, 5);
-  ledger.RemoveTenant(1);
-  EXPECT_EQ(ledger.BalanceOf(1, Resource::kHostBytes, Time{0}).used, 5u);
-  Lease more;
-  EXPECT_TRUE(ledger.Take(1, Resource::kHostBytes, 1, &more).has_value());
-  EXPECT_TRUE(ledger.Spend(1, Resource::kRequests, 1, Time{0}).has_value());
-  lease.Release();
-  EXPECT_TRUE(ledger.CheckSums().ok());
-  ledger.AddTenant(1, {}, Time{0});
-  EXPECT_EQ(ledger.BalanceOf(1, Resource::kHostBytes, Time{0}).peak, 0u) << "The account is another one.";
 }
 
 // Ten a second: twenty at once, then one each tenth of a second, to the nanosecond.

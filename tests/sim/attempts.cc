@@ -31,12 +31,28 @@ Attempts::Attempts(Context& context, StoreModel& model) : context_(context), mod
 uint64_t Attempts::OnStart(const std::string& tenant, uint64_t token, uint64_t index) {
   const Key key(token, index);
   const uint64_t id = next_++;
-  live_[id] = {key, tenant};
+  const std::string writer = WriterOf(key);
+  live_[id] = {key, tenant, writer};
   if (token < kVolatileTokens) {
     ++history_[key].effective;
+    wrote_.insert(writer);
     CheckStart(key);
   }
   return id;
+}
+
+std::string Attempts::WriterOf(const Key& key) const {
+  std::string writer;
+  for (const Row* row : model_.RowsOf(key.first)) {
+    if (row->index == key.second && row->in_place && row->state == v1::JOB_STATE_RUNNING &&
+        row->lease == model_.lease() && wrote_.count(row->id) == 0) {
+      if (!writer.empty()) {
+        return "";
+      }
+      writer = row->id;
+    }
+  }
+  return writer;
 }
 
 void Attempts::CheckStart(const Key& key) {
@@ -98,7 +114,10 @@ void Attempts::OnEnd(uint64_t id, Fate fate) {
   history.any_lost |= fate == Fate::kLost;
   history.any_broken |= fate == Fate::kBroken;
   history.any_other |= fate == Fate::kOther;
-  history.effective -= fate == Fate::kNoMemory && history.effective > 0 ? 1 : 0;
+  if (fate == Fate::kNoMemory) {
+    history.effective -= history.effective > 0 ? 1 : 0;
+    wrote_.erase(found->second.writer);
+  }
   live_.erase(found);
 }
 
@@ -196,7 +215,8 @@ void Attempts::OnChange(const Row* before, const Row& after) {
         "retries", [&] { return "A job that failed by itself is to run again: " + Describe(after) + "."; });
     context_.Check(after.spent < before->spent || is_older || history.last == Fate::kLost || had_fault, "retries",
                    [&] { return "An attempt was spent that no fault had cost: " + Describe(after) + "."; });
-    context_.Check(!after.in_place || history.effective == 0, "in place",
+    // Only its own runs count: that an earlier job wrote, whoever asked for the retry has accepted.
+    context_.Check(wrote_.count(after.id) == 0, "in place",
                    [&] { return "A job that writes what it reads is to run again: " + Describe(after) + "."; });
   }
   if (IsTerminal(after.state)) {

@@ -64,6 +64,7 @@ class Attempts {
   struct Run {
     Key key;
     std::string tenant;
+    std::string writer;  // See WriterOf.
     Fate fate = Fate::kPending;
   };
   struct History {
@@ -73,6 +74,9 @@ class Attempts {
   };
 
   void OnChange(const Row* before, const Row& after);
+  // The job that writes what it reads whose run begins now: a key may stand for several, those that RetryJob made.
+  // Empty when there is none, or when two of them run and neither has written: which of them it is cannot be told.
+  std::string WriterOf(const Key& key) const;
   void CheckStart(const Key& key);
   void CheckQueue(const Row& added);
   void CheckDependencies(const Row& row);
@@ -88,6 +92,7 @@ class Attempts {
   uint64_t next_ = 1;
   std::map<uint64_t, Run> live_;
   std::map<Key, History> history_;
+  std::set<std::string> wrote_;  // Jobs that write what they read and that an executor has begun.
   std::set<std::string> cancels_;
   std::map<std::string, Time> start_faults_;
   bool draining_ = false, has_restarted_ = false, cancel_stored_ = false;

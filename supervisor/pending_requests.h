@@ -22,7 +22,7 @@ struct Answer {
 struct Pending {
   // Gets the checked answer, of the kind that the request has, or why there is none. Its status says how the answer
   // breaks the protocol. Empty: nobody waits.
-  std::function<Status(StatusOr<Answer>)> done;
+  std::function<Status(StatusOr<Answer>)> done = nullptr;
   Time kill_at = kNever;
   Time stop_at = kNever;                       // Runs: from when on it should stop.
   std::function<void()> on_started = nullptr;  // Runs.

@@ -41,7 +41,7 @@ bool IsRequest(const internal::CompileRequest& message) {
   const bool are_params = std::all_of(message.params().begin(), message.params().end(),
                                       [](const auto& param) { return IsAtMost(param.scalar(), ir::Type::kF64); });
   return are_params && IsExplainConsistent(message) && message.module_hash().size() == kHashBytes &&
-         IsAtMost(message.module_kind(), kModuleKinds.back().kind) &&
+         message.module_kind() <= UINT8_MAX && Find(static_cast<ModuleKind>(message.module_kind())) != nullptr &&
          static_cast<size_t>(message.params_size()) <= limits::kKernelParamsMax &&
          IsAtMost(message.abi(), Abi::kHpvmWeb) && message.options().size() <= limits::kBuildOptionsBytesMax &&
          static_cast<size_t>(message.constants_size()) <= limits::kSpecialisationConstantsMax &&

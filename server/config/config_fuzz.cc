@@ -26,10 +26,8 @@ void CheckValues(const Config& config) {
 }
 
 }  // namespace
-}  // namespace hpvm::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm::server;
   const ConfigOutcome outcome = ParseConfig(std::string_view(reinterpret_cast<const char*>(data), size));
   for (const Diagnostic& diagnostic : outcome.diagnostics) {
     HPVMD_CHECK(!diagnostic.message.empty());
@@ -48,3 +46,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace hpvm::server

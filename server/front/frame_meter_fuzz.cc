@@ -39,11 +39,9 @@ Counts CountFrames(std::span<const uint8_t> bytes) {
 }
 
 }  // namespace
-}  // namespace hpvm::server
 
 // The first byte says how the rest is cut.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm::server;
   if (size < 1) {
     return 0;
   }
@@ -78,3 +76,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HPVMD_CHECK(peer.count == whole_calls.size());
   return 0;
 }
+
+}  // namespace hpvm::server

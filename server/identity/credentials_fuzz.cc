@@ -100,10 +100,8 @@ bool HasProof(const World& world, const CallFacts& facts, const Config& config, 
 }
 
 }  // namespace
-}  // namespace hpvm::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm::server;
   static const World& world = *new World();
   if (size < 2) {
     return 0;
@@ -161,3 +159,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace hpvm::server

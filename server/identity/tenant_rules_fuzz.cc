@@ -76,10 +76,8 @@ void Play(Directory& directory, uint8_t kind, const std::string& bytes, const Co
 }
 
 }  // namespace
-}  // namespace hpvm::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm::server;
   static const Config& config = *new Config();
   ManualClock clock;
   SeededRng rng(1);
@@ -98,3 +96,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace hpvm::server

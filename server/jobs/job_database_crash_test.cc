@@ -223,6 +223,49 @@ TEST(JobDatabaseCrashTest, DiskFillsUpAndGetsRoom) {
   EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
 }
 
+// What names the transactions of a log: SQLite takes none that was written under another.
+std::array<uint8_t, 8> SaltsOf(World& world) {
+  std::array<uint8_t, 8> salts{};
+  const auto log = world.disk.Open(std::string(kPath) + "-wal", Disk::Mode::kRead);
+  EXPECT_TRUE(log.ok() && (*log)->ReadAt(16, salts).ok());
+  return salts;
+}
+
+// What a refused commit left in the log is never completed by the next one's bytes, of which a crash may keep any: the
+// log begins anew, with a name of its own, whether or not there was a whole transaction before.
+TEST(JobDatabaseCrashTest, NothingIsWrittenOverWhatARefusedCommitLeft) {
+  World world(5);
+  Script script(5);
+  const auto database = world.Open();
+  ASSERT_TRUE(database.ok()) << database.status();
+  std::vector<WriteResult> results;
+  // Until one writes: of a batch that changes nothing there is nothing to write.
+  const auto commit = [&] {
+    const uint64_t writes = world.disk.count(SimDisk::Op::kWrite);
+    Status status;
+    while (status.ok() && world.disk.count(SimDisk::Op::kWrite) == writes) {
+      status = (*database)->Commit(script.NextBatch(), &results);
+    }
+    return status;
+  };
+  // The log's head, which the first has not, the frame's head, and a part of its page.
+  const auto refuse = [&](uint64_t nth) {
+    world.disk.FailNth(SimDisk::Op::kWrite, nth, {.code = absl::StatusCode::kResourceExhausted, .is_short = true});
+    const Status refused = commit();
+    EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    world.disk.ClearFaults();
+  };
+  ASSERT_TRUE(commit().ok());
+  for (int round = 0; round < 4; ++round) {
+    SCOPED_TRACE(round);
+    refuse(2);
+    refuse(3);
+    const std::array<uint8_t, 8> before = SaltsOf(world);
+    ASSERT_TRUE(commit().ok());
+    EXPECT_NE(SaltsOf(world), before);
+  }
+}
+
 // Power is lost after every change of the disk while a file of an earlier release is brought to this one's form: its
 // jobs are there at the next start, which goes on with it.
 TEST(JobDatabaseCrashTest, PowerFailsWhileAnOldFileIsWrittenAnew) {

@@ -165,6 +165,13 @@ void StoreModel::OnCommit(std::span<const JobWrite> writes, const Status& status
     context_.Fail("broken store", "A commit was tried after one had failed for good.");
     return;
   }
+  if (!status.ok()) {
+    context_.trace.Add(
+        "store", "a commit of " + std::to_string(writes.size()) + " writes failed: " + std::string(status.message()));
+    for (const JobWrite& write : writes) {
+      context_.trace.Add("store", "  " + DescribeWrite(write));
+    }
+  }
   if (absl::IsResourceExhausted(status)) {
     return;  // Nothing was changed.
   }
@@ -444,7 +451,8 @@ void StoreModel::Compare(JobDatabase& database) {
     for (const JobWrite& write : *unknown_) {
       Apply(write, nullptr);
     }
-    difference = Difference(found, database);
+    const std::string with_it = Difference(found, database);
+    difference = with_it.empty() ? "" : difference + " With the commit that was cut off: " + with_it;
   }
   if (!context_.Check(difference.empty(), "durability", [&] { return difference; })) {
     return;

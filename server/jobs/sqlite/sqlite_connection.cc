@@ -124,6 +124,7 @@ StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::st
   if (code != SQLITE_OK) {
     return FromSqlite(connection->db_, code, "Opening the job database \"" + path + "\"");
   }
+  connection->has_remnant_ = mode == Mode::kWriter;  // Of whoever wrote before, and may have been killed.
   sqlite3_busy_timeout(connection->db_, kBusyMsMax);
   sqlite3_db_config(connection->db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   HPVMD_RETURN_IF_ERROR(connection->Execute(kPragmas));
@@ -186,7 +187,13 @@ StatusOr<int64_t> SqliteConnection::QueryInt(std::string_view sql) {
   return has_row ? statement.Int(0) : 0;
 }
 
-Status SqliteConnection::Begin() { return begin_.Run(); }
+Status SqliteConnection::Begin() {
+  if (has_remnant_) {
+    HPVMD_RETURN_IF_ERROR(ClearLog());
+    has_remnant_ = false;
+  }
+  return begin_.Run();
+}
 
 // SQLite's VFS answers SQLITE_FULL for a write that the disk had no room for: then the frame that makes the
 // transaction valid is not there. After anything else it may be: in the log before a sync that failed, for example.
@@ -195,6 +202,7 @@ Status SqliteConnection::Commit() {
   const int code = sqlite3_step(statement);
   Status status;
   if (code != SQLITE_DONE) {
+    has_remnant_ = true;
     status = FromSqlite(db_, code, "Committing to the job database");
     const int primary = code & 0xff;
     if (primary != SQLITE_FULL && primary != SQLITE_BUSY) {
@@ -206,6 +214,7 @@ Status SqliteConnection::Commit() {
 }
 
 Status SqliteConnection::Rollback() {
+  has_remnant_ = true;  // Large transactions reach the log before they are committed.
   // Some errors have rolled back already.
   return sqlite3_get_autocommit(db_) != 0 ? absl::OkStatus() : Execute("ROLLBACK");
 }
@@ -222,6 +231,13 @@ Status SqliteConnection::Checkpoint(bool restart) {
     return absl::OkStatus();
   }
   return FromSqlite(db_, code, "Moving the job database's log into it");
+}
+
+Status SqliteConnection::ClearLog() {
+  sqlite3_busy_timeout(db_, kReadersMsMax);
+  const int code = sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  sqlite3_busy_timeout(db_, kBusyMsMax);
+  return code == SQLITE_OK ? absl::OkStatus() : FromSqlite(db_, code, "Clearing the job database's log");
 }
 
 void SqliteConnection::SkipCheckpointAtClose() { sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr); }

@@ -114,6 +114,10 @@ class SqliteConnection {
   // The first column of the first row.
   StatusOr<int64_t> QueryInt(std::string_view sql);
 
+  // A writer's first one, and one after a commit that failed, clears the log before anything is appended: what lies
+  // behind the last whole transaction could, where a crash mixes it with what is written over it, be read as a
+  // transaction that was refused.
+  // kResourceExhausted when that cannot be done now: no room, or readers that hold the log.
   Status Begin();
   // kResourceExhausted: surely not committed. kDataLoss: nobody knows.
   Status Commit();
@@ -134,9 +138,12 @@ class SqliteConnection {
 
  private:
   SqliteConnection() = default;
+  // Moves the whole log into the database and makes its file empty.
+  Status ClearLog();
 
   sqlite3* db_ = nullptr;
   int wal_pages_ = 0;
+  bool has_remnant_ = false;  // Of the log: that a part of a transaction may be behind its end.
   SqliteStatement begin_, commit_;
 };
 

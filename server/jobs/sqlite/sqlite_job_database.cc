@@ -300,11 +300,6 @@ Status SqliteJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<W
     return MoveLog(options_.log_pages_max);
   }
   results->clear();
-  if (absl::IsResourceExhausted(status)) {
-    // A log that is in the database is written anew from its beginning, which takes no more room: the next commit may
-    // succeed on a disk that stays full.
-    HPVMD_RETURN_IF_ERROR(MoveLog(0));
-  }
   return status;
 }
 

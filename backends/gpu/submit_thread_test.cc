@@ -138,6 +138,7 @@ struct Fixture : testing::Test {
   FakeDriver driver, copies;
   FlightBoard board{hub, nullptr};
 };
+// Threads are declared behind the items that they are given: a timeline must outlive its signal.
 using SubmitThreadTest = Fixture;
 
 // Signals are reached when the device is done, not when it is given the work; meanwhile the next ones are enqueued, up
@@ -289,9 +290,9 @@ TEST_F(SubmitThreadTest, WaitsForItsGrant) {
   GrantEntry entry{};
   GrantGate gate(entry);
   FlightBoard granted(hub, &gate);
-  SubmitThread thread(hub, driver, granted, Lane::kCompute, &gate);
   const auto first = Make(1), second = Make(2);
   std::atomic<uint32_t> stop{0};
+  SubmitThread thread(hub, driver, granted, Lane::kCompute, &gate);
   second->submission.stop = &stop;
   ASSERT_TRUE(thread.Submit(first->submission).ok());
   ASSERT_TRUE(thread.Submit(second->submission).ok());
@@ -314,8 +315,8 @@ TEST_F(SubmitThreadTest, KeepsToWhatMayBeInFlight) {
   entry.in_flight_max.store(1);
   GrantGate gate(entry);
   FlightBoard granted(hub, &gate);
-  SubmitThread thread(hub, driver, granted, Lane::kCompute, &gate);
   const auto first = Make(1), second = Make(2);
+  SubmitThread thread(hub, driver, granted, Lane::kCompute, &gate);
   ASSERT_TRUE(thread.Submit(first->submission).ok());
   ASSERT_TRUE(thread.Submit(second->submission).ok());
   ASSERT_TRUE(driver.Enqueues(1, Soon()));
@@ -342,9 +343,9 @@ TEST_F(SubmitThreadTest, ClosesWithoutAGrant) {
 TEST_F(SubmitThreadTest, WaitsForOtherLanesOnTheDevice) {
   copies.may_trap = false;
   copies.FailNext(Aborted("The copy failed."));
+  const auto upload = Make(1), kernel = Make(2, &upload->signal);
   SubmitThread kernels(hub, driver, board, Lane::kCompute, nullptr),
       uploads(hub, copies, board, Lane::kUpload, nullptr);
-  const auto upload = Make(1), kernel = Make(2, &upload->signal);
   ASSERT_TRUE(kernels.Submit(kernel->submission).ok());
   ASSERT_TRUE(uploads.Submit(upload->submission).ok());
   ASSERT_TRUE(driver.Enqueues(1, Soon()));
@@ -365,11 +366,11 @@ TEST_F(SubmitThreadTest, WaitsOnTheHostForWhatMayTrap) {
   CommandList to_host, within;
   to_host.commands = {CopyCommand{0, 1, 0, 0, 8}};
   within.commands = {CopyCommand{0, 0, 0, 4, 4}};
-  SubmitThread kernels(hub, driver, board, Lane::kCompute, nullptr),
-      others(hub, copies, board, Lane::kDownload, nullptr);
   copies.ends_on_host = true;
   const auto kernel = Make(1), download = Make(2, &kernel->signal), copy = Make(3, &kernel->signal);
   const auto last = Make(4, &download->signal);
+  SubmitThread kernels(hub, driver, board, Lane::kCompute, nullptr),
+      others(hub, copies, board, Lane::kDownload, nullptr);
   for (Item* item : {download.get(), copy.get()}) {
     item->submission.buffers = buffers;
   }
@@ -470,9 +471,9 @@ TEST_F(SubmitThreadTest, LanesShareWhatMayBeInFlight) {
   entry.in_flight_max.store(2);
   GrantGate gate(entry);
   FlightBoard granted(hub, &gate);
+  const auto first = Make(1), second = Make(2), third = Make(3);
   SubmitThread kernels(hub, driver, granted, Lane::kCompute, &gate),
       uploads(hub, copies, granted, Lane::kUpload, &gate);
-  const auto first = Make(1), second = Make(2), third = Make(3);
   ASSERT_TRUE(kernels.Submit(first->submission).ok());
   ASSERT_TRUE(driver.Enqueues(1, Soon()));
   ASSERT_TRUE(uploads.Submit(second->submission).ok());

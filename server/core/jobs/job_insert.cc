@@ -279,38 +279,29 @@ void JobSubmitter::EndInserting(Submission& submission) {
 
 // The key stands for a request: this one, or another. Without the mutex.
 void JobSubmitter::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) {
-  Outcome outcome;
-  v1::SubmitResponse& response = *submission->response;
   if (known.request_hash != submission->hash) {
-    outcome = AlreadyExists("The idempotency key \"" + submission->key + "\" was used with another request, for job " +
-                            known.job_id + ".");
+    Outcome outcome = AlreadyExists("The idempotency key \"" + submission->key +
+                                    "\" was used with another request, for job " + known.job_id + ".");
     outcome.detail.emplace().set_job_id(known.job_id);
-  } else {
-    response.set_existed(true);
-    if (StatusOr<v1::Job> job = reader_.FindJob(*submission->tenant, known.job_id); job.ok()) {
-      *response.mutable_job() = *std::move(job);
-    } else {
-      response.mutable_job()->set_id(known.job_id);
-      response.mutable_job()->set_state(known.state);
-      response.mutable_job()->set_array_id(known.array_id);
-      // Its row may be gone by age; a store that cannot be read is no answer.
-      outcome = absl::IsNotFound(job.status()) ? Outcome() : StoreRefusal(job.status());
-    }
-  }
-  if (!outcome.ok() || response.job().array_id().empty()) {
     CoreScope scope(monitor_);
     Answer(scope, submission, std::move(outcome));
     return;
   }
+  submission->response->set_existed(true);
+  if (known.array_id.empty()) {
+    AnswerExisting(submission, known);
+    return;
+  }
   JobFilter filter;
-  filter.array_id = response.job().array_id();
+  filter.array_id = known.array_id;
   filter.count_max = kElementsAtOnce;
-  options_.jobs->PostRead(submission->tenant->name,
-                          [this, submission, filter]() mutable { return AddElements(submission, &filter); });
+  options_.jobs->PostRead(submission->tenant->name, [this, submission, known, filter]() mutable {
+    return AddElements(submission, known, &filter);
+  });
 }
 
 // Some elements of the array that a known key stands for, newest first; then the answer, which has them in order.
-FairQueue::Step JobSubmitter::AddElements(const SubmissionRef& submission, JobFilter* filter) {
+FairQueue::Step JobSubmitter::AddElements(const SubmissionRef& submission, const KeyRecord& known, JobFilter* filter) {
   const StatusOr<std::vector<StoredJob>> rows = options_.jobs->database().ListSome(submission->tenant->name, filter);
   google::protobuf::RepeatedPtrField<std::string>& ids = *submission->response->mutable_array_job_ids();
   for (const StoredJob& row : rows.value_or(std::vector<StoredJob>())) {
@@ -320,9 +311,30 @@ FairQueue::Step JobSubmitter::AddElements(const SubmissionRef& submission, JobFi
     return FairQueue::Step::kAgain;
   }
   std::reverse(ids.pointer_begin(), ids.pointer_end());
-  CoreScope scope(monitor_);
-  Answer(scope, submission, rows.ok() ? Outcome() : StoreRefusal(rows.status()));
+  if (rows.ok()) {
+    AnswerExisting(submission, known);
+  } else {
+    CoreScope scope(monitor_);
+    Answer(scope, submission, StoreRefusal(rows.status()));
+  }
   return FairQueue::Step::kDone;
+}
+
+// With the job as it is now, so that nobody is shown less of it than before. Without the mutex.
+void JobSubmitter::AnswerExisting(const SubmissionRef& submission, const KeyRecord& known) {
+  Outcome outcome;
+  v1::Job& answered = *submission->response->mutable_job();
+  if (StatusOr<v1::Job> job = reader_.FindJob(*submission->tenant, known.job_id); job.ok()) {
+    answered = *std::move(job);
+  } else {
+    answered.set_id(known.job_id);
+    answered.set_state(known.state);
+    answered.set_array_id(known.array_id);
+    // Its row may be gone by age; a store that cannot be read is no answer.
+    outcome = absl::IsNotFound(job.status()) ? Outcome() : StoreRefusal(job.status());
+  }
+  CoreScope scope(monitor_);
+  Answer(scope, submission, std::move(outcome));
 }
 
 // Frees what was reserved for jobs that there are not, lets duplicates go on, and answers.

@@ -67,7 +67,8 @@ class JobSubmitter : private CoreRoom {
   bool JoinJobs(CoreScope& scope, const SubmissionRef& submission, const std::vector<uint64_t>& sequences);
   void EndInserting(Submission& submission);
   void AnswerKnown(const SubmissionRef& submission, const KeyRecord& known);
-  FairQueue::Step AddElements(const SubmissionRef& submission, JobFilter* filter);
+  FairQueue::Step AddElements(const SubmissionRef& submission, const KeyRecord& known, JobFilter* filter);
+  void AnswerExisting(const SubmissionRef& submission, const KeyRecord& known);
   void Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome);
 
   Quotas& quotas_;

@@ -122,7 +122,7 @@ class Core {
   Executors executors_{context_, quotas_, devices_, arbiter_, tenants_};
   Graphs graphs_{context_, quotas_, devices_, executors_};
   Buffers buffers_{context_, graphs_};
-  Runs runs_{context_, quotas_, devices_, arbiter_, tenants_, executors_, graphs_, buffers_};
+  Runs runs_{context_, quotas_, devices_, arbiter_, executors_, graphs_, buffers_};
   JobTable table_{context_};
   JobFeed feed_{context_, quotas_, arbiter_, table_};
   JobLifecycle lifecycle_{context_, quotas_, arbiter_, tenants_, executors_, graphs_, buffers_, runs_, table_, feed_};

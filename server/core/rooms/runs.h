@@ -31,13 +31,12 @@ class Runs : private CoreRoom {
     const v1::StreamRequest::Item* item = nullptr;
     const v1::StreamRequest::Open* open = nullptr;
   };
-  Runs(CoreContext& context, Quotas& quotas, Devices& devices, Arbiter& arbiter, Tenants& tenants, Executors& executors,
-       Graphs& graphs, Buffers& buffers)
+  Runs(CoreContext& context, Quotas& quotas, Devices& devices, Arbiter& arbiter, Executors& executors, Graphs& graphs,
+       Buffers& buffers)
       : CoreRoom(context),
         quotas_(quotas),
         devices_(devices),
         arbiter_(arbiter),
-        tenants_(tenants),
         executors_(executors),
         graphs_(graphs),
         buffers_(buffers) {}
@@ -87,7 +86,6 @@ class Runs : private CoreRoom {
   Quotas& quotas_;
   Devices& devices_;
   Arbiter& arbiter_;
-  Tenants& tenants_;
   Executors& executors_;
   Graphs& graphs_;
   Buffers& buffers_;

@@ -31,7 +31,6 @@ void FairShare::Unwant(Tenant& tenant, TenantKey key, uint64_t devices) {
     if (device.holder && device.holder->tenant == key) {
       use.was_short = now_ - std::max(use.busy_since, device.holder->since) <= limits_.beside_max;
     }
-    std::erase_if(device.overdue, [&](const Holder& holder) { return holder.tenant == key; });
   }
 }
 
@@ -95,6 +94,8 @@ void FairShare::Return(const GrantReturned& event) {
 
 void FairShare::TurnDevice(DeviceIndex index, std::vector<Decision>& out) {
   DeviceState& device = devices_[index];
+  // Who ended one job and began the next meanwhile has not stopped, and goes on paying.
+  std::erase_if(device.overdue, [&](const Holder& holder) { return tenants_.at(holder.tenant).on[index].wants == 0; });
   if (device.holder) {
     TurnHolder(index, out);
   }

@@ -376,7 +376,8 @@ TEST(FairShareSimTest, WaitsAreBoundedAndAccountsAddUp) {
         // The first is a hog; the others work for a while and are idle for a while.
         const bool is_on = key == 1 || (step / 1'000 + key) % 3 != 0;
         if (is_on && machine.share().queued(key) < 5 && machine.rng.Below(40) < (key == 1 ? 40 : 3)) {
-          machine.Queue(key, job(), static_cast<int32_t>(machine.rng.Below(5)));
+          JobSpec spec = job();
+          machine.Queue(key, std::move(spec), static_cast<int32_t>(machine.rng.Below(5)));
           ++offered;
         }
       }
@@ -399,7 +400,8 @@ TEST(FairShareSimTest, WaitsAreBoundedAndAccountsAddUp) {
       for (DeviceIndex d = 0; d < 3; ++d) {
         EXPECT_LE(machine.share().used(key, d, machine.now), machine.now) << "tenant " << key;
         // What it worked is what it paid for: within a step for each grant's ends, and shared steps beside others.
-        EXPECT_GE(machine.share().used(key, d, machine.now) * 105 / 100 + milliseconds(60), tenant.work[d]);
+        EXPECT_GE(machine.share().used(key, d, machine.now) * 105 / 100 + milliseconds(60), tenant.work[d])
+            << "tenant " << key << (tenant.answers ? "" : ", which does not answer") << ", device " << d;
       }
     }
     EXPECT_EQ(ended, offered);

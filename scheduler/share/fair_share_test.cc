@@ -125,6 +125,23 @@ TEST(FairShareTest, QuantumRevokeAndOverdue) {
   EXPECT_TRUE(share.Tick(milliseconds(22), late).empty());
 }
 
+// An overdue tenant goes on using the device from job to job, and pays until it has answered, been granted the device
+// anew or has nothing to run.
+TEST(FairShareTest, OverduePaysFromJobToJob) {
+  FairShare share({.running_per_tenant_max = 1}, {});
+  const Event first[] = {TenantArrives{1}, TenantArrives{2}, JobQueued{1, 1},
+                         JobQueued{1, 2},  JobQueued{1, 3},  JobQueued{2, 1}};
+  share.Tick(Time(0), first);
+  EXPECT_EQ(Of<Revoke>(share.Tick(milliseconds(5), {})), (std::vector<Revoke>{{1, 0, 1}}));
+  ASSERT_EQ(Of<GrantOverdue>(share.Tick(milliseconds(15), {})), (std::vector<GrantOverdue>{{1, 0, 1}}));
+  const Event ended[] = {JobEnded{1, 1}};
+  ASSERT_EQ(Started(share.Tick(milliseconds(16), ended)), (std::vector<JobKey>{2}));
+  EXPECT_EQ(share.used(1, 0, milliseconds(18)), milliseconds(18));
+  const Event returned[] = {GrantReturned{1, 0, 1}};
+  share.Tick(milliseconds(18), returned);
+  EXPECT_EQ(share.used(1, 0, milliseconds(19)), milliseconds(18));
+}
+
 // A holder with nothing left to run loses the device at once, with a Revoke so that its page says so.
 TEST(FairShareTest, IdleHolderGivesWayAtOnce) {
   FairShare share({}, {});

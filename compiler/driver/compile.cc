@@ -108,7 +108,9 @@ StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module
       artifact->listing = std::move(text);
     }
   }
-  ExplainBounds(module, has_image ? artifact->bounds : FindBounds(module), &report);
+  const ir::BoundsProgram bounds = has_image ? artifact->bounds : FindBounds(module);
+  ExplainBounds(module, bounds, &report);
+  ExplainParts(module, bounds, &report);
   ExplainCalls(module, &report);
   SortReport(&report);
   artifact->remarks = std::move(report.remarks);
@@ -164,6 +166,7 @@ std::optional<Artifact> EmitForGpu(const CompileRequest& request, const ir::Modu
     return std::nullopt;
   }
   ExplainBounds(module, artifact->bounds, &report);
+  ExplainParts(module, artifact->bounds, &report);
   ExplainVariants(artifact->gpu, &report);
   SortReport(&report);
   artifact->remarks = std::move(report.remarks);

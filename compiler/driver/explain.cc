@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "compiler/ir/access.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm {
@@ -29,6 +30,10 @@ std::string WhatIsAccessed(const ir::Module& module, const ir::Op& op) {
                                                                            : "load from";
   return verb + (op.space == ir::Space::kParam ? " \"" + module.params[op.space_index].name + "\""
                                                : " an address that no one buffer is known for");
+}
+
+bool Touch(const ir::AccessRange& a, const ir::AccessRange& b) {
+  return !a.is_empty() && !b.is_empty() && a.begin < b.end && b.begin < a.end;
 }
 
 }  // namespace
@@ -55,6 +60,74 @@ void ExplainBounds(const ir::Module& module, const ir::BoundsProgram& bounds, Ke
   report->Add(Kind::kBounds, 0,
               std::to_string(proven) + " of " + std::to_string(accesses) +
                   " accesses to buffers are unchecked in launches that show that they stay inside.");
+}
+
+LaunchHalves FindHalves(const ir::Module& module, const ir::BoundsProgram& bounds) {
+  constexpr uint64_t kInstances = 16, kScalar = 16, kBufferBytes = uint64_t{1} << 26;
+  ir::BoundsFacts facts;
+  facts.extent = {kInstances, kInstances, kInstances};
+  for (const ir::KernelParam& param : module.params) {
+    facts.params.push_back({.is_buffer = param.is_buffer,
+                            .is_writable = param.is_writable,
+                            .value = param.is_buffer ? kBufferBytes : kScalar,
+                            .bits = static_cast<uint8_t>(8 * ir::Bytes(param.type))});
+  }
+  LaunchHalves found;
+  for (const uint32_t dimension : {0, 1, 2}) {
+    std::vector<ir::ParamAccess> halves[2];
+    ir::InstanceBox box{.first = {0, 0, 0}, .count = facts.extent};
+    box.count[dimension] = kInstances / 2;
+    bool is_known = ir::FindAccesses(bounds, facts, box, &halves[0]);
+    box.first[dimension] = kInstances / 2;
+    is_known = ir::FindAccesses(bounds, facts, box, &halves[1]) && is_known;
+    std::optional<uint32_t> shared;
+    for (uint32_t i = 0; is_known && i < module.params.size() && !shared; ++i) {
+      const ir::ParamAccess &a = halves[0][i], &b = halves[1][i];
+      const bool is_shared = Touch(a.written, b.written) || Touch(a.written, b.read) || Touch(a.read, b.written);
+      shared = is_shared ? std::optional<uint32_t>(i) : std::nullopt;
+    }
+    found.apart += is_known && !shared ? std::string(1, "xyz"[dimension]) : "";
+    found.shared = dimension == 0 ? shared : found.shared;
+  }
+  return found;
+}
+
+void ExplainParts(const ir::Module& module, const ir::BoundsProgram& bounds, KernelReport* report) {
+  const LaunchHalves halves = FindHalves(module, bounds);
+  if (!halves.apart.empty()) {
+    std::string along(1, halves.apart[0]);
+    for (size_t i = 1; i < halves.apart.size(); ++i) {
+      along += std::string(" or ") + halves.apart[i];
+    }
+    report->Add(Kind::kBounds, 0,
+                "A launch can be divided along " + along +
+                    " and run on several devices, where its sizes keep the parts' buffers apart.");
+    return;
+  }
+  const ir::Function& entry = module.function(module.entry);
+  std::vector<bool> is_known(entry.ops.size());
+  for (const std::vector<ir::BoundsAccess>* accesses : {&bounds.accesses, &bounds.others}) {
+    for (const ir::BoundsAccess& access : *accesses) {
+      is_known[access.op.index] = true;
+    }
+  }
+  bool is_said = false;
+  ir::ForEachOp(entry, [&](ir::OpId id) {
+    const ir::Op& op = entry.op(id);
+    const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0;
+    const bool is_cause = halves.shared ? writes && op.space == ir::Space::kParam && op.space_index == *halves.shared
+                                        : !is_known[id.index];
+    if (!is_said && ReachesBuffers(op) && is_cause) {
+      is_said = true;
+      report->Add(Kind::kBounds, op.source,
+                  "No part of a launch can be split off: the " + WhatIsAccessed(module, op) +
+                      (halves.shared ? " may reach what other parts touch." : " is not understood."));
+    }
+  });
+  if (!is_said) {
+    report->Add(Kind::kBounds, 0,
+                "No part of a launch can be split off: what the kernel calls may reach its buffers anywhere.");
+  }
 }
 
 void ExplainCalls(const ir::Module& module, KernelReport* report) {

@@ -13,6 +13,7 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/find_paths.h"
+#include "compiler/pass/relevant_values.h"
 
 namespace hpvm {
 namespace {
@@ -142,31 +143,23 @@ class Hope {
 
 void SetHopelessApart(ir::BoundsProgram* program) {
   Hope hope(*program);
-  const auto lost =
-      std::stable_partition(program->accesses.begin(), program->accesses.end(), [&](const ir::BoundsAccess& access) {
-        return !hope.IsLost(access.offset, access.context);
-      });
+  const auto lost = std::stable_partition(
+      program->accesses.begin(), program->accesses.end(),
+      [&](const ir::BoundsAccess& access) { return !hope.IsLost(access.offset, access.context); });
   program->others.assign(std::make_move_iterator(lost), std::make_move_iterator(program->accesses.end()));
   program->accesses.erase(lost, program->accesses.end());
 }
 
-// Whether the operation, if it is not one that Finder::Access writes down, may reach a buffer.
-bool MayReachBuffers(const Op& op) {
-  switch (op.code) {
-    case Opcode::kMemoryCopy:
-    case Opcode::kMemoryFill:
-    case Opcode::kMemoryInit:
-      return true;
-    default:
-      return ir::HasSpace(op.code) && (op.space == ir::Space::kFlat || op.space == ir::Space::kParam ||
-                                       op.space == ir::Space::kGroup);
-  }
-}
-
 class Finder {
  public:
-  explicit Finder(const ir::Module& module)
-      : module_(module), f_(module.function(module.entry)), known_(f_.values.size()), definitions_(f_.values.size()) {
+  // `relevant`: what matters to accesses, of a kernel that is too large to look at as a whole; null: everything does.
+  // Borrowed.
+  explicit Finder(const ir::Module& module, const RelevantValues* relevant = nullptr)
+      : module_(module),
+        f_(module.function(module.entry)),
+        relevant_(relevant),
+        known_(f_.values.size()),
+        definitions_(f_.values.size()) {
     ir::ForEachOp(f_, [&](OpId id) {
       for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
         definitions_[f_.op(id).first_result.index + i] = id;
@@ -177,13 +170,20 @@ class Finder {
         }
       }
     });
+    if (relevant_ != nullptr) {
+      Atom lost;
+      lost.kind = Atom::Kind::kRange;
+      lost.bits = 64;
+      lost_ = NewAtom(std::move(lost), kNoLoop);
+    }
   }
 
-  ir::BoundsProgram Run(BoundsTrace* trace) {
+  // Nothing when the kernel is too large and everything is looked at.
+  std::optional<ir::BoundsProgram> Run(BoundsTrace* trace) {
     const ir::Region& body = f_.region(f_.body);
     for (uint32_t k = 0; k < body.param_count; ++k) {
       const ValueId value(body.first_param.index + k);
-      if (ir::IsInt(f_.type_of(value))) {
+      if (IsRelevant(value)) {
         const ir::KernelParam& param = module_.params[k];
         known_[value.index] =
             param.is_buffer ? Fresh(UnsignedRange(Bits(param.type))) : Leaf(Atom::Kind::kScalar, k, Bits(param.type));
@@ -197,7 +197,7 @@ class Finder {
     program_.is_complete = !CalleesReachBuffers();
     Walk(f_.body);
     if (is_too_large_) {
-      return ir::BoundsProgram();
+      return std::nullopt;
     }
     AddPaths(f_, trace_, &program_);
     SetHopelessApart(&program_);
@@ -214,6 +214,19 @@ class Finder {
     uint32_t loop = kNoLoop;
     std::vector<Edge> edges;  // Those that leave; one too many when there are more than kEdgesMax.
   };
+
+  // An integer that something of importance rests on.
+  bool IsRelevant(ValueId value) const {
+    return ir::IsInt(f_.type_of(value)) && (relevant_ == nullptr || relevant_->IsRelevant(value));
+  }
+  // Whether it rests on a value for which there was no atom left. Two such values are nothing to each other though they
+  // have one atom, so nothing is computed with them.
+  bool IsLost(const Polynomial& polynomial) const {
+    return lost_.valid() && std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
+             return std::find(term.atoms.begin(), term.atoms.end(), lost_) != term.atoms.end();
+           });
+  }
+  Polynomial Lost() const { return ir::AtomPolynomial(lost_); }
 
   // Atoms and polynomials.
   AtomId NewAtom(Atom atom, uint32_t loop);
@@ -243,6 +256,7 @@ class Finder {
   // Control.
   void Walk(RegionId region);
   void Visit(OpId id, const Op& op);
+  uint32_t AddLoop(OpId id);
   void EnterBlock(OpId id, const Op& op);
   void If(OpId id, const Op& op);
   void LoopParams(OpId id, const Op& op, uint32_t loop);
@@ -254,9 +268,9 @@ class Finder {
 
   // Conditions.
   bool Assume(ValueId condition, bool holds, int depth = 0);
-  void AddConstraint(Constraint constraint);
-  void AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type);
-  void AssumeNonzero(Polynomial polynomial, uint8_t bits);
+  bool AddConstraint(Constraint constraint);
+  bool AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type);
+  bool AssumeNonzero(Polynomial polynomial, uint8_t bits);
   bool AssumeEqual(const Op& op, bool equal);
   std::vector<uint32_t> Context(size_t first_fact = 0) const;
 
@@ -268,7 +282,9 @@ class Finder {
 
   const ir::Module& module_;
   const ir::Function& f_;
+  const RelevantValues* const relevant_;
   ir::BoundsProgram program_;
+  AtomId lost_;  // Invalid where everything is looked at.
   BoundsTrace trace_;
   std::vector<std::optional<Polynomial>> known_;  // By ValueId.
   std::vector<OpId> definitions_;                 // By ValueId; invalid for parameters.
@@ -285,8 +301,8 @@ class Finder {
 
 AtomId Finder::NewAtom(Atom atom, uint32_t loop) {
   if (program_.atoms.size() >= kBoundsAtomsMax) {
-    is_too_large_ = true;
-    return AtomId(0u);
+    is_too_large_ = relevant_ == nullptr;
+    return relevant_ == nullptr ? AtomId(0u) : lost_;
   }
   program_.atoms.push_back(std::move(atom));
   atom_loop_.push_back(loop);
@@ -477,6 +493,9 @@ Polynomial Finder::Arithmetic(const Op& op) {
   const uint8_t bits = Bits(op.type);
   const Polynomial a = Operand(op, 0);
   const Polynomial b = op.operand_count > 1 ? Operand(op, 1) : Polynomial();
+  if (IsLost(a) || IsLost(b)) {
+    return Lost();
+  }
   Polynomial result;
   int64_t count = 0;
   switch (op.code) {
@@ -566,6 +585,9 @@ Polynomial Finder::SelectOf(const Op& op) {
     facts_.resize(first);
   }
   const Polynomial a = Operand(op, 1), b = Operand(op, 2);
+  if (IsLost(a) || IsLost(b)) {
+    return Lost();
+  }
   return SameTerms(a, b) ? a : EitherAtom({a, b}, std::move(contexts));
 }
 
@@ -601,43 +623,51 @@ std::vector<uint32_t> Finder::Context(size_t first_fact) const {
   return context;
 }
 
-void Finder::AssumeNonzero(Polynomial polynomial, uint8_t bits) {
+bool Finder::AssumeNonzero(Polynomial polynomial, uint8_t bits) {
+  if (IsLost(polynomial)) {
+    return false;
+  }
   // As a constraint it tells of code that a launch never reaches, like what is left over of a loop that was unrolled.
-  AddConstraint({false, true, bits, ir::ConstantPolynomial(1), polynomial});
+  const bool is_kept = AddConstraint({false, true, bits, ir::ConstantPolynomial(1), polynomial});
   Fact fact;
   fact.nonzero = std::move(polynomial);
   fact.bits = bits;
   facts_.push_back(std::move(fact));
+  return is_kept;
 }
 
-void Finder::AddConstraint(Constraint constraint) {
+// False when it is left out: constraints only sharpen what is known, but none is exact that is not there.
+bool Finder::AddConstraint(Constraint constraint) {
   if (program_.constraints.size() >= kBoundsConstraintsMax) {
-    is_too_large_ = true;
-    return;
+    is_too_large_ = relevant_ == nullptr;
+    return false;
+  }
+  if (IsLost(constraint.less) || IsLost(constraint.more)) {
+    return false;
   }
   Fact fact;
   fact.constraint = static_cast<uint32_t>(program_.constraints.size());
   program_.constraints.push_back(std::move(constraint));
   facts_.push_back(std::move(fact));
+  return true;
 }
 
-void Finder::AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type) {
-  AddConstraint({is_signed, or_equal, Bits(type), Of(less), Of(more)});
+bool Finder::AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type) {
+  return AddConstraint({is_signed, or_equal, Bits(type), Of(less), Of(more)});
 }
 
 bool Finder::AssumeEqual(const Op& op, bool equal) {
   const auto operands = f_.operands_of(op);
   if (equal) {
-    AssumeLess(operands[0], operands[1], false, true, op.type);
-    AssumeLess(operands[1], operands[0], false, true, op.type);
-    return true;
+    const bool is_kept = AssumeLess(operands[0], operands[1], false, true, op.type);
+    return AssumeLess(operands[1], operands[0], false, true, op.type) && is_kept;
   }
+  const Polynomial a = Of(operands[0]), b = Of(operands[1]);
   Polynomial difference;
-  if (!ir::Add(Of(operands[1]), Of(operands[0]), -1, &difference)) {
+  if (IsLost(a) || IsLost(b) || !ir::Add(b, a, -1, &difference)) {
     return false;
   }
-  AssumeNonzero(std::move(difference), Bits(op.type));
-  return true;
+  return AssumeNonzero(std::move(difference), Bits(op.type));
 }
 
 // Adds what follows from the condition being nonzero, or zero. Whether the constraints among it hold exactly then.
@@ -655,9 +685,8 @@ bool Finder::Assume(ValueId condition, bool holds, int depth) {
            ir::Info(f_.op(definitions_[value.index]).code).family == ir::Family::kIntCompare;
   };
   const auto less = [&](uint32_t a, uint32_t b, bool is_signed, bool or_equal) {
-    holds ? AssumeLess(operands[a], operands[b], is_signed, or_equal, op.type)
-          : AssumeLess(operands[b], operands[a], is_signed, !or_equal, op.type);
-    return true;
+    return holds ? AssumeLess(operands[a], operands[b], is_signed, or_equal, op.type)
+                 : AssumeLess(operands[b], operands[a], is_signed, !or_equal, op.type);
   };
   switch (op.code) {
     case Opcode::kEqz:
@@ -693,9 +722,8 @@ bool Finder::Assume(ValueId condition, bool holds, int depth) {
       break;
   }
   const uint8_t bits = Bits(f_.type_of(condition));
-  holds ? AssumeNonzero(Of(condition), bits)
-        : AddConstraint({false, true, bits, Of(condition), ir::ConstantPolynomial(0)});
-  return true;
+  return holds ? AssumeNonzero(Of(condition), bits)
+               : AddConstraint({false, true, bits, Of(condition), ir::ConstantPolynomial(0)});
 }
 
 void Finder::Walk(RegionId region) {
@@ -710,6 +738,9 @@ void Finder::Walk(RegionId region) {
 }
 
 void Finder::Visit(OpId id, const Op& op) {
+  if (relevant_ != nullptr && relevant_->IsQuiet(id)) {
+    return;  // Its results are whatever they are: Of makes them up where something asks.
+  }
   switch (op.code) {
     case Opcode::kBlock:
     case Opcode::kLoop:
@@ -734,7 +765,7 @@ void Finder::Visit(OpId id, const Op& op) {
     known_[op.first_result.index] = LocalAlloc(op);
     return;
   }
-  if (op.result_count == 1 && ir::IsInt(f_.type_of(op.first_result))) {
+  if (op.result_count == 1 && IsRelevant(op.first_result)) {
     known_[op.first_result.index] = Compute(op);
   }
 }
@@ -763,7 +794,7 @@ std::optional<Polynomial> Finder::StepOf(ValueId value, ValueId param, uint32_t 
       known_[other.index] = Compute(f_.op(definition));
     }
     Polynomial sum;
-    if (known_[other.index] && IsInvariant(*known_[other.index], loop) &&
+    if (known_[other.index] && !IsLost(*known_[other.index]) && IsInvariant(*known_[other.index], loop) &&
         ir::Add(*step, *known_[other.index], op.code == Opcode::kAdd ? 1 : -1, &sum)) {
       return sum;
     }
@@ -791,15 +822,38 @@ void Finder::LoopParams(OpId id, const Op& op, uint32_t loop) {
   const ir::Region& body = f_.region(op.body);
   for (uint32_t i = 0; i < body.param_count; ++i) {
     const ValueId param(body.first_param.index + i);
-    if (!ir::IsInt(f_.type_of(param))) {
+    if (!IsRelevant(param)) {
+      continue;
+    }
+    if (loop == kNoLoop) {
+      known_[param.index] = Lost();
       continue;
     }
     Polynomial grown, value;
     const std::optional<Polynomial> step = CommonStep(id, i, loop);
-    const bool is_linear = step && ir::Multiply(*step, ir::AtomPolynomial(program_.loops[loop].trip), &grown) &&
+    const bool is_linear = step && !IsLost(Operand(op, i)) &&
+                           ir::Multiply(*step, ir::AtomPolynomial(program_.loops[loop].trip), &grown) &&
                            ir::Add(Operand(op, i), grown, 1, &value);
     known_[param.index] = is_linear ? value : Fresh(UnsignedRange(Bits(f_.type_of(param))));
   }
+}
+
+// kNoLoop when there is no atom left for its trip: then nothing is known of what changes in it.
+uint32_t Finder::AddLoop(OpId id) {
+  const auto index = static_cast<uint32_t>(program_.loops.size());
+  Atom trip;
+  trip.kind = Atom::Kind::kTrip;
+  trip.bits = 64;
+  trip.index = index;
+  ir::BoundsLoop loop;
+  loop.trip = NewAtom(std::move(trip), index);
+  if (lost_.valid() && loop.trip == lost_) {
+    return kNoLoop;
+  }
+  loop.context = Context();
+  trace_.loops.emplace(id.index, index);
+  program_.loops.push_back(std::move(loop));
+  return index;
 }
 
 void Finder::EnterBlock(OpId id, const Op& op) {
@@ -807,22 +861,15 @@ void Finder::EnterBlock(OpId id, const Op& op) {
   open.owner = id;
   open.first_fact = facts_.size();
   if (op.code == Opcode::kLoop) {
-    open.loop = static_cast<uint32_t>(program_.loops.size());
-    trace_.loops.emplace(id.index, open.loop);
-    Atom trip;
-    trip.kind = Atom::Kind::kTrip;
-    trip.bits = 64;
-    trip.index = open.loop;
-    ir::BoundsLoop loop;
-    loop.trip = NewAtom(std::move(trip), open.loop);
-    loop.context = Context();
-    program_.loops.push_back(std::move(loop));
+    open.loop = AddLoop(id);
     open_.push_back(std::move(open));
     LoopParams(id, op, open_.back().loop);
   } else {
     const ir::Region& body = f_.region(op.body);
     for (uint32_t i = 0; i < body.param_count; ++i) {
-      known_[body.first_param.index + i] = Operand(op, i);
+      if (IsRelevant(ValueId(body.first_param.index + i))) {
+        known_[body.first_param.index + i] = Operand(op, i);
+      }
     }
     open_.push_back(std::move(open));
   }
@@ -860,9 +907,10 @@ void Finder::Jump(const Op& op, const ir::Target& target) {
     return;
   }
   Edge edge;
-  for (uint32_t i = op.code == Opcode::kLeaveTable ? 1 : 0; i < op.operand_count; ++i) {
-    const bool is_int = ir::IsInt(f_.type_of(f_.operands_of(op)[i]));
-    edge.values.push_back(is_int ? Operand(op, i) : Polynomial());
+  const uint32_t first = op.code == Opcode::kLeaveTable ? 1 : 0;
+  for (uint32_t i = first; i < op.operand_count; ++i) {
+    const ValueId result(f_.op(target.op).first_result.index + i - first);
+    edge.values.push_back(IsRelevant(result) ? Operand(op, i) : Polynomial());
   }
   edge.facts.assign(facts_.begin() + static_cast<ptrdiff_t>(open.first_fact), facts_.end());
   open.edges.push_back(std::move(edge));
@@ -870,6 +918,9 @@ void Finder::Jump(const Op& op, const ir::Target& target) {
 
 // Here the loop goes on: what holds since it began tells when it ends.
 void Finder::EndLoopEdge(const Open& open) {
+  if (open.loop == kNoLoop) {
+    return;
+  }
   ir::LoopEnd end;
   const ir::Polynomial trip = ir::AtomPolynomial(program_.loops[open.loop].trip);
   for (size_t i = open.first_fact; i < facts_.size(); ++i) {
@@ -897,7 +948,7 @@ void Finder::Merge(const Op& op) {
   open_.pop_back();
   for (uint32_t i = 0; i < op.result_count; ++i) {
     const ValueId result(op.first_result.index + i);
-    if (!ir::IsInt(f_.type_of(result))) {
+    if (!IsRelevant(result)) {
       continue;
     }
     if (open.edges.empty() || open.edges.size() > kEdgesMax) {
@@ -906,7 +957,7 @@ void Finder::Merge(const Op& op) {
     }
     std::vector<Polynomial> values;
     std::vector<std::vector<uint32_t>> contexts;
-    bool is_same = true;
+    bool is_same = true, is_lost = false;
     for (const Edge& edge : open.edges) {
       values.push_back(edge.values[i]);
       contexts.emplace_back();
@@ -916,8 +967,9 @@ void Finder::Merge(const Op& op) {
         }
       }
       is_same &= SameTerms(values[0], edge.values[i]);
+      is_lost |= IsLost(edge.values[i]);
     }
-    known_[result.index] = is_same ? values[0] : EitherAtom(std::move(values), std::move(contexts));
+    known_[result.index] = is_lost ? Lost() : is_same ? values[0] : EitherAtom(std::move(values), std::move(contexts));
   }
   if (open.edges.size() == 1) {  // There is one way here, so what held on it still holds.
     facts_.insert(facts_.end(), open.edges[0].facts.begin(), open.edges[0].facts.end());
@@ -982,6 +1034,10 @@ Polynomial Finder::LocalAlloc(const Op& op) {
   if (!group_base_) {
     group_base_ = Fresh(UnsignedRange(Bits(f_.type_of(op.first_result))));
   }
+  if (IsLost(*group_base_)) {
+    group_given_ = std::nullopt;
+    return Lost();
+  }
   Polynomial address;
   ir::Add(*group_base_, ir::ConstantPolynomial(*group_given_), 1, &address);
   *group_given_ += (bytes + kAlign - 1) / kAlign * kAlign;
@@ -1000,6 +1056,10 @@ bool Finder::FindOffset(const Op& op, ir::BoundsAccess* access) {
   }
   access->param = ir::BoundsAccess::kGroupMemory;
   access->group_bytes = static_cast<uint64_t>(*group_given_);
+  if (IsLost(Operand(op, 0))) {
+    access->offset = Lost();
+    return true;
+  }
   return ir::Add(Operand(op, 0), *group_base_, -1, &access->offset);
 }
 
@@ -1025,6 +1085,12 @@ void Finder::Access(OpId id, const Op& op) {
 
 }  // namespace
 
-ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace) { return Finder(module).Run(trace); }
+ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace) {
+  if (std::optional<ir::BoundsProgram> program = Finder(module).Run(trace)) {
+    return *std::move(program);
+  }
+  const RelevantValues relevant(module.function(module.entry));
+  return *Finder(module, &relevant).Run(trace);
+}
 
 }  // namespace hpvm

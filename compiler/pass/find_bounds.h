@@ -37,10 +37,10 @@ struct BoundsTrace {
 };
 
 // Accesses that no launch could bound are in the program's `others`: they keep their checks. When some access is not
-// understood at all, the program is not complete. Nothing is in it when the kernel is too large. Requires a verified
-// module.
-// `trace`, if not null, receives which parts of the entry the program's parts are; it stays as it is when the kernel is
-// too large.
+// understood at all, the program is not complete. Requires a verified module. Of a kernel that is too large only what
+// accesses rest on is looked at (compiler/pass/relevant_values.h); what is beyond the limits even so is left out:
+// constraints, which only sharpen what is known, and values, which makes the accesses that rest on them `others`.
+// `trace`, if not null, receives which parts of the entry the program's parts are.
 ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace = nullptr);
 
 }  // namespace hpvm

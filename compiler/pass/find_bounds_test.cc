@@ -22,6 +22,9 @@ bool Proven(const ir::BoundsProgram& program, const KernelLaunch& launch) {
   return ir::ProveBounds(program, facts);
 }
 
+// More values than a launch can look at, on which nothing rests.
+const std::string kNoise = NoisyValues(2 * kBoundsAtomsMax, "noise");
+
 constexpr char kStore[] = " store.i32 param(0) %o, %x\n";
 // The offset of element %i.
 std::string At(const std::string& i) { return " %o: i32 = shl.i32 %" + i + ", %c2\n" + kStore; }
@@ -93,13 +96,16 @@ TEST(FindBoundsTest, KnownKernels) {
       {"Quotient", " %i: i32 = div_u.i32 %x, %c2\n" + At("i"), {{64, 1, 1}, 128, 0, 0}},
   };
   for (const Case& c : kCases) {
-    SCOPED_TRACE(c.name);
-    const ir::BoundsProgram program = FindBounds(BoundsKernel(c.body));
-    EXPECT_EQ(program.accesses.size(), c.accesses);
-    EXPECT_TRUE(Proven(program, c.fits));
-    KernelLaunch tight = c.fits;
-    tight.bytes -= 4;
-    EXPECT_FALSE(Proven(program, tight));
+    for (const std::string& noise : {std::string(), kNoise}) {
+      SCOPED_TRACE(c.name);
+      const ir::BoundsProgram program = FindBounds(BoundsKernel(noise + c.body));
+      EXPECT_EQ(program.accesses.size(), c.accesses);
+      EXPECT_TRUE(program.is_complete);
+      EXPECT_TRUE(Proven(program, c.fits));
+      KernelLaunch tight = c.fits;
+      tight.bytes -= 4;
+      EXPECT_FALSE(Proven(program, tight));
+    }
   }
 }
 
@@ -153,18 +159,68 @@ TEST(FindBoundsTest, Traps) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
     EXPECT_FALSE(Proven(FindBounds(BoundsKernel(c.body)), c.launch));
+    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(kNoise + c.body)), c.launch));
   }
 }
 
-// A kernel that is too large to look at is dropped whole, and shows nothing.
-TEST(FindBoundsTest, TooLargeAKernelIsNotProven) {
+// Of a large kernel accesses beyond the limit are left out, which says so.
+TEST(FindBoundsTest, TooManyAccesses) {
   std::string body;
   for (size_t i = 0; i <= kBoundsAccessesMax; ++i) {
     body += " %l" + std::to_string(i) + ": i32 = load.i32 param(0) %c0\n";
   }
   const ir::BoundsProgram program = FindBounds(BoundsKernel(body));
-  EXPECT_TRUE(program.accesses.empty());
-  EXPECT_FALSE(Proven(program, {{1, 1, 1}, 40, 0, 0}));
+  EXPECT_EQ(program.accesses.size(), kBoundsAccessesMax);
+  EXPECT_FALSE(program.is_complete);
+}
+
+// An access that rests on more values than a launch can look at keeps its check, and the others their proof. Two values
+// that were left out are nothing to each other: their difference is not 0.
+TEST(FindBoundsTest, TooManyValues) {
+  const std::string last = "%noise" + std::to_string(2 * kBoundsAtomsMax - 1);
+  const std::string one = " %p: i32 = xor.i32 " + last + ", %n\n", two = " %q: i32 = xor.i32 " + last + ", %m\n";
+  const std::string difference = " %d: i32 = sub.i32 %p, %q\n %e: i32 = add.i32 %d, %c2\n store.i32 param(0) %e, %x\n";
+  const ir::BoundsProgram program = FindBounds(BoundsKernel(At("x") + kNoise + one + two + difference));
+  EXPECT_EQ(program.accesses.size(), 1u);
+  EXPECT_EQ(program.others.size(), 1u);
+  EXPECT_TRUE(program.is_complete);
+  EXPECT_TRUE(Proven(program, {{10, 1, 1}, 40, 0, 0}));
+  EXPECT_FALSE(Proven(program, {{10, 1, 1}, 36, 0, 0}));
+}
+
+// A loop for whose trips there is no atom left bounds nothing, and a branch on a value that was left out holds on no
+// condition.
+TEST(FindBoundsTest, LoopsAndBranchesOnTooManyValues) {
+  const std::string last = "%noise" + std::to_string(2 * kBoundsAtomsMax - 1);
+  const std::string used = " %o0: i32 = and.i32 " + last + ", %c4\n store.i32 param(0) %o0, %x\n";
+  const std::string loop = " loop l (%i: i32 = %c0) {\n" + At("i") +
+                           " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} "
+                           "else {\n leave g0 ()\n}\n leave l ()\n}\n";
+  const ir::BoundsProgram in_loop = FindBounds(BoundsKernel(kNoise + used + loop));
+  EXPECT_TRUE(in_loop.loops.empty());
+  EXPECT_TRUE(in_loop.accesses.empty());
+  EXPECT_EQ(in_loop.others.size(), 2u);
+  const std::string branch =
+      " %g: i32 = ge_u.i32 %x, " + last + "\n if g0 %g {\n return ()\n} else {\n leave g0 ()\n}\n" + At("x");
+  const ir::BoundsProgram behind = FindBounds(BoundsKernel(" %sum: i32 = add.i32 %x, %n\n" + kNoise + used + branch));
+  EXPECT_FALSE(Proven(behind, {{10, 1, 1}, 36, 4, 4}));
+}
+
+// Of a large kernel what is in a region without accesses is not looked at: the region ends, and that is all.
+TEST(FindBoundsTest, QuietRegions) {
+  const std::string loop =
+      " loop l (%i: i32 = %c0) {\n" + NoisyValues(2 * kBoundsAtomsMax, "inner") +
+      " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} else {\n"
+      " leave g0 ()\n}\n leave l ()\n}\n";
+  const ir::BoundsProgram program = FindBounds(BoundsKernel(loop + At("x")));
+  EXPECT_TRUE(program.is_complete);
+  EXPECT_TRUE(program.loops.empty());
+  EXPECT_TRUE(Proven(program, {{10, 1, 1}, 40, 3, 0}));
+  EXPECT_FALSE(Proven(program, {{10, 1, 1}, 36, 3, 0}));
+  // A way out of it that goes further is none of its own.
+  const std::string early =
+      " if g0 %m {\n if h0 %n {\n return ()\n} else {\n leave h0 ()\n}\n leave g0 ()\n} else {\n leave g0 ()\n}\n";
+  EXPECT_TRUE(Proven(FindBounds(BoundsKernel(kNoise + early + At("x"))), {{10, 1, 1}, 40, 3, 1}));
 }
 
 // What rests on memory keeps its check and costs the other accesses nothing; behind a condition it is proven.

@@ -50,6 +50,12 @@ class Explain(DebugCase):
         self.assertTrue(told["vectorised"])
         self.assertTrue(any(variant["unit"] == "tile" for variant in told["variants"]))
 
+    def test_says_whether_launches_can_be_divided(self):
+        for device in ("cpu", "h200-opencl"):
+            self.assertIn("A launch can be divided along x", self.wave("--device", device).stdout)
+            told = self.explain(self.folder / "debug.wasm", "race", "--param", "in", "--param", "out", "--device", device).stdout
+            self.assertRegex(told, r'No part of a launch can be split off: the store to "p?[a-z0-9]+" may reach what other parts touch')
+
     def test_guesses_parameters(self):
         text = self.wave(params=()).stdout
         self.assertIn('parameters: "p0" in, "p1" out, "p2" i32 (guessed', text)

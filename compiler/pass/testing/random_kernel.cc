@@ -27,6 +27,16 @@ ir::Module BoundsKernel(const std::string& body, bool is_separate) {
   return *module;
 }
 
+std::string NoisyValues(uint32_t count, const std::string& name) {
+  std::string text, last = "x";
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::string next = name + std::to_string(i);
+    text += " %" + next + ": i32 = and.i32 %" + last + ", %" + (i % 2 == 0 ? "n" : "m") + "\n";
+    last = next;
+  }
+  return text;
+}
+
 std::string KernelGenerator::Body() {
   values_ = {"x", "y", "n", "m", "c0", "c1", "c2", "c3", "c5"};
   wides_ = {"w0"};
@@ -34,6 +44,10 @@ std::string KernelGenerator::Body() {
   std::string text = " %w0: i64 = extend_u.i32 %n\n";
   for (uint32_t i = 0, count = Chance(3) ? 1 + Below(2) : 0; i < count; ++i) {
     GroupMemory(&text);
+  }
+  if (Chance(8)) {
+    text += NoisyValues(200 + Below(150), "noise");
+    values_.push_back("noise" + std::to_string(Below(200)));
   }
   Statements(2, 3, &text);
   return text;

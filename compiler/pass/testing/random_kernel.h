@@ -17,6 +17,10 @@ namespace hpvm {
 // %fours (-4).
 ir::Module BoundsKernel(const std::string& body, bool is_separate = false);
 
+// So many values of a kernel, %name0 to the last, each of which is nothing but itself to what looks for bounds, and
+// rests on the one before.
+std::string NoisyValues(uint32_t count, const std::string& name);
+
 struct KernelLaunch {
   std::array<uint64_t, 3> extent{1, 1, 1};
   uint64_t bytes = 0;
@@ -24,7 +28,7 @@ struct KernelLaunch {
 };
 
 // Random kernels: arithmetic of 32 and 64 bits, branches, loops and stores over few small or extreme values; powers and
-// products up to where proofs stop counting.
+// products up to where proofs stop counting; some have more values than a launch can look at.
 class KernelGenerator {
  public:
   explicit KernelGenerator(uint32_t seed) : random_(seed) {}

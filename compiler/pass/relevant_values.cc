@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/relevant_values.h"
+
+#include <algorithm>
+
+#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::ValueId;
+
+bool MayReachBuffers(const Op& op) {
+  switch (op.code) {
+    case Opcode::kMemoryCopy:
+    case Opcode::kMemoryFill:
+    case Opcode::kMemoryInit:
+      return true;
+    default:
+      return ir::HasSpace(op.code) &&
+             (op.space == ir::Space::kFlat || op.space == ir::Space::kParam || op.space == ir::Space::kGroup);
+  }
+}
+
+RelevantValues::RelevantValues(const ir::Function& function)
+    : f_(function),
+      is_relevant_(function.values.size()),
+      is_quiet_(function.ops.size()),
+      definitions_(function.values.size()) {
+  Look(f_.body);
+  ir::ForEachOp(f_, [&](OpId id) {
+    const Op& op = f_.op(id);
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      definitions_[op.first_result.index + i] = id;
+    }
+    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+      const ir::Region& body = f_.region(op.body);
+      for (uint32_t i = 0; i < body.param_count; ++i) {
+        params_[body.first_param.index + i] = {id, i};
+      }
+    }
+    for (const ir::Target& target : f_.targets_of(op)) {
+      (target.is_continue ? backs_ : leaves_)[target.op.index].push_back(id);
+    }
+  });
+  Collect(f_.body);
+  while (!open_.empty()) {
+    const ValueId value = open_.back();
+    open_.pop_back();
+    Follow(value);
+  }
+}
+
+// Finds the quiet ones, from the inside.
+RelevantValues::Found RelevantValues::Look(RegionId region) {
+  Found found;
+  for (const OpId id : f_.region(region).ops) {
+    const Op& op = f_.op(id);
+    found.is_loud |= MayReachBuffers(op) || op.code == Opcode::kLocalAlloc || op.code == Opcode::kReturn;
+    for (const ir::Target& target : f_.targets_of(op)) {
+      found.goals.push_back(target.op);
+    }
+    if (op.code != Opcode::kBlock && op.code != Opcode::kLoop && op.code != Opcode::kIf) {
+      continue;
+    }
+    Found inner = Look(op.body);
+    if (op.code == Opcode::kIf) {
+      const Found otherwise = Look(op.otherwise);
+      inner.is_loud |= otherwise.is_loud;
+      inner.goals.insert(inner.goals.end(), otherwise.goals.begin(), otherwise.goals.end());
+    }
+    std::sort(inner.goals.begin(), inner.goals.end(), [](OpId a, OpId b) { return a.index < b.index; });
+    inner.goals.erase(std::unique(inner.goals.begin(), inner.goals.end()), inner.goals.end());
+    std::erase(inner.goals, id);
+    is_quiet_[id.index] = !inner.is_loud && inner.goals.empty();
+    found.is_loud |= inner.is_loud;
+    found.goals.insert(found.goals.end(), inner.goals.begin(), inner.goals.end());
+  }
+  return found;
+}
+
+// Marks what is asked for outright: addresses, conditions and sizes.
+void RelevantValues::Collect(RegionId region) {
+  for (const OpId id : f_.region(region).ops) {
+    const Op& op = f_.op(id);
+    if (is_quiet_[id.index]) {
+      continue;
+    }
+    if (op.code == Opcode::kIf) {
+      Mark(f_.operands_of(op)[0]);
+      Collect(op.body);
+      Collect(op.otherwise);
+    } else if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+      Collect(op.body);
+    } else if (op.code == Opcode::kLeaveTable || op.code == Opcode::kLocalAlloc ||
+               (MayReachBuffers(op) && op.operand_count > 0)) {
+      Mark(f_.operands_of(op)[0]);
+    }
+  }
+}
+
+void RelevantValues::Mark(ValueId value) {
+  if (!is_relevant_[value.index]) {
+    is_relevant_[value.index] = true;
+    open_.push_back(value);
+  }
+}
+
+void RelevantValues::MarkOperands(const Op& op) {
+  for (const ValueId operand : f_.operands_of(op)) {
+    Mark(operand);
+  }
+}
+
+void RelevantValues::Follow(ValueId value) {
+  const auto mark_brought = [&](const std::vector<OpId>& jumps, uint32_t index) {
+    for (const OpId id : jumps) {
+      const Op& jump = f_.op(id);
+      Mark(f_.operands_of(jump)[(jump.code == Opcode::kLeaveTable ? 1 : 0) + index]);
+    }
+  };
+  const OpId id = definitions_[value.index];
+  if (!id.valid()) {
+    const auto param = params_.find(value.index);
+    if (param != params_.end()) {
+      const auto [owner, index] = param->second;
+      Mark(f_.operands_of(f_.op(owner))[index]);
+      mark_brought(backs_[owner.index], index);
+    }
+    return;
+  }
+  const Op& op = f_.op(id);
+  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop || op.code == Opcode::kIf) {
+    if (!is_quiet_[id.index]) {
+      mark_brought(leaves_[id.index], value.index - op.first_result.index);
+    }
+    return;
+  }
+  MarkOperands(op);
+}
+
+}  // namespace hpvm

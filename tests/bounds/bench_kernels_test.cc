@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the compiler knows of where the benchmarks' kernels access memory, behind the passes for processors and behind
+// those for GPUs, which inline all calls, the math library's too: whether all of it is understood, and along which
+// dimensions halves of a launch touch nothing of each other's, so that two devices can share it.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/compile.h"
+#include "compiler/driver/explain.h"
+#include "compiler/pass/find_bounds.h"
+
+namespace hpvm {
+namespace {
+
+struct Known {
+  bool is_complete = false;
+  std::string apart;  // Dimensions.
+};
+
+struct Expected {
+  std::string folder, entry;
+  std::string apart;
+};
+void PrintTo(const Expected& expected, std::ostream* out) { *out << expected.folder << "/" << expected.entry; }
+
+std::vector<uint8_t> Read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Known KnownOf(const std::string& folder, const std::string& entry, ArtifactKind target) {
+  const std::vector<uint8_t> bytes = Read(std::string(HPVMD_BINARY_DIR) + "/" + folder + "/kernels.wasm");
+  CompileRequest request;
+  request.module_name = folder;
+  request.module = bytes;
+  request.entry = entry;
+  request.infers_params = true;
+  request.target = target;
+  const FrontResult front = PrepareModule(request, bytes, nullptr);
+  EXPECT_TRUE(front.module.has_value()) << (front.diagnostics.empty() ? "" : front.diagnostics[0].message);
+  if (!front.module.has_value()) {
+    return {};
+  }
+  const ir::BoundsProgram program = FindBounds(*front.module);
+  const Known known{program.is_complete, FindHalves(*front.module, program).apart};
+  std::printf("  %s/%s %s: %zu operations, %zu atoms, %zu constraints, %zu accesses and %zu others, apart: %s\n",
+              folder.c_str(), entry.c_str(), target == ArtifactKind::kCpuImage ? "cpu" : "gpu",
+              front.module->function(front.module->entry).ops.size(), program.atoms.size(), program.constraints.size(),
+              program.accesses.size(), program.others.size(), known.apart.c_str());
+  return known;
+}
+
+class BenchKernelsTest : public ::testing::TestWithParam<Expected> {};
+
+TEST_P(BenchKernelsTest, FactsSurviveBothPipelines) {
+  const Expected& expected = GetParam();
+  for (const ArtifactKind target : {ArtifactKind::kCpuImage, ArtifactKind::kOpenCl}) {
+    const Known known = KnownOf(expected.folder, expected.entry, target);
+    EXPECT_TRUE(known.is_complete);
+    EXPECT_EQ(known.apart, expected.apart) << static_cast<int>(target);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, BenchKernelsTest,
+                         ::testing::Values(Expected{"bench_gpu", "nstream", "x"},
+                                           Expected{"bench_gpu", "transpose", "y"},
+                                           Expected{"bench_gpu", "reduce", "x"}, Expected{"bench_gpu", "sgemm", "y"},
+                                           Expected{"bench_gpu", "spmv", "x"}, Expected{"bench_gpu", "heat", "z"},
+                                           Expected{"bench_gpu", "mri_q", "x"},
+                                           Expected{"bench_gpu", "black_scholes", "x"},
+                                           Expected{"bench_gpu", "n_body", "x"}, Expected{"bench_gpu", "cutcp", "z"},
+                                           Expected{"bench_gpu", "tree_sum", "x"}));
+INSTANTIATE_TEST_SUITE_P(Cpu, BenchKernelsTest,
+                         ::testing::Values(Expected{"bench_cpu", "lbm", ""}, Expected{"bench_cpu", "pic", "x"},
+                                           Expected{"bench_cpu", "mandelbrot", "y"}, Expected{"bench_cpu", "star", "y"},
+                                           Expected{"bench_cpu", "histogram", ""}, Expected{"bench_cpu", "sparse", "x"},
+                                           Expected{"bench_cpu", "dgemm", "y"}));
+
+}  // namespace
+}  // namespace hpvm

@@ -84,7 +84,8 @@ void Traps::EmitRecord(SpvId code) {
     }
     const std::array<SpvId, 3> from{trap_source_, trap_function_, trap_address_};
     for (uint32_t i = 0; i < 3; ++i) {
-      c.Store(word(5 + i), c.Load(c.U32(), from[i]));
+      const SpvId value = c.Load(c.U32(), from[i]);  // First: in which order arguments are made, compilers choose.
+      c.Store(word(5 + i), value);
     }
     return true;
   });

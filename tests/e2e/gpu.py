@@ -258,16 +258,25 @@ class Gpu(unittest.TestCase):
 
     # --- Faults ---
 
+    def stats(self):
+        """The fields behind the name in /proc/PID/stat, by executor; one may end while it is looked at."""
+        found = {}
+        for pid in children(self.daemon.process.pid):
+            try:
+                name, fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if name.endswith("(hpvm-executor"):
+                found[pid] = fields.split()
+        return found
+
     def executors(self):
-        return [pid for pid in children(self.daemon.process.pid)
-                if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "hpvm-executor"]
+        return list(self.stats())
 
     def busiest_executor(self):
         """The one that used the processor most in the last second."""
         def used():
-            fields = {pid: pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                      for pid in self.executors()}
-            return {pid: int(words[11]) + int(words[12]) for pid, words in fields.items()}
+            return {pid: int(words[11]) + int(words[12]) for pid, words in self.stats().items()}
         before = used()
         time.sleep(1)
         return max(used().items(), key=lambda item: item[1] - before.get(item[0], item[1]))[0]

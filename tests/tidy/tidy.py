@@ -12,30 +12,8 @@ import sys
 
 import structure
 
-# Which folders a folder may include, besides itself. design: docs/ARCHITECTURE.md, "Folders".
-COMPILER_FACE = {"compiler/api", "compiler/ir"}
-EDGES = {
-    "base": set(),
-    "sandbox": {"base"},
-    "builder": {"base", "proto"},
-    "graph": {"base"},
-    "compiler": {"base", "graph"},
-    "compiler/api": {"base", "builder", "proto"},
-    "compiler/driver": {"base", "graph", "sandbox", "builder", "proto"},
-    "backends": {"base"} | COMPILER_FACE,
-    "scheduler": {"base", "graph"},
-    "engine": {"base", "graph", "scheduler", "backends"} | COMPILER_FACE,
-    "proto": {"base"},
-    "supervisor": {"base", "proto"},
-    "executor": {"base", "sandbox", "builder", "graph", "engine", "proto", "backends"} | COMPILER_FACE,
-    "server": {"base", "scheduler", "proto", "supervisor"},
-    "client": {"base", "proto"},
-    # docs/decisions/0004; the chain of the audit, which links base alone, is checked offline by the same code.
-    "client/ctl": {"base", "proto", "supervisor", "graph", "server/audit/audit_chain.h"} | COMPILER_FACE,
-    "bench": None,  # Benchmarks and tests may reach everything.
-    "tests": None,
-    "examples": {"client"},
-}
+# Folders with C++ of which a test may include anything, and which no other may.
+FREE = {"bench", "tests", "examples"}
 # Tests beside the code may also use what they compare with.
 TEST_SUFFIXES = ("_test.cc", "_fuzz.cc", "_benchmark.cc")
 
@@ -58,14 +36,48 @@ def tracked(root):
     return [pathlib.PurePosixPath(line) for line in listing.stdout.splitlines() if (root / line).is_file()]
 
 
-def may_include(path, target):
-    if path.parts[0] == target.split("/")[0]:
-        return True
-    allowed = EDGES.get("/".join(path.parts[:2]), EDGES[path.parts[0]])
-    return allowed is None or any(target == a or target.startswith(a + "/") for a in allowed)
+class Picture:
+    """The folders of docs/ARCHITECTURE.md: the line that each stands in, and what it includes by the table."""
+
+    ROW = re.compile(r"^\| `([a-z/]+)` \| .* \| ([^|]*) \|$")
+
+    def __init__(self, root):
+        lines = (root / "docs/ARCHITECTURE.md").read_text(encoding="utf-8").split("\n")
+        section = lines[lines.index("## Folders"):]
+        fences = [number for number, line in enumerate(section) if line.startswith("```")]
+        self.level = {name: -number for number, line in enumerate(section[fences[0] + 1:fences[1]]) for name in line.split()}
+        end = next(number for number, line in enumerate(section) if number > 0 and line.startswith("## "))
+        rows = filter(None, map(self.ROW.match, section[:end]))
+        self.includes = {row.group(1): set(re.findall(r"[a-z/]+", row.group(2))) for row in rows}
+        self.seen = {name: set() for name in self.includes}
+
+    def folder_of(self, path):
+        """The longest of the folders that the path lies in; None outside of all."""
+        parts = path.split("/")[:-1]
+        names = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
+        return next((name for name in names if name in self.includes), None)
+
+    def check(self, path, target):
+        """What is wrong with an include; None: nothing."""
+        target = "proto/" + target if target.startswith("hpvm/v1/") else target
+        folder, other = self.folder_of(path), self.folder_of(target)
+        if other is None or folder == other:
+            return None
+        self.seen[folder].add(other)
+        return None if other in self.includes[folder] else f'{folder} may not include "{target}": docs/ARCHITECTURE.md has no such edge.'
+
+    def faults(self):
+        for folder in sorted(set(self.level) ^ set(self.includes)):
+            yield f"{folder} stands in the picture or in the table, not in both."
+        for folder, others in self.includes.items():
+            for other in sorted(others - self.seen[folder]):
+                yield f"{folder} is said to include {other}, and does not."
+            for other in sorted(others & set(self.level)):
+                if self.level[other] >= self.level.get(folder, 0):
+                    yield f"{folder} includes {other}, which stands beside it or higher in the picture."
 
 
-def check_source(path, lines, fault):
+def check_source(path, lines, picture, fault):
     folder = path.parts[0]
     is_test = path.name.endswith(TEST_SUFFIXES) or "testing" in path.parts
     if not lines or "SPDX-License-Identifier" not in lines[0]:
@@ -83,9 +95,10 @@ def check_source(path, lines, fault):
         if not match:
             continue
         target = match.group(1)
-        top = target.split("/")[0]
-        if top in EDGES and not is_test and not may_include(path, target):
-            fault(number, f'{folder}/ may not include "{target}".')
+        if folder not in FREE and not is_test:
+            edge = picture.check(str(path), target)
+            if edge is not None:
+                fault(number, edge)
         # Kernels are compiled as OpenCL C too, from one folder.
         if "/" not in target and not target.endswith(".pb.h") and path.parts[:2] not in (("bench", "cpu"), ("bench", "gpu")):
             fault(number, f'"{target}" is a bare include; name it from the root.')
@@ -122,6 +135,7 @@ def check_document(root, lines, fault):
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     faults = []
+    picture = Picture(root)
     for path in tracked(root):
         text_kind = path.suffix in (".cc", ".h")
         if path.suffix not in (".cc", ".h", ".md"):
@@ -131,10 +145,11 @@ def main():
         def fault(number, what, path=path):
             faults.append(f"{path}:{number}: {what}")
 
-        if text_kind and path.parts[0] in EDGES:
-            check_source(path, lines[:-1] if lines[-1] == "" else lines, fault)
+        if text_kind and (path.parts[0] in FREE or picture.folder_of(str(path)) is not None):
+            check_source(path, lines[:-1] if lines[-1] == "" else lines, picture, fault)
         elif path.suffix == ".md" and path.name != "CHANGELOG.md":
             check_document(root, lines, fault)
+    faults += (f"docs/ARCHITECTURE.md:1: {what}" for what in picture.faults())
     check_folders(root, faults)
     for line in faults:
         print(line)

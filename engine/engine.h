@@ -43,12 +43,12 @@
 namespace hpvm {
 
 struct EngineOptions {
-  std::vector<Device*> devices;         // Borrowed; in order of preference among equals.
+  std::vector<Device*> devices{};       // Borrowed; in order of preference among equals.
   Device* checker = nullptr;            // Borrowed; runs every node of a checked graph. Null: none can be checked.
   Hub* hub = nullptr;                   // Borrowed.
   CompilerService* compiler = nullptr;  // Borrowed.
   const Clock* clock = nullptr;         // Borrowed.
-  graph::Limits graph_limits;
+  graph::Limits graph_limits{};
   std::vector<DeviceMemory::Limits> device_limits{};  // By device; shorter: the others have none.
   // By device, shorter likewise: why it runs no code that our emitters made, a sentence; empty: it does. Modules that
   // were written for the device are not concerned.

@@ -63,7 +63,7 @@ struct ScalarSource {
 struct PlanQueue {
   uint32_t device = 0;
   Lane lane = Lane::kCompute;
-  std::unique_ptr<Timeline> timeline;
+  std::unique_ptr<Timeline> timeline{};
   uint64_t base = 0;  // Its value before the next stage; the run moves it on.
 };
 

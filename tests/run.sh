@@ -3,7 +3,7 @@
 # UndefinedBehaviorSanitizer, and the fuzzers for a few seconds each from their seed corpora.
 #   tests/run.sh [--fast] [--long] [--reliability] [--repeat] [--compiler]
 #     --fast          release tests only
-#     --long          also the whole suite under the dev preset, ThreadSanitizer, the clang build, and longer fuzzing
+#     --long          also the whole suite under the dev preset, ThreadSanitizer, the clang and gcc builds, and longer fuzzing
 #     --reliability   also the long forms of what tests jobs, about three hours on two cores: 100,000 simulated worlds, every fault of the
 #                     store's script, each seeded bug caught, 1,000 kills, 100 drains, 1,000 reloads, half an hour of chaos; logs go to
 #                     tests/sim/logs and tests/chaos/logs
@@ -62,8 +62,9 @@ if [ "$long" -eq 1 ]; then
   step "ThreadSanitizer"
   build tsan
   ctest --preset tsan
-  step "clang 22, warnings as errors"
+  step "clang 22 and GCC, warnings as errors"
   build clang
+  build gcc
 fi
 if [ "$reliability" -eq 1 ]; then
   day=$(date +%Y-%m-%d)

@@ -287,18 +287,18 @@ struct Failure {
 };
 
 struct Submission {
-  std::span<const TimelinePoint> waits;
+  std::span<const TimelinePoint> waits{};
   Lane lane = Lane::kCompute;
   const CommandList* commands = nullptr;
-  std::span<Buffer* const> buffers;   // By slot.
-  std::span<const uint64_t> scalars;  // By slot; bits.
-  std::span<const TimelinePoint> signals;
+  std::span<Buffer* const> buffers{};   // By slot.
+  std::span<const uint64_t> scalars{};  // By slot; bits.
+  std::span<const TimelinePoint> signals{};
   // Stops the launches in progress when not zero (the job is cancelled, its deadline passed): they fail with
   // kCancelled.
   const std::atomic<uint32_t>* stop = nullptr;
-  std::span<NodeTiming> timings;  // By node tag; may be empty.
-  Failure* failure = nullptr;     // May be null.
-  LaunchLog* log = nullptr;       // Takes what kernels print and what checks find; null drops it.
+  std::span<NodeTiming> timings{};  // By node tag; may be empty.
+  Failure* failure = nullptr;       // May be null.
+  LaunchLog* log = nullptr;         // Takes what kernels print and what checks find; null drops it.
   // Looks for races, uninitialised reads and the like in every dispatch (docs/KERNELS.md); only where
   // DeviceInfo::checks. Slow.
   bool check = false;

@@ -16,8 +16,6 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr uint32_t kNoCommand = ~0u;
-
 // Waits for a condition that another thread brings about, for at most ten seconds.
 template <typename Condition>
 bool Eventually(const Condition& condition) {

@@ -86,9 +86,7 @@ CudaTimes RunCuda(const GpuOptions& options) {
 class CaseMeasurer {
  public:
   CaseMeasurer(const CpuCase& problem, const GpuOptions& options)
-      : problem_(problem),
-        options_(options),
-        seconds_(options.seconds > 0 ? options.seconds : Pick(options.size, 2.0, 0.2, 0.0)) {}
+      : problem_(problem), seconds_(options.seconds > 0 ? options.seconds : Pick(options.size, 2.0, 0.2, 0.0)) {}
 
   StatusOr<CpuMeasurement> Measure(std::vector<Rig>& rigs, OpenClPeer* peer) {
     for (Rig& rig : rigs) {
@@ -173,7 +171,6 @@ class CaseMeasurer {
   }
 
   const CpuCase& problem_;
-  const GpuOptions& options_;
   const double seconds_;
   std::vector<Contestant> contestants_;
   std::vector<std::string> missing_;

@@ -85,7 +85,7 @@ struct CompileOutcome {
   std::optional<Artifact> artifact;
   // kResourceExhausted: a limit of the compiler's ended the compile. That is said in `diagnostics` as well, and says
   // nothing of the module: elsewhere, or at another time, it may compile.
-  Status limit;
+  Status limit{};
   bool from_cache = false;
   Duration elapsed{0};  // As the caller waited.
   Duration cpu{0};      // What the compile used of processors; 0 when nothing was compiled.

@@ -52,9 +52,9 @@ struct Atom {
   uint8_t bits = 32;  // 32 or 64: of the value; kOperation: of the operands.
   Opcode code = Opcode::kConst;
   uint32_t index = 0;
-  Interval range;
-  std::vector<Polynomial> operands;
-  std::vector<std::vector<uint32_t>> contexts;  // kEither: constraints that hold where the operand is taken.
+  Interval range{};
+  std::vector<Polynomial> operands{};
+  std::vector<std::vector<uint32_t>> contexts{};  // kEither: constraints that hold where the operand is taken.
 };
 
 // What a branch that was taken says of two values: less < more, or less <= more.
@@ -87,7 +87,7 @@ struct BoundsAccess {
   // As `param`: group memory, of which `group_bytes` have been given out; `offset` counts from its beginning.
   static constexpr uint32_t kGroupMemory = 0xffffffffu;
 
-  OpId op;
+  OpId op{};
   uint32_t param = 0;
   uint64_t reach = 0;  // Bytes from the offset to the end of the access: the immediate and the width.
   bool is_store = false;

@@ -72,7 +72,9 @@ std::string DoubleFree(Task&) {
   void* volatile block = malloc(2000);
   free(block);
 #pragma GCC diagnostic push
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wuse-after-free"
+#endif
   free(block);
 #pragma GCC diagnostic pop
   abort();  // An allocator that does not notice.

@@ -26,7 +26,6 @@ struct Holder {
   static constexpr uint32_t kNothing = 0xffffffffu, kZero = 0xfffffffeu;
   uint32_t writer = kNothing;  // The value whose maker wrote them last, or whose content was bound.
   uint64_t shift = 0;          // The address of the storage's first byte.
-  friend bool operator==(const Holder&, const Holder&) = default;
 };
 
 // Who touches bytes, and until when.

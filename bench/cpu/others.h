@@ -41,10 +41,11 @@ BODY void black_scholes_at(GLOBAL const float* restrict prices, GLOBAL const flo
   puts[i] = discounted * (1.0f - below2) - price * (1.0f - below1);
 }
 
-/* The acceleration of each body (x, y, z, mass) by all others. */
-BODY void n_body_at(GLOBAL const float* restrict bodies, GLOBAL float* restrict accelerations, float softening,
-                    int count, int i) {
-  const float x = bodies[4 * i], y = bodies[4 * i + 1], z = bodies[4 * i + 2];
+/* The acceleration of body `first` + i (x, y, z, mass) by all others. */
+BODY void n_body_rows_at(GLOBAL const float* restrict bodies, GLOBAL float* restrict accelerations, float softening,
+                         int count, int first, int i) {
+  const int own = 4 * (first + i);
+  const float x = bodies[own], y = bodies[own + 1], z = bodies[own + 2];
   float ax = 0, ay = 0, az = 0;
   for (int j = 0; j < count; ++j) {
     const float dx = bodies[4 * j] - x, dy = bodies[4 * j + 1] - y, dz = bodies[4 * j + 2] - z;
@@ -57,6 +58,10 @@ BODY void n_body_at(GLOBAL const float* restrict bodies, GLOBAL float* restrict 
   accelerations[3 * i] = ax;
   accelerations[3 * i + 1] = ay;
   accelerations[3 * i + 2] = az;
+}
+BODY void n_body_at(GLOBAL const float* restrict bodies, GLOBAL float* restrict accelerations, float softening,
+                    int count, int i) {
+  n_body_rows_at(bodies, accelerations, softening, count, 0, i);
 }
 
 /* `bins` is a power of two. */

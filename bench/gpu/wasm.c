@@ -45,6 +45,11 @@ HPVM_KERNEL void n_body(const float* bodies, float* accelerations, float softeni
   n_body_at(bodies, accelerations, softening, count, hpvm_x());
 }
 
+/* A part of n_body, for splits by hand. */
+HPVM_KERNEL void n_body_rows(const float* bodies, float* accelerations, float softening, int count, int first) {
+  n_body_rows_at(bodies, accelerations, softening, count, first, hpvm_x());
+}
+
 HPVM_KERNEL void tree_sum(const float* values, float* sums) {
   float* leaves = hpvm_local_alloc(LEAVES * sizeof(float));
   tree_sum_at(values, sums, leaves, hpvm_group_id(0), hpvm_local_id(0));

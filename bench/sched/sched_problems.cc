@@ -67,6 +67,18 @@ std::unique_ptr<RowLaunch> MriQ(uint64_t rows, uint64_t samples) {
   return launch;
 }
 
+std::unique_ptr<RowLaunch> NBody(uint64_t bodies) {
+  auto launch = std::make_unique<RowLaunch>();
+  launch->name = "n_body";
+  launch->entry = "n_body_rows";
+  launch->rows = bodies;
+  launch->arrays.push_back(Shared("bodies", 4 * bodies, -1, 1, 11));
+  launch->arrays.push_back(Result("accelerations", 3));
+  launch->scalars = {0.01f, static_cast<int32_t>(bodies)};
+  launch->takes_first = true;
+  return launch;
+}
+
 // Adds the nodes and inputs of a launch to a graph that keeps its memory.
 void AddLaunch(std::unique_ptr<RowLaunch> launch, MixedProblem* problem) {
   BenchGraph part = launch->Whole("");
@@ -87,23 +99,22 @@ std::unique_ptr<MixedProblem> Branches(RealSize size) {
   return problem;
 }
 
-// Steps of heat in a box, one after the other: nothing to be had from a second device.
-std::unique_ptr<MixedProblem> Chain(RealSize size) {
+// Steps of heat in a box, one after the other.
+std::unique_ptr<MixedProblem> Heat(const std::string& name, uint64_t n, int steps) {
   auto problem = std::make_unique<MixedProblem>();
-  problem->name = "chain";
-  const uint64_t n = Choose(size, 16, 128, 512), cells = n * n * n;
+  problem->name = name;
+  const uint64_t cells = n * n * n;
   problem->memory.push_back(Reals(cells, 0, 1, 10));
   problem->graph.inputs["heat"] = {ElementType::kF32, cells, problem->memory.back().data()};
   std::string holder = "heat";
-  constexpr int kSteps = 8;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     GraphNode& node = problem->graph.nodes.emplace_back();
     node.name = "step" + std::to_string(step);
     node.entry = "heat";
     node.extent = {n - 2, n - 2, n - 2};
     node.scalars = {6.0f / 20, 1.0f / 20, static_cast<int32_t>(n), static_cast<int32_t>(n)};
     node.ports = {{"in", Access::kIn, ElementType::kF32, cells, holder, ""},
-                  {"out", Access::kOut, ElementType::kF32, cells, "", step + 1 == kSteps ? "cooled" : ""}};
+                  {"out", Access::kOut, ElementType::kF32, cells, "", step + 1 == steps ? "cooled" : ""}};
     holder = node.name + ".out";
   }
   return problem;
@@ -148,6 +159,9 @@ BenchGraph RowLaunch::Parts(const std::vector<Part>& parts) const {
     node.entry = entry;
     node.device = part.device;
     node.scalars = scalars;
+    if (takes_first) {
+      node.scalars.push_back(static_cast<int32_t>(part.first));
+    }
     node.extent =
         columns == 0 ? std::array<uint64_t, 3>{part.rows, 1, 1} : std::array<uint64_t, 3>{columns, part.rows, 1};
     for (const RowArray& array : arrays) {
@@ -172,6 +186,7 @@ std::vector<std::unique_ptr<RowLaunch>> SplitProblems(RealSize size) {
   problems.push_back(BlackScholes(Choose(size, 1 << 12, 4 << 20, 64 << 20)));
   problems.push_back(Sgemm(Choose(size, 64, 1024, 8192)));
   problems.push_back(MriQ(Choose(size, 1 << 8, 1 << 16, 4 << 20), Choose(size, 64, 1024, 4096)));
+  problems.push_back(NBody(Choose(size, 1 << 8, 1 << 14, 1 << 18)));
   return problems;
 }
 
@@ -186,9 +201,43 @@ BenchGraph MixedProblem::On(const std::vector<std::string>& devices) const {
 std::vector<std::unique_ptr<MixedProblem>> MixedProblems(RealSize size) {
   std::vector<std::unique_ptr<MixedProblem>> problems;
   problems.push_back(Branches(size));
-  problems.push_back(Chain(size));
+  problems.push_back(Heat("chain", Choose(size, 16, 128, 512), 8));
+  problems.push_back(Heat("heat_200", Choose(size, 16, 64, 512), size == RealSize::kQuick ? 10 : 200));
   problems.push_back(Tree(size));
   return problems;
+}
+
+MixedProblem LaunchChain(uint64_t elements, int nodes) {
+  MixedProblem problem;
+  problem.name = "launches";
+  for (const std::string name : {"a", "b", "c"}) {
+    problem.memory.push_back(Reals(elements, 0, 1, 20 + problem.memory.size()));
+    problem.graph.inputs[name] = {ElementType::kF32, elements, problem.memory.back().data()};
+  }
+  std::string holder = "a";
+  for (int i = 0; i < nodes; ++i) {
+    GraphNode& node = problem.graph.nodes.emplace_back();
+    node.name = "step" + std::to_string(i);
+    node.entry = "nstream";
+    node.extent = {elements, 1, 1};
+    node.scalars = {0.5f};
+    node.ports = {{"a", Access::kInOut, ElementType::kF32, elements, holder, i + 1 == nodes ? "sum" : ""},
+                  {"b", Access::kIn, ElementType::kF32, elements, "b", ""},
+                  {"c", Access::kIn, ElementType::kF32, elements, "c", ""}};
+    holder = node.name + ".a";
+  }
+  return problem;
+}
+
+std::vector<float> LaunchChainResult(const MixedProblem& chain) {
+  const auto array = [&](size_t i) { return chain.memory[i].as<float>(); };
+  std::vector<float> sums(array(0).begin(), array(0).end());
+  for (size_t step = 0; step < chain.graph.nodes.size(); ++step) {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i] += array(1)[i] + 0.5f * array(2)[i];
+    }
+  }
+  return sums;
 }
 
 }  // namespace hpvm::bench

@@ -29,6 +29,7 @@ struct RowLaunch {
   std::vector<CpuScalar> scalars;
   uint64_t rows = 0, columns = 0;  // Instances; columns 0: one dimension.
   uint64_t grain = 64;             // Rows that are kept together.
+  bool takes_first = false;        // One more scalar is the part's first row.
 
   struct Part {
     std::string device;
@@ -51,6 +52,10 @@ struct MixedProblem {
 };
 
 std::vector<std::unique_ptr<MixedProblem>> MixedProblems(RealSize size);
+
+// `nodes` launches on the same data, one after the other: a += b + c / 2, of so many elements; and what comes out.
+MixedProblem LaunchChain(uint64_t elements, int nodes);
+std::vector<float> LaunchChainResult(const MixedProblem& chain);
 
 }  // namespace hpvm::bench
 

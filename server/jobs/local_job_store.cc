@@ -79,7 +79,12 @@ class ScrubThread {
     Duration pause = std::min(kFirst, options_.every);
     Time began = RealClock().Now() + pause;
     while (Pause(pause)) {
+      const uint64_t mended_before = scrub_.mended_keys();
       const StatusOr<uint64_t> got = scrub_.Step(slice);
+      if (const uint64_t mended = scrub_.mended_keys() - mended_before; mended > 0) {
+        LogError("Idempotency keys were damaged in the store, and are known again by the jobs that have them",
+                 {{"keys", std::to_string(mended)}});
+      }
       if (!got.ok()) {
         LogError("The scrub could not read a part of the job store", {{"error", Message(got.status())}});
       }

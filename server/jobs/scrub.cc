@@ -44,6 +44,8 @@ StatusOr<uint64_t> Scrub::StepRows(uint64_t bytes_max) {
   for (const StoredJob& job : rows->jobs) {
     AddBlobsOf(job);
   }
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t mended, database_.MendKeys(rows->keyless));
+  mended_keys_ += mended;
   return std::max<uint64_t>(1, rows->bytes);
 }
 

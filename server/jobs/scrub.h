@@ -39,6 +39,8 @@ class Scrub {
   StatusOr<uint64_t> Step(uint64_t bytes_max);
 
   uint64_t damaged_jobs() const { return told_.size(); }
+  // Idempotency keys that the store had lost and knows again (JobDatabase::MendKeys).
+  uint64_t mended_keys() const { return mended_keys_; }
 
  private:
   using BlobName = std::pair<std::string, Sha256>;  // The tenant's.
@@ -61,6 +63,7 @@ class Scrub {
   const OnDamage on_damage_;
   uint64_t next_row_ = 0;
   bool are_rows_done_ = false;
+  uint64_t mended_keys_ = 0;
   std::deque<Blob> waiting_;
   std::unique_ptr<DiskFile> file_;  // Of the first that waits; null: not opened yet.
   std::optional<Hasher> hasher_;

@@ -174,6 +174,8 @@ class WatchedDatabase final : public JobDatabase {
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override {
     return database_.EndDamaged(damaged, ended_unix_ns);
   }
+  StatusOr<std::vector<uint64_t>> ListKeyless() override { return database_.ListKeyless(); }
+  StatusOr<uint64_t> MendKeys(std::span<const uint64_t> sequences) override { return database_.MendKeys(sequences); }
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
                                                   bool with_dropped) override {
     return database_.ListFinished(tenant, count_max, with_dropped);

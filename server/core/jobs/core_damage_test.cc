@@ -121,11 +121,7 @@ class DamageTest : public testing::JobFixture {
     SubmitAfter(waiting_);
     SubmitAfter(waiting_, kEnded);
     SubmitAfter(running_, kFailed);
-    v1::SubmitRequest request = Request();
-    request.mutable_array()->set_last(2);
-    request.mutable_array()->set_running_max(1);
-    request.mutable_options()->set_idempotency_key("key-array");
-    const std::string element = SubmitJob(request);
+    const std::string element = SubmitJob(ArrayRequest());
     array_ = Job(element).array_id();
     SubmitAfter(array_);
     SubmitAfter(array_, kEnded);
@@ -135,6 +131,12 @@ class DamageTest : public testing::JobFixture {
     AnswerOf(success, Result(kOutput));
     AnswerOf(failure, Failure(Aborted("A trap.")));
     store_->StepCommit();
+  }
+  v1::SubmitRequest ArrayRequest() {
+    v1::SubmitRequest request = Request("key-array");
+    request.mutable_array()->set_last(2);
+    request.mutable_array()->set_running_max(1);
+    return request;
   }
   // A job that runs, before all others, with another that comes after it.
   std::string OpenJobAfter(v1::JobDependency::Condition condition) {
@@ -384,6 +386,47 @@ TEST_F(DamageTest, FlippedRequests) {
       if (HasFailure()) {
         FAIL() << column << " of job " << id << ", which was " << known.state;
       }
+    }
+  }
+}
+
+// A key whose row is damaged is known again before anybody is served: its request runs once. By the start, and by the
+// scrub of a store in use.
+TEST_F(DamageTest, FlippedKeys) {
+  const std::map<std::string, std::string> jobs = {
+      {"key-done", done_}, {"key-running", running_}, {"key-array", array_}};
+  for (const auto& [key, unit] : jobs) {
+    for (const char* change : {"tenant", "idempotency_key", "scrub"}) {
+      SCOPED_TRACE(key + ", " + change);
+      RestoreWhole();
+      const auto damage = [&, key = key](const std::string& column) {
+        Editor editor(path_);
+        editor.Query("UPDATE keys SET " + column + " = " + Flipped(column, true, 9) + " WHERE idempotency_key = '" +
+                     key + "'");
+        EXPECT_EQ(editor.Query("SELECT count(*) FROM keys WHERE tenant = 'ann' AND idempotency_key = '" + key + "'")[0],
+                  "0");
+      };
+      const bool is_found_later = std::string_view(change) == "scrub";
+      if (!is_found_later) {
+        damage(change);
+      }
+      OpenStore();
+      Start();
+      if (is_found_later) {
+        damage("tenant");
+        Scrub scrub(state_->jobs(), store_->blobs(), nullptr);
+        while (scrub.Step(1'000).value_or(0) != 0) {
+        }
+        EXPECT_EQ(scrub.mended_keys(), 1u);
+      }
+      const auto again = Submit(key == "key-array" ? ArrayRequest() : Request(key));
+      EXPECT_TRUE(again->response.existed()) << again->id();
+      EXPECT_EQ(key == "key-array" ? Job(again->id()).array_id() : again->id(), unit);
+      RunAll();
+      for (const auto& [id, known] : known_) {
+        EXPECT_EQ(State(id), known.end) << id;
+      }
+      ASSERT_FALSE(HasFailure());
     }
   }
 }

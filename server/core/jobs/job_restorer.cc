@@ -41,6 +41,7 @@ Status JobRestorer::Restore() {
   std::vector<DamagedJob> damaged;
   HPVMD_RETURN_IF_ERROR(database.LoadLive([&](StoredJob row) { rows.push_back(std::move(row)); }, &damaged));
   HPVMD_RETURN_IF_ERROR(EndDamaged(damaged));
+  HPVMD_RETURN_IF_ERROR(MendKeys());
   HPVMD_ASSIGN_OR_RETURN(const auto uses, database.Use());
   const bool doubts_clock = DoubtsClock(rows, uses);
   std::vector<ExecutionRef> taken;
@@ -154,6 +155,27 @@ Status JobRestorer::EndDamaged(const std::vector<DamagedJob>& damaged) {
     return absl::OkStatus();
   }
   return While(ended, "ending jobs whose rows in the store are damaged");
+}
+
+// Before any client comes back with one of them: its job would run twice.
+Status JobRestorer::MendKeys() {
+  const StatusOr<std::vector<uint64_t>> keyless = options_.jobs->database().ListKeyless();
+  if (!keyless.ok()) {
+    LogError("Idempotency keys not looked through for damage", {{"error", Message(keyless.status())}});
+    return absl::OkStatus();
+  }
+  const StatusOr<uint64_t> mended = options_.jobs->database().MendKeys(*keyless);
+  if (absl::IsResourceExhausted(mended.status())) {
+    LogError("Damaged idempotency keys not mended in the store, which has no room",
+             {{"error", Message(mended.status())}});
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(While(mended.status(), "mending idempotency keys whose rows in the store are damaged"));
+  if (*mended > 0) {
+    LogError("Idempotency keys were damaged in the store, and are known again by the jobs that have them",
+             {{"keys", std::to_string(*mended)}});
+  }
+  return absl::OkStatus();
 }
 
 // Jobs and arrays that a damaged row may stand for. A store that cannot even be read through knows nothing.

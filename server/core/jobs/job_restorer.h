@@ -34,6 +34,7 @@ class JobRestorer : private CoreRoom {
   bool DoubtsClock(const std::vector<StoredJob>& live, const std::map<std::string, TenantUse>& uses);
   ExecutionRef TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock);
   Status EndDamaged(const std::vector<DamagedJob>& damaged);
+  Status MendKeys();
   std::set<std::string> ReadDamagedUnits();
   StatusOr<StoredUnit> ReadUnit(const Tenant& tenant, const std::string& id);
   bool MayBeDamaged(const std::string& unit, DamagedUnits& damaged);

@@ -114,6 +114,7 @@ struct ScrubbedRows {
   uint64_t bytes = 0;           // Of them, their requests and results.
   std::vector<StoredJob> jobs;  // Those whose rows are sound.
   std::vector<JobDamage> damage;
+  std::vector<uint64_t> keyless;  // As ListKeyless lists them.
 };
 
 // Finished jobs that may be dropped, the oldest end first.
@@ -172,6 +173,15 @@ class JobDatabase {
   // any more. A row with a right checksum keeps what its record says, of another only its columns stay. What is not
   // damaged is left alone. Statuses as Commit's; the blobs that it lets go are for the sweep of the next start.
   virtual Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) = 0;
+
+  // Numbers of the jobs with an idempotency key that the store does not know: its row was damaged. Reads all rows.
+  virtual StatusOr<std::vector<uint64_t>> ListKeyless() { return std::vector<uint64_t>(); }
+  // Makes the keys of these jobs known again, as their records have them, so that no request runs twice. What is
+  // known, and what has no sound record, is left alone. Answers how many keys came back. Statuses as Commit's.
+  virtual StatusOr<uint64_t> MendKeys(std::span<const uint64_t> sequences) {
+    (void)sequences;
+    return uint64_t{0};
+  }
 
   // Grows with each start of a daemon on this database, before which it is durable: the lease of its attempts.
   virtual StatusOr<uint64_t> NextLease() = 0;

@@ -99,6 +99,7 @@ class SqliteJobDatabase final : public JobDatabase {
 
   Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) override;
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override;
+  StatusOr<uint64_t> MendKeys(std::span<const uint64_t> sequences) override;
   StatusOr<uint64_t> NextLease() override;
   StatusOr<bool> Shrink(int pages_max) override;
   StatusOr<ScrubbedRows> Scrub(uint64_t from, uint64_t bytes_max) override;
@@ -125,6 +126,9 @@ class SqliteJobDatabase final : public JobDatabase {
   }
   Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override {
     return readers_.With([&](SqliteReader& reader) { return reader.ListDamaged(each); });
+  }
+  StatusOr<std::vector<uint64_t>> ListKeyless() override {
+    return readers_.With([](SqliteReader& reader) { return reader.ListKeyless(); });
   }
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
                                                   bool with_dropped) override {
@@ -339,6 +343,19 @@ StatusOr<bool> SqliteJobDatabase::Shrink(int pages_max) {
     return false;
   }
   HPVMD_ASSIGN_OR_RETURN(const int64_t pages, writer_connection_->QueryInt("PRAGMA page_count"));
+StatusOr<uint64_t> SqliteJobDatabase::MendKeys(std::span<const uint64_t> sequences) {
+  if (sequences.empty()) {
+    return uint64_t{0};
+  }
+  std::lock_guard lock(write_mutex_);
+  uint64_t mended = 0;
+  HPVMD_RETURN_IF_ERROR(Transact([&]() -> Status {
+    HPVMD_ASSIGN_OR_RETURN(mended, writer_->MendKeys(sequences));
+    return absl::OkStatus();
+  }));
+  return mended;
+}
+
   HPVMD_ASSIGN_OR_RETURN(const int64_t free_pages, writer_connection_->QueryInt("PRAGMA freelist_count"));
   const int64_t too_many = free_pages - std::max<int64_t>(options_.spare_pages, (pages - free_pages) / 8);
   if (too_many <= 0) {

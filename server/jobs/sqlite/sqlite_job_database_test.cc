@@ -141,6 +141,41 @@ TEST_F(SqliteJobDatabaseTest, DamagedJobsCanBeEndedAndDropped) {
   EXPECT_TRUE(database_->Find("blue", "a")->job().dropped());
 }
 
+// Keys whose rows are gone come back by what their jobs' records say, those of arrays by all elements that are there;
+// a key that stands for another job by now, and that of a damaged record, stay as they are.
+TEST_F(SqliteJobDatabaseTest, KeysComeBack) {
+  Open();
+  InsertJobs array = MakeInsert("blue", "first", "of-array", kNow);
+  array.jobs.push_back(array.jobs.front());
+  array.jobs.back().mutable_job()->set_id("second");
+  for (StoredJob& job : array.jobs) {
+    job.mutable_job()->set_array_id("array-1");
+  }
+  Commit({MakeInsert("blue", "one", "of-one", kNow), array, MakeInsert("blue", "bad", "of-bad", kNow),
+          MakeInsert("blue", "taken", "of-taken", kNow), MakeInsert("blue", "none", "", kNow)});
+  const KeyRecord one = *database_->FindKey("blue", "of-one"), both = *database_->FindKey("blue", "of-array");
+  EXPECT_THAT(*database_->ListKeyless(), IsEmpty());
+  Execute(
+      "DELETE FROM keys WHERE idempotency_key <> 'of-taken';"
+      "UPDATE jobs SET idempotency_key = 'of-tajen' WHERE id = 'taken';"
+      "UPDATE jobs SET record = zeroblob(length(record)) WHERE id = 'bad'");
+  const std::vector<uint64_t> keyless = *database_->ListKeyless();
+  EXPECT_THAT(keyless, ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_EQ(*database_->MendKeys(keyless), 2u);
+  EXPECT_EQ(*database_->MendKeys(keyless), 0u);
+  for (const auto& [key, before] : {std::pair("of-one", one), std::pair("of-array", both)}) {
+    const StatusOr<KeyRecord> after = database_->FindKey("blue", key);
+    ASSERT_TRUE(after.ok()) << key;
+    EXPECT_EQ(after->job_id, before.job_id);
+    EXPECT_EQ(after->array_id, before.array_id);
+    EXPECT_EQ(after->request_hash, before.request_hash);
+  }
+  EXPECT_EQ(database_->FindKey("blue", "of-taken")->job_id, "taken");
+  EXPECT_TRUE(absl::IsNotFound(database_->FindKey("blue", "of-bad").status()));
+  Execute("UPDATE jobs SET idempotency_key = 'of-taken' WHERE id = 'taken'");
+  EXPECT_THAT(*database_->Check(), testing::Not(Contains(HasSubstr("counts other jobs"))));
+}
+
 // Bytes overwritten in the file: opening with a check says what is wrong, and refuses.
 TEST_F(SqliteJobDatabaseTest, DamagedFileIsNotOpened) {
   Open();

@@ -74,6 +74,9 @@ Status SqliteReader::PrepareAll() {
   const std::string job = std::string("SELECT ") + kJobColumns + " FROM jobs WHERE ";
   const std::string list = " AND sequence < ?2 ORDER BY sequence DESC";
   const std::string finished = "SELECT tenant, id, ended, bytes, dropped FROM jobs WHERE ";
+  const std::string keyless =
+      "jobs.idempotency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM keys WHERE keys.tenant = jobs.tenant AND "
+      "keys.idempotency_key = jobs.idempotency_key)";
   const std::string page = " AND (?2 OR NOT dropped) ORDER BY ended, sequence LIMIT ?1";
   const std::pair<SqliteStatement*, std::string> statements[] = {
       {&find_, job + "id = ?1"},
@@ -103,6 +106,8 @@ Status SqliteReader::PrepareAll() {
            "found.sequence = jobs.sequence) AND (array_id IS NULL OR EXISTS (SELECT 1 FROM jobs AS found "
            "INDEXED BY jobs_by_array WHERE found.tenant = jobs.tenant AND found.array_id = jobs.array_id "
            "AND found.sequence = jobs.sequence)) FROM jobs NOT INDEXED WHERE sequence > ?1 ORDER BY sequence"},
+      {&list_keyless_,
+       "SELECT sequence FROM jobs NOT INDEXED WHERE sequence > ?1 AND " + keyless + " ORDER BY sequence"},
       {&list_finished_, finished + "tenant = ?3 AND ended IS NOT NULL" + page},
       {&list_finished_all_, finished + "ended IS NOT NULL" + page},
       {&use_, "SELECT tenant, jobs, live, bytes, finished_bytes FROM uses WHERE jobs > 0"},
@@ -111,8 +116,10 @@ Status SqliteReader::PrepareAll() {
       {&scrub_,
        "SELECT jobs.sequence, jobs.tenant, jobs.id, jobs.state, jobs.attempt, jobs.lease, jobs.record, jobs.sum, "
        "jobs.request, jobs.bytes, jobs.dropped, jobs.array_id, jobs.idempotency_key, jobs.ended, requests.bytes, "
-       "requests.sum, results.bytes, results.sum FROM jobs LEFT JOIN requests ON requests.sequence = jobs.request "
-       "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.sequence >= ?1 ORDER BY jobs.sequence"},
+       "requests.sum, results.bytes, results.sum, " +
+           keyless +
+           " FROM jobs LEFT JOIN requests ON requests.sequence = jobs.request "
+           "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.sequence >= ?1 ORDER BY jobs.sequence"},
       {&uses_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
   };
   for (const auto& [statement, sql] : statements) {
@@ -262,6 +269,17 @@ Status SqliteReader::ListDamaged(const std::function<void(const DamagedJob&)>& e
       });
 }
 
+StatusOr<std::vector<uint64_t>> SqliteReader::ListKeyless() {
+  std::vector<uint64_t> keyless;
+  HPVMD_RETURN_IF_ERROR(ForEachRow(
+      list_keyless_, [&] { list_keyless_.Start(keyless.empty() ? INT64_MIN : static_cast<int64_t>(keyless.back())); },
+      [&] {
+        keyless.push_back(static_cast<uint64_t>(list_keyless_.Int(0)));
+        return true;
+      }));
+  return keyless;
+}
+
 StatusOr<std::vector<FinishedJob>> SqliteReader::ListFinished(std::string_view tenant, size_t count_max,
                                                               bool with_dropped) {
   SqliteStatement& list = tenant.empty() ? list_finished_all_ : list_finished_;
@@ -361,6 +379,9 @@ StatusOr<ScrubbedRows> SqliteReader::Scrub(uint64_t from, uint64_t bytes_max) {
     if (!what.ok()) {
       const DamagedJob damaged = DescribeDamage(scrub_);
       rows.damage.push_back({damaged.tenant, damaged.id, what});
+    }
+    if (scrub_.Int(18) != 0) {
+      rows.keyless.push_back(static_cast<uint64_t>(sequence));
     }
     if (job.ok()) {
       rows.jobs.push_back(*std::move(job));

@@ -36,6 +36,7 @@ class SqliteReader {
   StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter);
   Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged);
   Status ListDamaged(const std::function<void(const DamagedJob&)>& each);
+  StatusOr<std::vector<uint64_t>> ListKeyless();
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max, bool with_dropped);
   StatusOr<std::map<std::string, TenantUse>> Use();
   Status ListBlobs(const std::function<void(const BlobUse&)>& each);
@@ -52,7 +53,7 @@ class SqliteReader {
   const Clock& clock_;
   std::unique_ptr<SqliteConnection> connection_;
   SqliteStatement find_, find_key_, read_request_, read_results_, list_, list_array_, load_live_, load_stray_,
-      list_all_, scrub_;
+      list_all_, list_keyless_, scrub_;
   SqliteStatement list_finished_, list_finished_all_, use_, list_blobs_, uses_blob_;
 };
 

@@ -52,6 +52,7 @@ Status SqliteWriter::PrepareAll() {
       {&insert_results_, "INSERT OR REPLACE INTO results VALUES(?1, ?2, ?3)"},
       {&find_row_, std::string("SELECT ") + kJobColumns + " FROM jobs WHERE id = ?1"},
       {&find_number_, std::string("SELECT ") + kJobColumns + " FROM jobs WHERE sequence = ?1"},
+      {&find_elements_, "SELECT min(sequence), count(*) FROM jobs WHERE tenant = ?1 AND array_id = ?2"},
       {&find_key_, "SELECT job_id, request_hash, state, array_id FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
       {&find_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
       {&blobs_of_row_, "SELECT sha256 FROM blobs WHERE tenant = ?1 AND sequence = ?2"},
@@ -200,6 +201,12 @@ StatusOr<SqliteWriter::Row> SqliteWriter::FindRow(std::string_view tenant, std::
   return ReadRow(find_row_);
 }
 
+StatusOr<std::optional<SqliteWriter::Row>> SqliteWriter::FindNumber(uint64_t sequence) {
+  SqliteReset reset(find_number_);
+  HPVMD_ASSIGN_OR_RETURN(const bool found, find_number_.Start(sequence).Next());
+  return found ? std::optional<Row>(ReadRow(find_number_)) : std::nullopt;
+}
+
 SqliteWriter::Row SqliteWriter::ReadRow(const SqliteStatement& statement) {
   Row row;
   row.sequence = static_cast<uint64_t>(statement.Int(0));
@@ -243,21 +250,51 @@ StoredJob SqliteWriter::JobFromColumns(const Row& row) {
 Status SqliteWriter::EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) {
   UseChanges use;
   for (const DamagedJob& job : damaged) {
-    Row row;
-    {
-      SqliteReset reset(find_number_);
-      HPVMD_ASSIGN_OR_RETURN(const bool found, find_number_.Start(job.sequence).Next());
-      if (!found) {
-        continue;
-      }
-      row = ReadRow(find_number_);
+    HPVMD_ASSIGN_OR_RETURN(const std::optional<Row> row, FindNumber(job.sequence));
+    if (!row.has_value() || row->job.has_value()) {
+      continue;
     }
-    const bool is_live = !row.has_end || (row.record.has_value() && !IsTerminal(row.record->job().state()));
-    if (!row.job.has_value() && is_live) {
-      HPVMD_RETURN_IF_ERROR(EndDamaged(row, ended_unix_ns, &use));
+    if (!row->has_end || (row->record.has_value() && !IsTerminal(row->record->job().state()))) {
+      HPVMD_RETURN_IF_ERROR(EndDamaged(*row, ended_unix_ns, &use));
     }
   }
   return AddUse(use);
+}
+
+StatusOr<uint64_t> SqliteWriter::MendKeys(std::span<const uint64_t> sequences) {
+  uint64_t mended = 0;
+  for (const uint64_t sequence : sequences) {
+    HPVMD_ASSIGN_OR_RETURN(const std::optional<Row> row, FindNumber(sequence));
+    if (row.has_value() && row->job.has_value() && !row->job->job().idempotency_key().empty()) {
+      HPVMD_ASSIGN_OR_RETURN(const bool is_mended, MendKey(*row));
+      mended += is_mended ? 1 : 0;
+    }
+  }
+  return mended;
+}
+
+// By the record, which has a checksum: the column of the key may be what was damaged.
+StatusOr<bool> SqliteWriter::MendKey(const Row& row) {
+  const v1::Job& job = row.job->job();
+  {
+    SqliteReset reset(find_key_);
+    HPVMD_ASSIGN_OR_RETURN(const bool is_known, find_key_.Start(row.tenant, job.idempotency_key()).Next());
+    if (is_known) {
+      return false;
+    }
+  }
+  std::string first = job.id();
+  uint64_t rows = 1;
+  if (!job.array_id().empty()) {
+    SqliteReset reset(find_elements_);
+    HPVMD_RETURN_IF_ERROR(find_elements_.Start(row.tenant, job.array_id()).Next().status());
+    rows = static_cast<uint64_t>(find_elements_.Int(1));
+    HPVMD_ASSIGN_OR_RETURN(const std::optional<Row> element, FindNumber(static_cast<uint64_t>(find_elements_.Int(0))));
+    first = element.has_value() ? element->id : first;
+  }
+  HPVMD_RETURN_IF_ERROR(insert_key_.Run(row.tenant, job.idempotency_key(), first, job.array_id(),
+                                        SqlBytes{row.job->request_hash()}, job.created_unix_ns(), rows));
+  return true;
 }
 
 Status SqliteWriter::EndDamaged(const Row& row, int64_t ended_unix_ns, UseChanges* use) {

@@ -28,6 +28,7 @@ class SqliteWriter {
   Status Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results);
   // As JobDatabase's.
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns);
+  StatusOr<uint64_t> MendKeys(std::span<const uint64_t> sequences);
   // What Apply counted is forgotten (the transaction was rolled back) or stays.
   void Settle(bool committed);
 
@@ -62,12 +63,16 @@ class SqliteWriter {
   StatusOr<bool> InsertKey(const InsertJobs& insert, WriteResult* result);
   StatusOr<bool> InsertRows(const InsertJobs& insert, WriteResult* result);
   Status UndoInsert(const InsertJobs& insert);
+  // Empty: there is none of that number.
+  StatusOr<std::optional<Row>> FindNumber(uint64_t sequence);
   // kNotFound for a foreign one too.
   StatusOr<Row> FindRow(std::string_view tenant, std::string_view id);
   // Of a row whose record is damaged: what its columns know.
   static StoredJob JobFromColumns(const Row& row);
   static Row ReadRow(const SqliteStatement& statement);
   Status EndDamaged(const Row& row, int64_t ended_unix_ns, UseChanges* use);
+  // True: it was not known.
+  StatusOr<bool> MendKey(const Row& row);
   StatusOr<std::vector<Sha256>> BlobsOfRow(const Row& row, std::string_view tenant);
   Status SetBlobs(const Row& row, std::string_view tenant, const std::vector<Sha256>& blobs, WriteResult* result);
   Status DropPayload(const Row& row);
@@ -82,7 +87,7 @@ class SqliteWriter {
   uint64_t committed_sequence_ = 1;  // Without.
 
   SqliteStatement insert_job_, insert_request_, insert_request_users_, insert_key_, insert_blob_, insert_results_;
-  SqliteStatement find_row_, find_number_, find_key_, find_blob_, find_request_users_, blobs_of_row_;
+  SqliteStatement find_row_, find_number_, find_key_, find_blob_, find_request_users_, find_elements_, blobs_of_row_;
   SqliteStatement change_live_, change_ended_, change_dropped_, change_damaged_;
   SqliteStatement delete_job_, delete_jobs_from_, delete_request_, delete_request_users_, delete_results_, delete_blob_;
   SqliteStatement delete_key_, delete_old_keys_, leave_request_, leave_key_, save_sequence_, add_use_, probe_;

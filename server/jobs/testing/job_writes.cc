@@ -46,6 +46,7 @@ InsertJobs MakeInsert(std::string_view tenant, std::string_view id, std::string_
   insert.request = MakeStoredRequest(id);
   insert.idempotency_key = key;
   insert.request_hash = HashOf(insert.request);
+  insert.jobs.back().set_request_hash(insert.request_hash.bytes.data(), insert.request_hash.bytes.size());
   return insert;
 }
 

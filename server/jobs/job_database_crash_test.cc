@@ -51,10 +51,11 @@ struct World {
     options.vfs = vfs->name();
     options.disk = &disk;
     options.read_connections = 1;
-    options.log_pages_max = 20;  // So that the log is moved often.
+    options.log_pages_max = log_pages_max;
     return OpenSqliteJobDatabase(options);
   }
 
+  int log_pages_max = 20;  // So that the log is moved often.
   ManualClock clock;
   SeededRng rng;
   SimDisk disk;
@@ -229,6 +230,44 @@ std::array<uint8_t, 8> SaltsOf(World& world) {
   const auto log = world.disk.Open(std::string(kPath) + "-wal", Disk::Mode::kRead);
   EXPECT_TRUE(log.ok() && (*log)->ReadAt(16, salts).ok());
   return salts;
+}
+
+// A backup or a check by another process holds the log for as long as it takes. Commits wait for it once a piece of the
+// log, not one by one, and the log starts anew once it has gone.
+TEST(JobDatabaseCrashTest, ReadersThatStayAreSeldomWaitedFor) {
+  constexpr int kPages = 400;
+  World world(11);
+  world.log_pages_max = kPages;
+  Script script(5);
+  const auto database = world.Open();
+  ASSERT_TRUE(database.ok()) << database.status();
+  ASSERT_TRUE(script.Step(**database).ok());
+  sqlite3* reader = nullptr;
+  ASSERT_EQ(sqlite3_open_v2(kPath, &reader, SQLITE_OPEN_READONLY, world.vfs->name().c_str()), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM jobs", nullptr, nullptr, nullptr), SQLITE_OK);
+  const auto waits = [&](int commits) {
+    int waits = 0;
+    for (int i = 0; i < commits; ++i) {
+      const uint64_t before = world.vfs->sleeps();
+      EXPECT_TRUE(script.Step(**database).ok());
+      waits += world.vfs->sleeps() > before ? 1 : 0;
+    }
+    return waits;
+  };
+  const auto log_pages = [&] {
+    return static_cast<int>(*(*world.disk.Open(std::string(kPath) + "-wal", Disk::Mode::kRead))->Size() / 4'096);
+  };
+  while (log_pages() < 4 * kPages) {
+    EXPECT_EQ(waits(1), 0);
+  }
+  const int start = log_pages(), waited = waits(300), grown = log_pages() - start;
+  EXPECT_GT(waited, 0);
+  EXPECT_LE(waited, grown / (kPages / 4) + 2) << grown;
+  sqlite3_close(reader);
+  EXPECT_EQ(waits(100), 0);
+  const int before = log_pages();
+  EXPECT_EQ(waits(100), 0);
+  EXPECT_EQ(log_pages(), before);
 }
 
 // What a refused commit left in the log is never completed by the next one's bytes, of which a crash may keep any: the

@@ -221,14 +221,14 @@ Status SqliteConnection::Rollback() {
 
 int SqliteConnection::changes() const { return sqlite3_changes(db_); }
 
-Status SqliteConnection::Checkpoint(bool restart) {
+StatusOr<bool> SqliteConnection::Checkpoint(bool restart) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.checkpoint.before"));
   sqlite3_busy_timeout(db_, kReadersMsMax);
   const int code = sqlite3_wal_checkpoint_v2(
       db_, nullptr, restart ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
   sqlite3_busy_timeout(db_, kBusyMsMax);
   if (code == SQLITE_OK || (code & 0xff) == SQLITE_BUSY) {
-    return absl::OkStatus();
+    return code == SQLITE_OK;
   }
   return FromSqlite(db_, code, "Moving the job database's log into it");
 }

@@ -126,8 +126,9 @@ class SqliteConnection {
 
   // Of the log after the last commit.
   int wal_pages() const { return wal_pages_; }
-  // Moves the log's pages into the database, as far as readers let it; with `restart` waits for them, briefly.
-  Status Checkpoint(bool restart);
+  // Moves the log's pages into the database, as far as readers let it; with `restart` waits for them, briefly. False:
+  // they did not let go of it.
+  StatusOr<bool> Checkpoint(bool restart);
   // A connection that failed must not write on its way out.
   void SkipCheckpointAtClose();
 

@@ -170,6 +170,7 @@ class SqliteJobDatabase final : public JobDatabase {
   std::unique_ptr<SqliteWriter> writer_;
   SqliteStatement give_back_;  // Unprepared: the file cannot shrink.
   bool has_shrunk_ = false;    // The log has it, the file not yet.
+  int await_pages_ = 0;        // Of a log with fewer nobody waits for the readers.
 
   ReaderPool readers_;
   std::unique_ptr<SqliteReader> scrub_reader_;  // Made when it is needed; the scrub's alone.
@@ -314,13 +315,19 @@ Status SqliteJobDatabase::MoveLog(int pages_max) {
   if (pages < pages_max) {
     return absl::OkStatus();
   }
-  // Readers that never pause keep the log from starting anew: then they are waited for.
+  // Readers that never pause keep the log from starting anew: then they are waited for. One that stays, as a backup or
+  // a check by another process does, is not waited for by each commit: not before the log has grown some more.
   const bool is_long = pages / 4 >= pages_max;
-  const Status status = writer_connection_->Checkpoint(is_long);
-  if (status.ok() || absl::IsResourceExhausted(status)) {
+  await_pages_ = is_long ? await_pages_ : 0;
+  const bool awaits = is_long && pages >= await_pages_;
+  const StatusOr<bool> moved = writer_connection_->Checkpoint(awaits);
+  if (moved.ok() && awaits) {
+    await_pages_ = *moved ? 0 : pages + pages_max / 4;
+  }
+  if (moved.ok() || absl::IsResourceExhausted(moved.status())) {
     return absl::OkStatus();
   }
-  failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
+  failure_ = absl::IsDataLoss(moved.status()) ? moved.status() : DataLoss(Message(moved.status()));
   is_broken_.store(true);
   return failure_;
 }
@@ -336,13 +343,6 @@ Status SqliteJobDatabase::EndDamaged(std::span<const DamagedJob> damaged, int64_
   });
 }
 
-StatusOr<bool> SqliteJobDatabase::Shrink(int pages_max) {
-  std::lock_guard lock(write_mutex_);
-  HPVMD_RETURN_IF_ERROR(failure_);
-  if (!give_back_.is_prepared()) {
-    return false;
-  }
-  HPVMD_ASSIGN_OR_RETURN(const int64_t pages, writer_connection_->QueryInt("PRAGMA page_count"));
 StatusOr<uint64_t> SqliteJobDatabase::MendKeys(std::span<const uint64_t> sequences) {
   if (sequences.empty()) {
     return uint64_t{0};
@@ -356,6 +356,13 @@ StatusOr<uint64_t> SqliteJobDatabase::MendKeys(std::span<const uint64_t> sequenc
   return mended;
 }
 
+StatusOr<bool> SqliteJobDatabase::Shrink(int pages_max) {
+  std::lock_guard lock(write_mutex_);
+  HPVMD_RETURN_IF_ERROR(failure_);
+  if (!give_back_.is_prepared()) {
+    return false;
+  }
+  HPVMD_ASSIGN_OR_RETURN(const int64_t pages, writer_connection_->QueryInt("PRAGMA page_count"));
   HPVMD_ASSIGN_OR_RETURN(const int64_t free_pages, writer_connection_->QueryInt("PRAGMA freelist_count"));
   const int64_t too_many = free_pages - std::max<int64_t>(options_.spare_pages, (pages - free_pages) / 8);
   if (too_many <= 0) {

@@ -82,6 +82,7 @@ struct DiskVfs::State {
   std::map<std::string, std::weak_ptr<FileLocks>> locks;
   std::map<std::string, std::weak_ptr<SharedMemory>> memories;
   std::string last_error;
+  std::atomic<uint64_t> sleeps{0};
 };
 
 namespace {
@@ -486,7 +487,10 @@ int Randomness(sqlite3_vfs* vfs, int bytes, char* into) {
   return bytes;
 }
 
-int Sleep(sqlite3_vfs*, int microseconds) { return microseconds; }
+int Sleep(sqlite3_vfs* vfs, int microseconds) {
+  ++Of(vfs).sleeps;
+  return microseconds;
+}
 
 int CurrentTimeMs(sqlite3_vfs* vfs, sqlite3_int64* ms) {
   *ms = kUnixEpochMs + Of(vfs).clock.WallNs() / 1'000'000;
@@ -544,5 +548,6 @@ DiskVfs::DiskVfs(std::unique_ptr<State> state) : state_(std::move(state)) {}
 DiskVfs::~DiskVfs() { sqlite3_vfs_unregister(&state_->vfs); }
 
 const std::string& DiskVfs::name() const { return state_->name; }
+uint64_t DiskVfs::sleeps() const { return state_->sleeps; }
 
 }  // namespace hpvm::server

@@ -30,6 +30,8 @@ class DiskVfs {
 
   // For sqlite3_open_v2; unlike any other's.
   const std::string& name() const;
+  // How often a connection waited for a lock, a piece of its time each.
+  uint64_t sleeps() const;
 
   struct State;
 

@@ -667,6 +667,34 @@ TEST_F(JobTest, Watches) {
   core_->job_reader().Unwatch(*tenant_, second, *watch);  // It would be told again when the core goes.
 }
 
+// A tenant's many watched jobs cost the events of its own old ones, and nobody else's.
+TEST_F(JobTest, KeepsEventsOfEachTenant) {
+  const auto watched = [&] {
+    const std::string id = SubmitJob(Request());
+    OpenRuns();
+    core_->job_reader().Unwatch(*tenant_, id, *core_->job_reader().WatchJob(*tenant_, id, [] {}));
+    AnswerRun(Result(kOutput));
+    return id;
+  };
+  const auto events = [&](const TenantRef& tenant, const std::string& id) {
+    return core_->job_reader().ReadEvents(*tenant, id, 0, 100)->events.size();
+  };
+  const TenantRef ann = tenant_;
+  const std::string early = watched();
+  const size_t all = events(ann, early);
+  ASSERT_GT(all, 4u);
+  tenant_ = *core_->tenants().FindTenant("bob");
+  graph_ = PutGraph("{\"hpvm\": 1}");
+  const std::string first = watched();
+  std::string last;
+  for (int i = 0; i < 1'000; ++i) {
+    last = watched();
+  }
+  EXPECT_EQ(events(ann, early), all);
+  EXPECT_EQ(events(tenant_, first), 1u);  // How it ended, from the store.
+  EXPECT_EQ(events(tenant_, last), all);
+}
+
 // Lists by state: those that have not ended are found behind any number that have, page by page, newest first.
 TEST_F(JobTest, ListsByState) {
   config_.jobs_running_per_tenant_max = 1;

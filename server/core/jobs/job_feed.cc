@@ -7,7 +7,9 @@
 namespace hpvm::server {
 namespace {
 
-constexpr size_t kRecentJobsMax = 1'000, kRecentEventsMax = 50'000;
+// Events of ended jobs that are kept, of all tenants together, and what a job counts beside its events: 1,000 jobs at
+// most.
+constexpr size_t kRecentWeightMax = 50'000, kJobWeight = 50;
 
 v1::JobEvent PhaseEvent(v1::JobEvent::Phase phase, uint64_t duration_ns) {
   v1::JobEvent event;
@@ -154,30 +156,51 @@ void JobFeed::AddRunEvents(CoreScope& scope, Execution& job, const RunOutcome& o
 }
 
 void JobFeed::ForgetRecent(Tenant& tenant, const std::string& id) {
-  if (const auto recent = tenant.recent.find(id); recent != tenant.recent.end()) {
-    recent_events_ -= recent->second->size();
-    tenant.recent.erase(recent);
+  const auto kept = tenant.recent.find(id);
+  if (kept == tenant.recent.end()) {
+    return;
+  }
+  const size_t weight = kJobWeight + kept->second->size();
+  tenant.recent.erase(kept);
+  Recent& recent = recent_.at(&tenant);
+  recent.weight -= weight;
+  recent_weight_ -= weight;
+  while (!recent.ids.empty() && !tenant.recent.contains(recent.ids.front())) {
+    recent.ids.pop_front();
+  }
+  if (recent.ids.empty()) {
+    recent_.erase(&tenant);
   }
 }
 
-// The events of the last ended jobs stay for those who come late.
+// The events of the last ended jobs stay for those who come late. Nobody's go because another tenant has many.
 void JobFeed::KeepRecent(Execution& job) {
   if (job.stored->events == nullptr) {
     return;
   }
+  Tenant& tenant = *job.tenant;
   const std::string& id = job.shown().id();
-  job.tenant->recent[id] = job.stored->events;
-  recent_.emplace_back(job.tenant.get(), id);
-  recent_events_ += job.stored->events->size();
-  while (recent_.size() > kRecentJobsMax || (recent_events_ > kRecentEventsMax && recent_.size() > 1)) {
-    const auto& [tenant, oldest] = recent_.front();
-    const auto found = tenant->recent.find(oldest);
-    if (found != tenant->recent.end()) {
-      recent_events_ -= found->second->size();
-      tenant->recent.erase(found);
-    }
-    recent_.pop_front();
+  tenant.recent[id] = job.stored->events;
+  const size_t weight = kJobWeight + job.stored->events->size();
+  Recent& recent = recent_[&tenant];
+  recent.ids.push_back(id);
+  recent.weight += weight;
+  recent_weight_ += weight;
+  while (recent_weight_ > kRecentWeightMax) {
+    Tenant& most = KeepsMost(tenant);
+    ForgetRecent(most, std::string(recent_.at(&most).ids.front()));
   }
+}
+
+Tenant& JobFeed::KeepsMost(Tenant& newest) {
+  if (const auto own = recent_.find(&newest);
+      own != recent_.end() && own->second.weight > kRecentWeightMax / recent_.size()) {
+    return newest;
+  }
+  const auto most = std::max_element(recent_.begin(), recent_.end(), [](const auto& one, const auto& other) {
+    return one.second.weight < other.second.weight;
+  });
+  return *most->first;
 }
 
 // That a job which was begun waits for the disk; empty: it does not.

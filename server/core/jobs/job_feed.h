@@ -4,8 +4,8 @@
 #define HPVMD_SERVER_CORE_JOBS_JOB_FEED_H_
 
 #include <deque>
+#include <map>
 #include <string>
-#include <utility>
 
 #include "hpvm/v1/job.pb.h"
 #include "server/core/jobs/job_table.h"
@@ -35,12 +35,18 @@ class JobFeed : private CoreRoom {
   std::string WaitSentenceOf(const Execution& job) const;
   std::string TurnSentenceOf(const Tenant& tenant) const;
   std::string RoomSentenceOf(const Execution& job) const;
+  // The tenant whose oldest events go: `newest`, unless that keeps no more than its share.
+  Tenant& KeepsMost(Tenant& newest);
 
   Quotas& quotas_;
   Arbiter& arbiter_;
   JobTable& table_;
-  std::deque<std::pair<Tenant*, std::string>> recent_;  // Ended jobs with events, the oldest first.
-  size_t recent_events_ = 0;
+  struct Recent {
+    std::deque<std::string> ids;  // Ended jobs with events, the oldest first. Some may be forgotten, not the first.
+    size_t weight = 0;            // Of those in Tenant::recent.
+  };
+  std::map<Tenant*, Recent> recent_;  // Who has any.
+  size_t recent_weight_ = 0;          // The sum.
 };
 
 }  // namespace hpvm::server

@@ -47,6 +47,18 @@ std::string RanText(const v1::Job& job, int64_t now_ns) {
   return job.state() == v1::JOB_STATE_RUNNING ? Span(job.started_unix_ns(), now_ns) : "-";
 }
 
+// The same with how much of it was the job's own: a job that is sent to its tenant's executor takes turns there with
+// the tenant's other runs.
+std::string RanTextWithOwn(const v1::Job& job, int64_t now_ns) {
+  if (job.ended_unix_ns() == 0 || job.started_unix_ns() == 0) {
+    return "";
+  }
+  const v1::RunTiming& timing = job.timing();
+  const uint64_t own = timing.bind_ns() + timing.copy_in_ns() + timing.run_ns() + timing.copy_out_ns();
+  return ", ran " + RanText(job, now_ns) +
+         (own == 0 ? "" : ", its own work " + Span(0, static_cast<int64_t>(std::min<uint64_t>(own, INT64_MAX))));
+}
+
 std::string CodeText(const v1::Status& status) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(status.code()));
 }
@@ -243,8 +255,7 @@ std::string JobDetails(const v1::Job& job, int64_t now_ns) {
   lines.Add("attempt", job.attempt() == 0 ? "" : AttemptsText(job));
   lines.AddTime("created", job.created_unix_ns(), now_ns);
   lines.AddTime("started", job.started_unix_ns(), now_ns);
-  const bool ran = job.ended_unix_ns() != 0 && job.started_unix_ns() != 0;
-  lines.AddTime("ended", job.ended_unix_ns(), now_ns, ran ? ", ran " + RanText(job, now_ns) : "");
+  lines.AddTime("ended", job.ended_unix_ns(), now_ns, RanTextWithOwn(job, now_ns));
   if (!HasEnded(job)) {
     lines.AddTime("deadline", job.deadline_unix_ns(), now_ns);
   }

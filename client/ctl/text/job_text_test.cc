@@ -161,6 +161,19 @@ TEST(JobTextTest, DetailsOfAWaitingJob) {
                           Not(HasSubstr("next  "))));
 }
 
+// A job that waited in its executor for another one of its tenant's did not work for as long as it is shown to have
+// run.
+TEST(JobTextTest, OwnWorkAndTurns) {
+  v1::Job job = JobWith(v1::JOB_STATE_SUCCEEDED);
+  job.set_started_unix_ns(kNow - 10 * kSecond);
+  job.set_ended_unix_ns(kNow - 4 * kSecond);
+  EXPECT_THAT(JobDetails(job, kNow), HasSubstr(", ran 6.00 s)"));
+  job.mutable_timing()->set_run_ns(kSecond);
+  job.mutable_timing()->set_copy_in_ns(kSecond / 2);
+  job.mutable_timing()->set_queue_ns(3 * kSecond);
+  EXPECT_THAT(JobDetails(job, kNow), HasSubstr(", ran 6.00 s, its own work 1.50 s)"));
+}
+
 // Attempts that a drain or a disabled tenant broke off do not count: the number may pass the most that may be lost.
 TEST(JobTextTest, AttemptsThatDoNotCount) {
   v1::Job job;

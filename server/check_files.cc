@@ -94,6 +94,8 @@ void CheckState(const Config& config, Diagnostics* faults) {
                {"/jobs.db-shm", Kind::kFile},
                {"/identity.sqlite", Kind::kFile},
                {"/artifact.key", Kind::kFile},
+               {"/spent.json", Kind::kFile},
+               {"/reserve", Kind::kFile},
                {"/identity.sqlite-wal", Kind::kFile},
                {"/identity.sqlite-shm", Kind::kFile}};
   for (const auto& part : parts) {

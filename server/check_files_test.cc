@@ -73,6 +73,15 @@ TEST_F(CheckFilesTest, NamesEachFault) {
        "server.state_dir: ", "server.pem"},
       {"JobsAreFolder", [&] { fs::create_directories(config_.server_state_dir + "/jobs.db"); },
        "server.state_dir: ", "jobs.db\" is not a file"},
+      {"SpentIsFolder", [&] { fs::create_directories(config_.server_state_dir + "/spent.json"); },
+       "server.state_dir: ", "spent.json\" is not a file"},
+      {"NoScrapeSecret", [&] { config_.metrics_token_file = folder_ + "/none"; }, "metrics.token_file: ", "none"},
+      {"NoAuthority",
+       [&] {
+         config_.tls_client_certificates = "required";
+         config_.tls_client_ca = folder_ + "/none";
+       },
+       "tls.client_ca: ", "none"},
       {"NoExecutor", [&] { fs::remove(config_.executor_path); }, "executor.path: ", "hpvm-executor"},
       {"ExecutorNotExecutable", [&] { chmod(config_.executor_path.c_str(), 0644); },
        "executor.path: ", "cannot be executed"},

@@ -232,6 +232,10 @@ TEST_F(QuotaTest, DeviceTime) {
   const std::string job = SubmitJob(Request());
   EXPECT_EQ(State(job), "ACCEPTED");
   EXPECT_THAT(Job(job).waits_for(), HasSubstr("Waits for device time"));
+  EXPECT_THAT(Job(job).waits_for(), ::testing::Not(HasSubstr("deadline")));
+  v1::SubmitRequest hasty = Request();
+  hasty.mutable_options()->set_deadline_ns(1'000'000'000);
+  EXPECT_THAT(Job(SubmitJob(hasty)).waits_for(), ::testing::EndsWith(", after the job's deadline."));
   EXPECT_TRUE(OpenRuns().empty());
   Advance(Duration((*second)->outcome.detail->retry_after_ns()));
   for (int i = 0; i < 2 && OpenRuns().empty(); ++i) {

@@ -91,7 +91,7 @@ class Sizes(WithDaemon):
             for share in (0.1, 0.9, 0.5):
                 with self.subTest(count=count, share=share):
                     values = random.random(count) - share
-                    self.check(graph, ["out", "count"], *self.save("values", values), commands=(("run",),))
+                    self.check(graph, ["out", "count"], *self.save("values", values))
 
     def test_arrays_whose_elements_differ(self):
         graph = EXAMPLES / "edge-detection/scene.json"

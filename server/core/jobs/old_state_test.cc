@@ -12,6 +12,7 @@
 #include "server/jobs/job_admin.h"
 #include "server/jobs/job_store.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
+#include "server/jobs/stored_request.h"
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/process/log.h"
 #include "server/testing/job_fixture.h"
@@ -104,7 +105,7 @@ TEST_P(OldStateTest, IsWhole) {
       ASSERT_TRUE(row.ok()) << row.status();
       const std::string shown = job.state == "JOB_STATE_QUEUED" ? "JOB_STATE_ACCEPTED" : job.state;  // As it is stored.
       EXPECT_EQ(v1::JobState_Name(row->job().state()), shown);
-      const StatusOr<StoredRequest> request = database.ReadRequest(kTenant, job.id);
+      const StatusOr<StoredRequest> request = ReadWholeRequest(database, (*store)->blobs(), kTenant, job.id);
       ASSERT_TRUE(request.ok()) << request.status();
       EXPECT_EQ(request->request().document().graph_sha256(), row->job().graph_sha256());
       const StatusOr<StoredResults> results = database.ReadResults(kTenant, job.id);

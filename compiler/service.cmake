@@ -2,10 +2,10 @@
 hpvmd_library(compiler_learnt SOURCES api/cost_record.cc api/learnt.cc DEPS base)
 hpvmd_test(cost_record_test SOURCES api/cost_record_test.cc DEPS compiler_learnt LABELS fast)
 # What GPU devices and their compilers agree on.
-hpvmd_library(compiler_gpu SOURCES api/gpu_code.cc api/gpu_target.cc DEPS base builder_messages)
+hpvmd_library(compiler_gpu SOURCES api/gpu_code.cc api/gpu_target.cc DEPS base)
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
 hpvmd_library(compiler_service
-  SOURCES api/artifact.cc api/artifact_bounds.cc api/artifact_work.cc api/service.cc api/variant_text.cc
+  SOURCES api/artifact.cc api/artifact_bounds.cc api/service.cc api/variant_text.cc
           api/compile_message.cc
   DEPS base builder kernel_ir compiler_gpu compiler_learnt)
 hpvmd_fuzzer(compile_message_fuzz SOURCES api/compile_message_fuzz.cc DEPS compiler_service

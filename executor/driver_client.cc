@@ -23,7 +23,7 @@ class Client final : public DriverBuilder {
     DriverRequest request;
     request.identity = IdentityOf(build.device);
     request.build = build;
-    HPVMD_ASSIGN_OR_RETURN(BuildClient::Answer answer, client_.Build({.payload = MessageOf(request).SerializeAsString(),
+    HPVMD_ASSIGN_OR_RETURN(BuildClient::Answer answer, client_.Build({.payload = PayloadOf(request),
                                                                       .body = build.code,
                                                                       .fds = {},
                                                                       .deadline = patience.deadline,

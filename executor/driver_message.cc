@@ -1,64 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/driver_message.h"
 
-#include <utility>
+#include <tuple>
 
 #include "base/unchecked.h"
 #include "compiler/api/gpu_code.h"
+#include "compiler/api/wire.h"
 
 namespace hpvm {
+
+static auto FieldsOf(DriverRequest& request) {
+  DriverBuild& b = request.build;
+  return std::tie(request.identity, b.device, b.entries, b.groups, b.format, b.options, b.variants);
+}
+
 namespace {
 
 constexpr size_t kTextBytesMax = 4096;
-constexpr int kEntriesMax = 1024;
+constexpr size_t kEntriesMax = 1024;
 
 Status Malformed(const char* what) {
   return InvalidArgument(std::string("A driver builder's ") + what + " is malformed.");
 }
 
-StatusOr<DriverRequest> ReadRequest(const internal::DriverRequest& message) {
-  StatusOr<GpuCode> code = GetGpuCode(message.code());
-  if (!code.ok() || message.entries_size() > kEntriesMax || message.groups_size() > 3 * kEntriesMax ||
-      message.groups_size() % 3 != 0 || message.identity().size() > kTextBytesMax ||
-      message.device().size() > kTextBytesMax) {
-    return Malformed("request");
-  }
-  DriverRequest request;
-  request.identity = message.identity();
-  request.build.device = message.device();
-  request.build.entries.assign(message.entries().begin(), message.entries().end());
-  for (int i = 0; i < message.groups_size(); i += 3) {
-    request.build.groups.push_back({message.groups(i), message.groups(i + 1), message.groups(i + 2)});
-  }
-  request.build.format = code->format;
-  request.build.options = std::move(code->options);
-  request.build.variants = std::move(code->variants);
-  return request;
-}
-
 }  // namespace
 
-internal::DriverRequest MessageOf(const DriverRequest& request) {
-  const DriverBuild& build = request.build;
-  internal::DriverRequest message;
-  message.set_identity(request.identity);
-  message.set_device(build.device);
-  message.mutable_entries()->Add(build.entries.begin(), build.entries.end());
-  for (const std::array<uint32_t, 3>& group : build.groups) {
-    message.mutable_groups()->Add(group.begin(), group.end());
-  }
-  GpuCode code;
-  code.format = build.format;
-  code.options = build.options;
-  code.variants = build.variants;
-  *message.mutable_code() = MessageOf(code);
-  return message;
-}
+std::string PayloadOf(const DriverRequest& request) { return std::string(TextOf(WireBytes(request))); }
 
 StatusOr<DriverRequest> ReadDriverRequest(std::string_view payload, std::span<const uint8_t> code) {
-  HPVMD_ASSIGN_OR_RETURN(auto said, ParseUnchecked<internal::DriverRequest>(payload));
-  HPVMD_ASSIGN_OR_RETURN(DriverRequest request, std::move(said).Open(ReadRequest));
-  request.build.code = code;
+  DriverRequest request;
+  DriverBuild& build = request.build;
+  if (!ReadWire(SpanOf(payload), request) || build.entries.size() > kEntriesMax || build.groups.size() > kEntriesMax ||
+      request.identity.size() > kTextBytesMax || build.device.size() > kTextBytesMax ||
+      !IsWellFormed(GpuCode{.format = build.format, .options = {}, .variants = build.variants})) {
+    return Malformed("request");
+  }
+  build.code = code;
   return request;
 }
 

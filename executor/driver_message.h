@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Payloads of the heads of frames (builder/message.h) between a runner, the supervisor of its driver builders, and the
-// builders themselves: DriverRequest and DriverAnswer of proto/internal/builder.proto. Code and binaries are the
-// frames' bodies. Each end checks the other's.
+// builders themselves: requests (compiler/api/wire.h), and DriverAnswer of proto/internal/builder.proto. Code and
+// binaries are the frames' bodies. Each end checks the other's.
 #ifndef HPVMD_EXECUTOR_DRIVER_MESSAGE_H_
 #define HPVMD_EXECUTOR_DRIVER_MESSAGE_H_
 
@@ -31,7 +31,7 @@ struct DriverRequest {
   std::string identity;  // Of the driver; empty: the result is not kept.
   DriverBuild build;     // `code` is the frame's body.
 };
-internal::DriverRequest MessageOf(const DriverRequest& request);
+std::string PayloadOf(const DriverRequest& request);
 // Borrows `code`, the frame's body.
 StatusOr<DriverRequest> ReadDriverRequest(std::string_view payload, std::span<const uint8_t> code);
 

@@ -31,7 +31,7 @@ constexpr uint64_t kBinaryFileBytesMax = limits::kArtifactBytesMax + 2 * kDriver
 Sha256 CacheKeyOf(const DriverRequest& request, const Sha256& build) {
   Hasher hasher;
   hasher.Add(build.bytes);
-  hasher.AddField(MessageOf(request).SerializeAsString());
+  hasher.AddField(PayloadOf(request));
   hasher.Add(request.build.code);
   return hasher.Finish();
 }

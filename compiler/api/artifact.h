@@ -3,7 +3,7 @@
 // zygote, checked by the runner before anything in it is believed.
 //
 // Layout, little-endian: magic "HPVA", u32 format version, 32-byte tag (HMAC-SHA-256 under the executor's key over all
-// that follows), then the fields of Artifact in order, each length-prefixed. Parsing is bounds-checked and total: any
+// that follows), then the fields of Artifact in order (compiler/api/wire.h). Parsing is bounds-checked and total: any
 // bytes give an Artifact or an error.
 #ifndef HPVMD_COMPILER_API_ARTIFACT_H_
 #define HPVMD_COMPILER_API_ARTIFACT_H_
@@ -25,7 +25,7 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kArtifactFormatVersion = 8;
+inline constexpr uint32_t kArtifactFormatVersion = 9;
 
 // The source line of the code from byte `offset` of the module on, up to the next entry. line 0: none is known.
 struct SourceLine {

@@ -2,7 +2,9 @@
 #include "compiler/api/artifact_bounds.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "base/limits.h"
 
@@ -13,188 +15,11 @@ using ir::Atom;
 using ir::AtomId;
 using ir::Polynomial;
 
-constexpr auto kLastAtomKind = static_cast<uint8_t>(Atom::Kind::kEither);
 constexpr size_t kOpcodes = 0
 #define HPVM_OP(name, text, effects, family) +1
 #include "compiler/ir/opcodes.def"
 #undef HPVM_OP
     ;
-
-void WriteWide(ir::Wide value, WireWriter& out) {
-  const auto bits = static_cast<unsigned __int128>(value);
-  out.U64(static_cast<uint64_t>(bits));
-  out.U64(static_cast<uint64_t>(bits >> 64));
-}
-ir::Wide ReadWide(WireReader& in) {
-  const uint64_t low = in.U64();
-  const uint64_t high = in.U64();
-  return static_cast<ir::Wide>(static_cast<unsigned __int128>(high) << 64 | low);
-}
-
-void WriteEnd(const ir::Exact& end, WireWriter& out) {
-  out.U8(end ? 1 : 0);
-  if (end) {
-    WriteWide(*end, out);
-  }
-}
-ir::Exact ReadEnd(WireReader& in) {
-  if (!in.Flag()) {
-    return {};
-  }
-  const ir::Wide value = ReadWide(in);
-  if (!ir::IsKept(value)) {
-    in.Fail();
-  }
-  return value;
-}
-
-void WriteIndices(const std::vector<uint32_t>& indices, WireWriter& out) {
-  out.U32(static_cast<uint32_t>(indices.size()));
-  for (uint32_t index : indices) {
-    out.U32(index);
-  }
-}
-std::vector<uint32_t> ReadIndices(WireReader& in) {
-  std::vector<uint32_t> indices(in.Count(4));
-  for (uint32_t& index : indices) {
-    index = in.U32();
-  }
-  return indices;
-}
-
-void WritePolynomial(const Polynomial& polynomial, WireWriter& out) {
-  out.U32(static_cast<uint32_t>(polynomial.size()));
-  for (const ir::Term& term : polynomial) {
-    out.U64(static_cast<uint64_t>(term.factor));
-    out.U32(static_cast<uint32_t>(term.atoms.size()));
-    for (AtomId atom : term.atoms) {
-      out.U32(atom.index);
-    }
-  }
-}
-Polynomial ReadPolynomial(WireReader& in) {
-  Polynomial polynomial(in.Count(12));
-  for (ir::Term& term : polynomial) {
-    term.factor = static_cast<int64_t>(in.U64());
-    term.atoms.resize(in.Count(4));
-    for (AtomId& atom : term.atoms) {
-      atom = AtomId(in.U32());
-    }
-  }
-  return polynomial;
-}
-
-void WriteAtom(const Atom& atom, WireWriter& out) {
-  out.U8(static_cast<uint8_t>(atom.kind));
-  out.U8(atom.bits);
-  out.U8(static_cast<uint8_t>(atom.code));
-  out.U32(atom.index);
-  WriteEnd(atom.range.lo(), out);
-  WriteEnd(atom.range.hi(), out);
-  out.U32(static_cast<uint32_t>(atom.operands.size()));
-  for (const Polynomial& operand : atom.operands) {
-    WritePolynomial(operand, out);
-  }
-  out.U32(static_cast<uint32_t>(atom.contexts.size()));
-  for (const std::vector<uint32_t>& context : atom.contexts) {
-    WriteIndices(context, out);
-  }
-}
-Atom ReadAtom(WireReader& in) {
-  Atom atom;
-  const uint8_t kind = in.U8();
-  atom.bits = in.U8();
-  const uint8_t code = in.U8();
-  if (kind > kLastAtomKind || code >= kOpcodes) {
-    in.Fail();
-    return atom;
-  }
-  atom.kind = static_cast<Atom::Kind>(kind);
-  atom.code = static_cast<ir::Opcode>(code);
-  atom.index = in.U32();
-  const ir::Exact lo = ReadEnd(in);
-  atom.range = {lo, ReadEnd(in)};
-  atom.operands.resize(in.Count(4));
-  for (Polynomial& operand : atom.operands) {
-    operand = ReadPolynomial(in);
-  }
-  atom.contexts.resize(in.Count(4));
-  for (std::vector<uint32_t>& context : atom.contexts) {
-    context = ReadIndices(in);
-  }
-  return atom;
-}
-
-void WriteLoop(const ir::BoundsLoop& loop, WireWriter& out) {
-  out.U32(loop.trip.index);
-  WriteIndices(loop.context, out);
-  out.U32(static_cast<uint32_t>(loop.ends.size()));
-  for (const ir::LoopEnd& end : loop.ends) {
-    WriteIndices(end.goes_on, out);
-    out.U32(static_cast<uint32_t>(end.distances.size()));
-    for (const ir::Distance& distance : end.distances) {
-      WritePolynomial(distance.polynomial, out);
-      out.U8(distance.bits);
-    }
-  }
-  WriteIndices(loop.goes_on_when, out);
-  out.U8(loop.is_exact);
-}
-ir::BoundsLoop ReadLoop(WireReader& in) {
-  ir::BoundsLoop loop;
-  loop.trip = AtomId(in.U32());
-  loop.context = ReadIndices(in);
-  loop.ends.resize(in.Count(8));
-  for (ir::LoopEnd& end : loop.ends) {
-    end.goes_on = ReadIndices(in);
-    end.distances.resize(in.Count(5));
-    for (ir::Distance& distance : end.distances) {
-      distance.polynomial = ReadPolynomial(in);
-      distance.bits = in.U8();
-    }
-  }
-  loop.goes_on_when = ReadIndices(in);
-  loop.is_exact = in.Flag();
-  return loop;
-}
-
-void WriteAccesses(const std::vector<ir::BoundsAccess>& accesses, WireWriter& out) {
-  out.U32(static_cast<uint32_t>(accesses.size()));
-  for (const ir::BoundsAccess& access : accesses) {
-    out.U32(access.op.index);
-    out.U32(access.param);
-    out.U64(access.reach);
-    out.U8(access.is_store);
-    out.U64(access.group_bytes);
-    WritePolynomial(access.offset, out);
-    WriteIndices(access.context, out);
-    out.U8(access.width);
-    out.U8(access.is_load);
-    out.U8(access.reads_own);
-    out.U8(access.is_certain);
-    WriteIndices(access.happens_when, out);
-    WriteIndices(access.loops, out);
-  }
-}
-std::vector<ir::BoundsAccess> ReadAccesses(WireReader& in) {
-  std::vector<ir::BoundsAccess> accesses(in.Count(45));
-  for (ir::BoundsAccess& access : accesses) {
-    access.op = ir::OpId(in.U32());
-    access.param = in.U32();
-    access.reach = in.U64();
-    access.is_store = in.Flag();
-    access.group_bytes = in.U64();
-    access.offset = ReadPolynomial(in);
-    access.context = ReadIndices(in);
-    access.width = in.U8();
-    access.is_load = in.Flag();
-    access.reads_own = in.Flag();
-    access.is_certain = in.Flag();
-    access.happens_when = ReadIndices(in);
-    access.loops = ReadIndices(in);
-  }
-  return accesses;
-}
 
 bool IsBits(uint8_t bits) { return bits == 32 || bits == 64; }
 
@@ -253,7 +78,8 @@ class Validator {
 
   bool IsValid(const Atom& atom, size_t number) const {
     const auto is_earlier = [&](const Polynomial& operand) { return ReachOf(operand) <= number; };
-    if (!IsBits(atom.bits) || !std::all_of(atom.operands.begin(), atom.operands.end(), is_earlier)) {
+    if (!IsBits(atom.bits) || !atom.range.is_sound() || static_cast<size_t>(atom.code) >= kOpcodes ||
+        !std::all_of(atom.operands.begin(), atom.operands.end(), is_earlier)) {
       return false;
     }
     switch (atom.kind) {
@@ -313,62 +139,40 @@ class Validator {
   std::vector<size_t> reach_;  // By constraint.
 };
 
+bool AreBelow(const std::vector<uint32_t>& indices, size_t count) {
+  return indices.size() <= limits::kBoundsItemsMax &&
+         std::all_of(indices.begin(), indices.end(), [&](uint32_t index) { return index < count; });
+}
+
+// Far more than code of the largest module holds.
+bool IsAmount(double value) { return std::isfinite(value) && value >= 0 && value <= 1e12; }
+
 }  // namespace
-
-void WriteBounds(const ir::BoundsProgram& program, WireWriter& out) {
-  out.U32(static_cast<uint32_t>(program.atoms.size()));
-  for (const Atom& atom : program.atoms) {
-    WriteAtom(atom, out);
-  }
-  out.U32(static_cast<uint32_t>(program.constraints.size()));
-  for (const ir::Constraint& constraint : program.constraints) {
-    out.U8(constraint.is_signed);
-    out.U8(constraint.or_equal);
-    out.U8(constraint.bits);
-    WritePolynomial(constraint.less, out);
-    WritePolynomial(constraint.more, out);
-  }
-  out.U32(static_cast<uint32_t>(program.loops.size()));
-  for (const ir::BoundsLoop& loop : program.loops) {
-    WriteLoop(loop, out);
-  }
-  WriteAccesses(program.accesses, out);
-  WriteAccesses(program.others, out);
-  out.U8(program.is_complete);
-  out.U8(program.is_separate);
-  out.U8(program.is_wide);
-}
-
-ir::BoundsProgram ReadBounds(WireReader& in) {
-  ir::BoundsProgram program;
-  program.atoms.resize(in.Count(17));
-  for (Atom& atom : program.atoms) {
-    atom = ReadAtom(in);
-  }
-  program.constraints.resize(in.Count(11));
-  for (ir::Constraint& constraint : program.constraints) {
-    constraint.is_signed = in.Flag();
-    constraint.or_equal = in.Flag();
-    constraint.bits = in.U8();
-    constraint.less = ReadPolynomial(in);
-    constraint.more = ReadPolynomial(in);
-  }
-  program.loops.resize(in.Count(17));
-  for (ir::BoundsLoop& loop : program.loops) {
-    loop = ReadLoop(in);
-  }
-  program.accesses = ReadAccesses(in);
-  program.others = ReadAccesses(in);
-  program.is_complete = in.Flag();
-  program.is_separate = in.Flag();
-  program.is_wide = in.Flag();
-  return program;
-}
 
 Status ValidateBounds(const ir::BoundsProgram& program, std::span<const ir::KernelParam> params) {
   const std::string fault = Validator(program, params).Run();
   if (!fault.empty()) {
     return InvalidArgument("The artifact's bounds program " + fault + ".");
+  }
+  return absl::OkStatus();
+}
+
+Status ValidateWork(const ir::WorkProgram& program, const ir::BoundsProgram& bounds) {
+  if (program.blocks.size() > limits::kBoundsItemsMax || program.loops.size() > limits::kBoundsItemsMax) {
+    return InvalidArgument("The artifact's work program has more parts than the limit.");
+  }
+  const auto is_valid = [&](const ir::WorkBlock& block) {
+    return IsAmount(block.operations) && IsAmount(block.bytes) && IsAmount(block.share) && block.share <= 1 &&
+           AreBelow(block.conditions, bounds.constraints.size()) && AreBelow(block.loops, program.loops.size());
+  };
+  if (!std::all_of(program.blocks.begin(), program.blocks.end(), is_valid)) {
+    return InvalidArgument("The artifact's work program has a malformed block.");
+  }
+  const auto is_known = [&](const ir::WorkLoop& loop) {
+    return loop.bounds_loop == ir::WorkLoop::kUnknown || loop.bounds_loop < bounds.loops.size();
+  };
+  if (!std::all_of(program.loops.begin(), program.loops.end(), is_known)) {
+    return InvalidArgument("The artifact's work program has a malformed loop.");
   }
   return absl::OkStatus();
 }

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounds program as fields of an artifact. ir::ProveBounds indexes with what it says and recurses along it, so what
-// is read is checked whole.
+// Checks of the bounds and work programs that an artifact holds. ir::ProveBounds and ir::CountWork index with what
+// these say and recurse along it, so what is read is checked whole.
 #ifndef HPVMD_COMPILER_API_ARTIFACT_BOUNDS_H_
 #define HPVMD_COMPILER_API_ARTIFACT_BOUNDS_H_
 
 #include <span>
 
 #include "base/status.h"
-#include "compiler/api/wire.h"
 #include "compiler/ir/bounds.h"
+#include "compiler/ir/work.h"
 
 namespace hpvm {
-
-void WriteBounds(const ir::BoundsProgram& program, WireWriter& out);
-// Fails the reader where the form is wrong; ValidateBounds looks at the meaning.
-ir::BoundsProgram ReadBounds(WireReader& in);
 
 // Whether ir::ProveBounds may be given the program for a kernel with these parameters: every index is in range, atoms
 // build on earlier atoms only (also through the constraints of a choice), sizes stay below limits.h's. OK for an empty
 // one.
 Status ValidateBounds(const ir::BoundsProgram& program, std::span<const ir::KernelParam> params);
+// Whether ir::CountWork may be given the program with these bounds: every index is in range, every number is finite and
+// not negative, sizes stay below limits.h's. OK for an empty one.
+Status ValidateWork(const ir::WorkProgram& program, const ir::BoundsProgram& bounds);
 
 }  // namespace hpvm
 

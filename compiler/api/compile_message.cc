@@ -2,6 +2,7 @@
 #include "compiler/api/compile_message.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/device_family.h"
 #include "base/diagnostic_list.h"
@@ -9,8 +10,18 @@
 #include "base/unchecked.h"
 #include "compiler/api/cost_record.h"
 #include "compiler/api/learnt.h"
+#include "compiler/api/wire.h"
 
 namespace hpvm {
+
+static auto FieldsOf(ParamSpec& p) { return std::tie(p.name, p.is_buffer, p.is_writable, p.scalar, p.is_read); }
+static auto FieldsOf(SpecialisationConstant& c) { return std::tie(c.id, c.is_float, c.bits); }
+static auto FieldsOf(ZygoteRequest& request) {
+  CompileRequest& c = request.compile;
+  return std::tie(request.remaining_ns, c.module_kind, c.module_name, c.module_hash, c.entry, c.params, c.infers_params,
+                  c.abi, c.target, c.gpu, c.fast_math, c.options, c.constants, c.explain, c.listing, c.level);
+}
+
 namespace {
 
 constexpr size_t kHashBytes = sizeof(Sha256::bytes);
@@ -19,105 +30,35 @@ Status Malformed(const char* what) {
   return InvalidArgument(std::string("The compiler connection's ") + what + " message is malformed.");
 }
 
-template <typename Enum>
-bool IsAtMost(uint32_t value, Enum last) {
-  return value <= static_cast<uint32_t>(last);
-}
-
-std::span<const uint8_t> SpanOf(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
 // Explained compiles alone may ask for some things: their artifacts are not kept. A GPU's facts are part of the name of
 // an artifact, whether a request has them or they are looked up.
-bool IsExplainConsistent(const internal::CompileRequest& message) {
+bool IsExplainConsistent(const CompileRequest& request) {
   constexpr size_t kLevelBytesMax = 32;
-  return IsAtMost(message.listing(), Listing::kDevice) && message.level().size() <= kLevelBytesMax &&
-         (message.explain() || (message.listing() == 0 && !message.infers_params() &&
-                                (message.level().empty() || IsGpuCode(static_cast<ArtifactKind>(message.target())))));
+  return request.listing <= Listing::kDevice && request.level.size() <= kLevelBytesMax &&
+         (request.explain || (request.listing == Listing::kNone && !request.infers_params &&
+                              (request.level.empty() || IsGpuCode(request.target))));
 }
 
-bool IsRequest(const internal::CompileRequest& message) {
-  const bool are_params = std::all_of(message.params().begin(), message.params().end(),
-                                      [](const auto& param) { return IsAtMost(param.scalar(), ir::Type::kF64); });
-  return are_params && IsExplainConsistent(message) && message.module_hash().size() == kHashBytes &&
-         message.module_kind() <= UINT8_MAX && Find(static_cast<ModuleKind>(message.module_kind())) != nullptr &&
-         static_cast<size_t>(message.params_size()) <= limits::kKernelParamsMax &&
-         IsAtMost(message.abi(), Abi::kHpvmWeb) && message.options().size() <= limits::kBuildOptionsBytesMax &&
-         static_cast<size_t>(message.constants_size()) <= limits::kSpecialisationConstantsMax &&
-         message.target() <= UINT8_MAX && Find(static_cast<ArtifactKind>(message.target())) != nullptr;
-}
-
-StatusOr<ZygoteRequest> RequestOf(const internal::CompileRequest& message) {
-  StatusOr<GpuTarget> gpu = GetGpuTarget(message.gpu());
-  if (!IsRequest(message) || !gpu.ok()) {
-    return Malformed("request");
-  }
-  ZygoteRequest request;
-  request.remaining_ns = message.remaining_ns();
-  CompileRequest& compile = request.compile;
-  compile.module_kind = static_cast<ModuleKind>(message.module_kind());
-  compile.module_name = message.module_name();
-  compile.module_hash = GetHash(message.module_hash());
-  compile.entry = message.entry();
-  for (const internal::CompileParam& param : message.params()) {
-    compile.params.push_back(
-        {param.name(), param.is_buffer(), param.is_writable(), static_cast<ir::Type>(param.scalar()), param.is_read()});
-  }
-  compile.infers_params = message.infers_params();
-  compile.abi = static_cast<Abi>(message.abi());
-  compile.target = static_cast<ArtifactKind>(message.target());
-  compile.gpu = *std::move(gpu);
-  compile.fast_math = message.fast_math();
-  compile.options = message.options();
-  for (const internal::CompileConstant& constant : message.constants()) {
-    compile.constants.push_back({constant.id(), constant.is_float(), constant.bits()});
-  }
-  compile.explain = message.explain();
-  compile.listing = static_cast<Listing>(message.listing());
-  compile.level = message.level();
-  return request;
+bool IsWellFormed(const CompileRequest& request) {
+  const bool are_params = std::all_of(request.params.begin(), request.params.end(),
+                                      [](const ParamSpec& param) { return param.scalar <= ir::Type::kF64; });
+  return are_params && IsExplainConsistent(request) && Find(request.module_kind) != nullptr &&
+         request.params.size() <= limits::kKernelParamsMax && request.abi <= Abi::kHpvmWeb &&
+         request.options.size() <= limits::kBuildOptionsBytesMax &&
+         request.constants.size() <= limits::kSpecialisationConstantsMax && Find(request.target) != nullptr &&
+         IsWellFormed(request.gpu);
 }
 
 }  // namespace
 
-internal::CompileRequest MessageOf(const ZygoteRequest& request) {
-  const CompileRequest& compile = request.compile;
-  internal::CompileRequest message;
-  message.set_remaining_ns(request.remaining_ns);
-  message.set_module_kind(static_cast<uint32_t>(compile.module_kind));
-  message.set_module_name(compile.module_name);
-  SetHash(compile.module_hash, message.mutable_module_hash());
-  message.set_entry(compile.entry);
-  for (const ParamSpec& param : compile.params) {
-    internal::CompileParam* said = message.add_params();
-    said->set_name(param.name);
-    said->set_is_buffer(param.is_buffer);
-    said->set_is_writable(param.is_writable);
-    said->set_is_read(param.is_read);
-    said->set_scalar(static_cast<uint32_t>(param.scalar));
-  }
-  message.set_infers_params(compile.infers_params);
-  message.set_abi(static_cast<uint32_t>(compile.abi));
-  message.set_target(static_cast<uint32_t>(compile.target));
-  *message.mutable_gpu() = MessageOf(compile.gpu);
-  message.set_fast_math(compile.fast_math);
-  message.set_options(compile.options);
-  for (const SpecialisationConstant& constant : compile.constants) {
-    internal::CompileConstant* said = message.add_constants();
-    said->set_id(constant.id);
-    said->set_is_float(constant.is_float);
-    said->set_bits(constant.bits);
-  }
-  message.set_explain(compile.explain);
-  message.set_listing(static_cast<uint32_t>(compile.listing));
-  message.set_level(compile.level);
-  return message;
-}
+std::string PayloadOf(const ZygoteRequest& request) { return std::string(TextOf(WireBytes(request))); }
 
 StatusOr<ZygoteRequest> ReadCompileRequest(std::string_view payload) {
-  HPVMD_ASSIGN_OR_RETURN(auto said, ParseUnchecked<internal::CompileRequest>(payload));
-  return std::move(said).Open(RequestOf);
+  ZygoteRequest request;
+  if (!ReadWire(SpanOf(payload), request) || !IsWellFormed(request.compile)) {
+    return Malformed("request");
+  }
+  return request;
 }
 
 StatusOr<internal::CompileAnswer> ReadCompileAnswer(std::string_view payload) {

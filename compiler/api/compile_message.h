@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Payloads of the heads of frames (builder/message.h) between the engine's compiler service, the zygote and its
-// children: the messages of proto/internal/builder.proto, and the checks by which alone they are read.
+// children: requests (compiler/api/wire.h), the messages of proto/internal/builder.proto, and the checks by which alone
+// they are read.
 #ifndef HPVMD_COMPILER_API_COMPILE_MESSAGE_H_
 #define HPVMD_COMPILER_API_COMPILE_MESSAGE_H_
 
@@ -29,7 +30,7 @@ struct ZygoteRequest {
   uint64_t remaining_ns = 0;  // Until the client's deadline, as it was when sent; 0: none.
   CompileRequest compile;     // `module` is empty here: the bytes travel as a memfd.
 };
-internal::CompileRequest MessageOf(const ZygoteRequest& request);
+std::string PayloadOf(const ZygoteRequest& request);
 StatusOr<ZygoteRequest> ReadCompileRequest(std::string_view payload);
 StatusOr<internal::CompileAnswer> ReadCompileAnswer(std::string_view payload);
 StatusOr<internal::CompileNote> ReadCompileNote(std::string_view payload);

@@ -8,6 +8,7 @@
 #include "builder/message.h"
 #include "compiler/api/compile_message.h"
 #include "compiler/api/gpu_code.h"
+#include "compiler/api/wire.h"
 
 namespace hpvm {
 namespace {
@@ -27,8 +28,7 @@ void Request(std::string_view bytes) {
   if (const StatusOr<ZygoteRequest> request = ReadCompileRequest(bytes); request.ok()) {
     HPVMD_CHECK(Find(request->compile.module_kind) != nullptr);
     HPVMD_CHECK(request->compile.params.size() <= limits::kKernelParamsMax);
-    const std::string again = MessageOf(*request).SerializeAsString();
-    HPVMD_CHECK(MessageOf(*ReadCompileRequest(again)).SerializeAsString() == again);
+    HPVMD_CHECK(PayloadOf(*request) == bytes);
   }
 }
 
@@ -50,13 +50,10 @@ void Note(std::string_view bytes) {
 }
 
 void Code(std::string_view bytes) {
-  auto said = ParseUnchecked<internal::GpuCode>(bytes);
-  if (!said.ok()) {
-    return;
-  }
-  if (const StatusOr<GpuCode> code = (*std::move(said)).Open(GetGpuCode); code.ok()) {
-    HPVMD_CHECK(*GetGpuCode(MessageOf(*code)) == *code);
-    ValidateGpuCode(*code, 4).IgnoreError();
+  GpuCode code;
+  if (ReadWire(SpanOf(bytes), code) && IsWellFormed(code)) {
+    HPVMD_CHECK(TextOf(WireBytes(code)) == bytes);
+    ValidateGpuCode(code, 4).IgnoreError();
   }
 }
 

@@ -2,89 +2,65 @@
 #include "compiler/api/cost_record.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
+#include <iterator>
+#include <tuple>
 
 #include "compiler/api/wire.h"
 
 namespace hpvm {
+
+static auto FieldsOf(CostRecordClass& c) {
+  return std::tie(c.size, c.intensity, c.samples, c.weight, c.instances, c.bytes, c.operations, c.time_ns, c.variance,
+                  c.low_ns, c.error);
+}
+static auto FieldsOf(CostRecordDevice& device) { return std::tie(device.device, device.classes); }
+static auto FieldsOf(CostRecord& record) { return std::tie(record.devices); }
+
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kDeviceBytesMax = 256;
-constexpr size_t kClassBytes = 2 + 8 + 8 * 4;
 
-constexpr std::array kFigures = {&CostRecordClass::weight,     &CostRecordClass::instances, &CostRecordClass::bytes,
-                                 &CostRecordClass::operations, &CostRecordClass::time_ns,   &CostRecordClass::variance,
-                                 &CostRecordClass::low_ns,     &CostRecordClass::error};
-
-void WriteClass(const CostRecordClass& c, WireWriter& out) {
-  out.U8(c.size);
-  out.U8(c.intensity);
-  out.U64(c.samples);
-  for (float CostRecordClass::*const figure : kFigures) {
-    out.U32(std::bit_cast<uint32_t>(c.*figure));
-  }
+bool IsClass(const CostRecordClass& c) {
+  const float figures[] = {c.weight, c.instances, c.bytes, c.operations, c.time_ns, c.variance, c.low_ns, c.error};
+  return std::all_of(std::begin(figures), std::end(figures), [](float f) { return std::isfinite(f) && f >= 0; });
 }
 
-CostRecordClass ReadClass(WireReader& in) {
-  CostRecordClass c;
-  c.size = in.U8();
-  c.intensity = in.U8();
-  c.samples = in.U64();
-  for (float CostRecordClass::*const figure : kFigures) {
-    c.*figure = std::bit_cast<float>(in.U32());
-    if (!std::isfinite(c.*figure) || c.*figure < 0) {
-      in.Fail();
-    }
-  }
-  return c;
+bool IsDevice(const CostRecordDevice& device) {
+  return device.device.size() <= kDeviceBytesMax && device.classes.size() <= kCostRecordClassesMax &&
+         std::all_of(device.classes.begin(), device.classes.end(), IsClass);
 }
 
 }  // namespace
 
 std::vector<uint8_t> EncodeCosts(const CostRecord& record) {
-  WireWriter out;
-  out.U32(kVersion);
-  for (size_t i = 0; i < record.devices.size() && i < kCostRecordDevicesMax; ++i) {
-    const CostRecordDevice& device = record.devices[i];
-    const std::string_view name = std::string_view(device.device).substr(0, kDeviceBytesMax);
-    const size_t head = out.bytes().size() + 4 + name.size() + 4;
+  CostRecord kept;
+  std::vector<uint8_t> bytes = WireBytes(kVersion, kept);
+  for (size_t i = 0; i < std::min(record.devices.size(), kCostRecordDevicesMax); ++i) {
+    CostRecordDevice& device = kept.devices.emplace_back(record.devices[i]);
+    device.device.resize(std::min(device.device.size(), kDeviceBytesMax));
+    const size_t head = bytes.size() + WireBytes(device.device, uint32_t{0}).size();
     if (head > kCostRecordBytesMax) {
       break;
     }
-    const size_t count =
-        std::min({device.classes.size(), kCostRecordClassesMax, (kCostRecordBytesMax - head) / kClassBytes});
-    out.Text(name);
-    out.U32(static_cast<uint32_t>(count));
-    for (size_t c = 0; c < count; ++c) {
-      WriteClass(device.classes[c], out);
-    }
+    device.classes.resize(std::min({device.classes.size(), kCostRecordClassesMax,
+                                    (kCostRecordBytesMax - head) / WireBytesMin<CostRecordClass>()}));
+    bytes = WireBytes(kVersion, kept);
   }
-  return std::move(out.bytes());
+  return bytes;
 }
 
 StatusOr<CostRecord> DecodeCosts(std::span<const uint8_t> bytes) {
-  const Status malformed = InvalidArgument("What was measured of a kernel (" + std::to_string(bytes.size()) +
-                                           " bytes) is malformed or of another version.");
-  WireReader in(bytes);
-  if (bytes.size() > kCostRecordBytesMax || in.U32() != kVersion) {
-    return malformed;
-  }
+  uint32_t version = 0;
   CostRecord record;
-  while (in.ok() && !in.AtEnd() && record.devices.size() < kCostRecordDevicesMax) {
-    CostRecordDevice& device = record.devices.emplace_back();
-    device.device = in.Text();
-    const uint32_t count = in.Count(kClassBytes);
-    if (device.device.size() > kDeviceBytesMax || count > kCostRecordClassesMax) {
-      return malformed;
-    }
-    for (uint32_t c = 0; c < count && in.ok(); ++c) {
-      device.classes.push_back(ReadClass(in));
-    }
+  if (bytes.size() > kCostRecordBytesMax || !ReadWire(bytes, version, record) || version != kVersion ||
+      record.devices.size() > kCostRecordDevicesMax ||
+      !std::all_of(record.devices.begin(), record.devices.end(), IsDevice)) {
+    return InvalidArgument("What was measured of a kernel (" + std::to_string(bytes.size()) +
+                           " bytes) is malformed or of another version.");
   }
-  return in.AtEnd() ? StatusOr<CostRecord>(std::move(record)) : malformed;
+  return record;
 }
 
 }  // namespace hpvm

@@ -4,83 +4,16 @@
 #include <algorithm>
 
 #include "base/limits.h"
-#include "proto/internal/builder.pb.h"
 
 namespace hpvm {
 namespace {
 
 using Kind = GpuArgument::Kind;
-using Triple = std::array<uint32_t, 3>;
 
-template <typename Field>
-void Set(const Triple& values, Field* field) {
-  field->Add(values.begin(), values.end());
-}
-
-template <typename Field>
-bool Get(const Field& field, Triple* values) {
-  if (field.size() != static_cast<int>(values->size())) {
-    return false;
-  }
-  std::copy(field.begin(), field.end(), values->begin());
-  return true;
-}
-
-void Set(const GpuVariant& variant, internal::GpuVariant* message) {
-  message->set_entry(variant.entry);
-  Set(variant.tile, message->mutable_tile());
-  message->set_needs_proof(variant.needs_proof);
-  message->set_needs_alignment(variant.needs_alignment);
-  for (const GpuFactor& factor : variant.factors) {
-    internal::GpuFactor* said = message->add_factors();
-    said->set_param(factor.param);
-    said->set_log2(factor.log2);
-  }
-  message->set_can_trap(variant.can_trap);
-  Set(variant.group, message->mutable_group());
-  Set(variant.group_constant, message->mutable_group_constant());
-  message->set_local_bytes(variant.local_bytes);
-  message->set_push_bytes(variant.push_bytes);
-  message->set_facts_set(variant.facts_set);
-  message->set_facts_binding(variant.facts_binding);
-  for (const GpuArgument& argument : variant.arguments) {
-    internal::GpuArgument* said = message->add_arguments();
-    said->set_kind(static_cast<uint32_t>(argument.kind));
-    said->set_index(argument.index);
-    said->set_bytes(argument.bytes);
-    said->set_is_writable(argument.is_writable);
-    said->set_set(argument.set);
-    said->set_binding(argument.binding);
-    said->set_offset(argument.offset);
-  }
-}
-
-bool Get(const internal::GpuVariant& message, GpuVariant* variant) {
-  variant->entry = message.entry();
-  variant->needs_proof = message.needs_proof();
-  variant->needs_alignment = message.needs_alignment();
-  for (const internal::GpuFactor& factor : message.factors()) {
-    if (factor.log2() >= 64) {
-      return false;
-    }
-    variant->factors.push_back({factor.param(), static_cast<uint8_t>(factor.log2())});
-  }
-  variant->can_trap = message.can_trap();
-  variant->local_bytes = message.local_bytes();
-  variant->push_bytes = message.push_bytes();
-  variant->facts_set = message.facts_set();
-  variant->facts_binding = message.facts_binding();
-  for (const internal::GpuArgument& argument : message.arguments()) {
-    if (argument.kind() < static_cast<uint32_t>(Kind::kBuffer) ||
-        argument.kind() > static_cast<uint32_t>(Kind::kGroupBase) || argument.bytes() > UINT8_MAX) {
-      return false;
-    }
-    variant->arguments.push_back({static_cast<Kind>(argument.kind()), argument.index(),
-                                  static_cast<uint8_t>(argument.bytes()), argument.is_writable(), argument.set(),
-                                  argument.binding(), argument.offset()});
-  }
-  return Get(message.tile(), &variant->tile) && Get(message.group(), &variant->group) &&
-         Get(message.group_constant(), &variant->group_constant);
+// A factor that no shift takes is no factor.
+bool IsFactor(const GpuFactor& factor) { return factor.log2 < 64; }
+bool HasKind(const GpuArgument& argument) {
+  return argument.kind >= Kind::kBuffer && argument.kind <= Kind::kGroupBase;
 }
 
 bool NamesParam(Kind kind) {
@@ -132,34 +65,12 @@ bool IsVariant(const GpuVariant& variant, bool is_shader, size_t params) {
 
 }  // namespace
 
-internal::GpuCode MessageOf(const GpuCode& code) {
-  internal::GpuCode message;
-  message.set_format(static_cast<uint32_t>(code.format));
-  message.set_is_native(code.is_native);
-  message.set_options(code.options);
-  message.set_private_bytes(code.private_bytes);
-  for (const GpuVariant& variant : code.variants) {
-    Set(variant, message.add_variants());
-  }
-  return message;
-}
-
-StatusOr<GpuCode> GetGpuCode(const internal::GpuCode& message) {
-  const Status malformed = InvalidArgument("The description of code for a GPU is malformed.");
-  if (message.format() > static_cast<uint32_t>(GpuFormat::kBitstream)) {
-    return malformed;
-  }
-  GpuCode code;
-  code.format = static_cast<GpuFormat>(message.format());
-  code.is_native = message.is_native();
-  code.options = message.options();
-  code.private_bytes = message.private_bytes();
-  for (const internal::GpuVariant& variant : message.variants()) {
-    if (!Get(variant, &code.variants.emplace_back())) {
-      return malformed;
-    }
-  }
-  return code;
+bool IsWellFormed(const GpuCode& code) {
+  return code.format <= GpuFormat::kBitstream &&
+         std::all_of(code.variants.begin(), code.variants.end(), [](const GpuVariant& variant) {
+           return std::all_of(variant.factors.begin(), variant.factors.end(), IsFactor) &&
+                  std::all_of(variant.arguments.begin(), variant.arguments.end(), HasKind);
+         });
 }
 
 Status ValidateGpuCode(const GpuCode& code, size_t params) {

@@ -18,16 +18,13 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/module_kind.h"
 #include "base/status.h"
 
 namespace hpvm {
-
-namespace internal {
-class GpuCode;
-}
 
 // 32 bytes, as the device writes them; little-endian words.
 struct GpuTrapRecord {
@@ -104,9 +101,19 @@ struct GpuCode {
   friend bool operator==(const GpuCode&, const GpuCode&) = default;
 };
 
-internal::GpuCode MessageOf(const GpuCode& code);
-// kInvalidArgument when a number is beyond its type. ValidateGpuCode checks the rest.
-StatusOr<GpuCode> GetGpuCode(const internal::GpuCode& message);
+// For compiler/api/wire.h.
+inline auto FieldsOf(GpuArgument& a) {
+  return std::tie(a.kind, a.index, a.bytes, a.is_writable, a.set, a.binding, a.offset);
+}
+inline auto FieldsOf(GpuFactor& factor) { return std::tie(factor.param, factor.log2); }
+inline auto FieldsOf(GpuVariant& v) {
+  return std::tie(v.entry, v.tile, v.needs_proof, v.needs_alignment, v.factors, v.can_trap, v.group, v.group_constant,
+                  v.local_bytes, v.arguments, v.push_bytes, v.facts_set, v.facts_binding);
+}
+inline auto FieldsOf(GpuCode& c) { return std::tie(c.format, c.is_native, c.options, c.variants, c.private_bytes); }
+
+// Whether every enumeration and shift has a value that it may have. ValidateGpuCode checks the rest.
+bool IsWellFormed(const GpuCode& code);
 // What a device relies on: counts and tiles within limits.h's, argument indices below `params`, push constants inside
 // push_bytes. OK for kNone with nothing in it.
 Status ValidateGpuCode(const GpuCode& code, size_t params);

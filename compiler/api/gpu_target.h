@@ -8,15 +8,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "base/module_kind.h"
 #include "base/status.h"
 
 namespace hpvm {
-
-namespace internal {
-class GpuTarget;
-}
 
 struct GpuTarget {
   // Types. What is false is refused by name, or done otherwise (narrow accesses).
@@ -50,11 +47,18 @@ struct GpuTarget {
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
 
-internal::GpuTarget MessageOf(const GpuTarget& target);
-// kInvalidArgument when the message is no target.
-StatusOr<GpuTarget> GetGpuTarget(const internal::GpuTarget& message);
-// The message as bytes: equal ones for equal targets, in processes of one build.
+// For compiler/api/wire.h.
+inline auto FieldsOf(GpuTarget& t) {
+  return std::tie(t.has_int64, t.has_fp64, t.has_8_bit_storage, t.has_16_bit_storage, t.has_int64_atomics,
+                  t.exact_divide, t.keeps_denormals, t.keeps_nan_and_zero, t.rounds_to_even, t.group_size_max,
+                  t.group_extent_max, t.group_count_max, t.local_bytes_max, t.buffer_bytes_max, t.buffers_max,
+                  t.push_bytes_max, t.subgroup_size, t.is_processor, t.api_version, t.kernel_il, t.ptx_arch);
+}
+// Whether a target that was read is one.
+bool IsWellFormed(const GpuTarget& target);
+// Equal bytes for equal targets, in processes of one build.
 std::string BytesOf(const GpuTarget& target);
+// kInvalidArgument when the bytes are no target.
 StatusOr<GpuTarget> ParseGpuTarget(std::string_view bytes);
 
 }  // namespace hpvm

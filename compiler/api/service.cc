@@ -33,7 +33,48 @@ class ZygoteClient final : public CompilerService {
                    return NextKept();
                  }}) {}
 
-  StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override;
+  StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override {
+    const Time begin = RealClock().Now();
+    if (request.module.empty() || request.module.size() > limits::kModuleBytesMax) {
+      return Refused(request, "The module's size (" + std::to_string(request.module.size()) + " bytes) is not in [1, " +
+                                  std::to_string(limits::kModuleBytesMax) + "].");
+    }
+    HPVMD_ASSIGN_OR_RETURN(UniqueFd module, CreateSealedMemfd("hpvm-module", request.module.size()));
+    HPVMD_RETURN_IF_ERROR(WriteAt(module.get(), 0, request.module));
+    const int fds[] = {module.get()};
+    ZygoteRequest message;
+    message.compile = request;
+    message.remaining_ns =
+        deadline == kNever ? 0 : static_cast<uint64_t>(std::max(Duration(1), deadline - RealClock().Now()).count());
+    HPVMD_ASSIGN_OR_RETURN(
+        BuildClient::Answer answer,
+        client_.Build(
+            {.payload = PayloadOf(message), .body = {}, .fds = fds, .deadline = deadline, .stop = request.stop}));
+    const StatusOr<internal::CompileAnswer> response = ReadCompileAnswer(answer.payload);
+    if (!response.ok()) {
+      return client_.Close(response.status());
+    }
+    if (response->end() == internal::CompileAnswer::END_DEADLINE) {
+      return DeadlineExceeded(response->diagnostics(0).message());
+    }
+    CompileOutcome outcome;
+    if (response->end() == internal::CompileAnswer::END_LIMIT) {
+      outcome.limit = ResourceExhausted(response->diagnostics(0).message());
+    }
+    outcome.diagnostics = GetDiagnostics(*response);
+    outcome.from_cache = response->from_cache();
+    outcome.cpu = Duration(static_cast<int64_t>(std::min<uint64_t>(response->cpu_ns(), INT64_MAX)));
+    if (response->has_artifact()) {
+      HPVMD_ASSIGN_OR_RETURN(outcome.artifact, ParseArtifact(answer.body, key_));
+      outcome.artifact->name = GetHash(response->name());
+      outcome.artifact->learnt.assign(response->learnt().begin(), response->learnt().end());
+      outcome.artifact->costs.assign(response->costs().begin(), response->costs().end());
+    } else if (!HasErrors(outcome.diagnostics)) {
+      return Internal("The compiler answered with neither an artifact nor an error.");
+    }
+    outcome.elapsed = RealClock().Now() - begin;
+    return outcome;
+  }
   void Keep(const Sha256& name, std::span<const uint8_t> record) override {
     if (record.size() <= kLearntBytesMax) {
       Keep(name, /*is_costs=*/false, record);
@@ -46,8 +87,28 @@ class ZygoteClient final : public CompilerService {
   }
 
  private:
-  void Keep(const Sha256& name, bool is_costs, std::span<const uint8_t> record);
-  std::optional<std::string> NextKept();
+  void Keep(const Sha256& name, bool is_costs, std::span<const uint8_t> record) {
+    {
+      std::lock_guard lock(kept_mutex_);
+      if (kept_.size() >= kKeptMax) {
+        return;
+      }
+      kept_[{name, is_costs}].assign(record.begin(), record.end());
+    }
+    client_.SendNotes();
+  }
+  std::optional<std::string> NextKept() {
+    std::lock_guard lock(kept_mutex_);
+    if (kept_.empty()) {
+      return std::nullopt;
+    }
+    const auto record = kept_.extract(kept_.begin());
+    const auto& [name, is_costs] = record.key();
+    internal::CompileNote note;
+    SetHash(name, note.mutable_name());
+    *(is_costs ? note.mutable_costs() : note.mutable_learnt()) = {record.mapped().begin(), record.mapped().end()};
+    return note.SerializeAsString();
+  }
 
   const ArtifactKey key_;
   std::mutex kept_mutex_;
@@ -55,74 +116,6 @@ class ZygoteClient final : public CompilerService {
   std::map<std::pair<Sha256, bool>, std::vector<uint8_t>> kept_;
   BuildClient client_;
 };
-
-void ZygoteClient::Keep(const Sha256& name, bool is_costs, std::span<const uint8_t> record) {
-  {
-    std::lock_guard lock(kept_mutex_);
-    if (kept_.size() >= kKeptMax) {
-      return;
-    }
-    kept_[{name, is_costs}].assign(record.begin(), record.end());
-  }
-  client_.SendNotes();
-}
-
-std::optional<std::string> ZygoteClient::NextKept() {
-  std::lock_guard lock(kept_mutex_);
-  if (kept_.empty()) {
-    return std::nullopt;
-  }
-  const auto record = kept_.extract(kept_.begin());
-  const auto& [name, is_costs] = record.key();
-  internal::CompileNote note;
-  SetHash(name, note.mutable_name());
-  *(is_costs ? note.mutable_costs() : note.mutable_learnt()) = {record.mapped().begin(), record.mapped().end()};
-  return note.SerializeAsString();
-}
-
-StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Time deadline) {
-  const Time begin = RealClock().Now();
-  if (request.module.empty() || request.module.size() > limits::kModuleBytesMax) {
-    return Refused(request, "The module's size (" + std::to_string(request.module.size()) + " bytes) is not in [1, " +
-                                std::to_string(limits::kModuleBytesMax) + "].");
-  }
-  HPVMD_ASSIGN_OR_RETURN(UniqueFd module, CreateSealedMemfd("hpvm-module", request.module.size()));
-  HPVMD_RETURN_IF_ERROR(WriteAt(module.get(), 0, request.module));
-  const int fds[] = {module.get()};
-  ZygoteRequest message;
-  message.compile = request;
-  message.remaining_ns =
-      deadline == kNever ? 0 : static_cast<uint64_t>(std::max(Duration(1), deadline - RealClock().Now()).count());
-  HPVMD_ASSIGN_OR_RETURN(BuildClient::Answer answer, client_.Build({.payload = MessageOf(message).SerializeAsString(),
-                                                                    .body = {},
-                                                                    .fds = fds,
-                                                                    .deadline = deadline,
-                                                                    .stop = request.stop}));
-  const StatusOr<internal::CompileAnswer> response = ReadCompileAnswer(answer.payload);
-  if (!response.ok()) {
-    return client_.Close(response.status());
-  }
-  if (response->end() == internal::CompileAnswer::END_DEADLINE) {
-    return DeadlineExceeded(response->diagnostics(0).message());
-  }
-  CompileOutcome outcome;
-  if (response->end() == internal::CompileAnswer::END_LIMIT) {
-    outcome.limit = ResourceExhausted(response->diagnostics(0).message());
-  }
-  outcome.diagnostics = GetDiagnostics(*response);
-  outcome.from_cache = response->from_cache();
-  outcome.cpu = Duration(static_cast<int64_t>(std::min<uint64_t>(response->cpu_ns(), INT64_MAX)));
-  if (response->has_artifact()) {
-    HPVMD_ASSIGN_OR_RETURN(outcome.artifact, ParseArtifact(answer.body, key_));
-    outcome.artifact->name = GetHash(response->name());
-    outcome.artifact->learnt.assign(response->learnt().begin(), response->learnt().end());
-    outcome.artifact->costs.assign(response->costs().begin(), response->costs().end());
-  } else if (!HasErrors(outcome.diagnostics)) {
-    return Internal("The compiler answered with neither an artifact nor an error.");
-  }
-  outcome.elapsed = RealClock().Now() - begin;
-  return outcome;
-}
 
 }  // namespace
 

@@ -1,41 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
-// Little-endian fields with length prefixes: how artifacts, and records of what was measured, are written. A reader
-// never runs past its bytes; after the first fault every further read yields zero or nothing, and ok() is false.
+// How artifacts, requests to builders, and records of what was measured are written: little-endian numbers, and lists
+// and texts behind their length. A struct lists its fields once, for writing and reading, in a function beside it that
+// is found by its argument:
+//   inline auto FieldsOf(Point& point) { return std::tie(point.x, point.y); }
+// A reader never runs past its bytes, and accepts any value of a number or an enumeration: the checks that follow it
+// look at those.
 #ifndef HPVMD_COMPILER_API_WIRE_H_
 #define HPVMD_COMPILER_API_WIRE_H_
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
+
+#include "base/hash.h"
+#include "base/ids.h"
 
 namespace hpvm {
 
+template <typename Tag>
+auto FieldsOf(Id<Tag>& id) {
+  return std::tie(id.index);
+}
+inline auto FieldsOf(Sha256& hash) { return std::tie(hash.bytes); }
+
+// Written as it lies in memory.
+template <typename T>
+concept WireNumber = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, __int128>;
+template <typename T>
+concept WireList = requires(T list) {
+  list.resize(1);
+};
+template <typename T>
+concept WireArray = requires {
+  std::tuple_size<T>::value;
+};
+
+// The fewest bytes that a value takes.
+template <typename T>
+constexpr size_t WireBytesMin() {
+  if constexpr (WireNumber<T>) {
+    return sizeof(T);
+  } else if constexpr (WireList<T>) {
+    return sizeof(uint32_t);
+  } else if constexpr (WireArray<T>) {
+    return std::tuple_size<T>::value * WireBytesMin<typename T::value_type>();
+  } else {
+    return []<typename... Field>(std::type_identity<std::tuple<Field&...>>) {
+      return (WireBytesMin<Field>() + ...);
+    }(std::type_identity<decltype(FieldsOf(std::declval<T&>()))>());
+  }
+}
+
 class WireWriter {
  public:
-  void U8(uint8_t value) { bytes_.push_back(value); }
-  void U32(uint32_t value) { Raw(&value, sizeof(value)); }
-  void U64(uint64_t value) { Raw(&value, sizeof(value)); }
-  void Bytes(std::span<const uint8_t> bytes) {
-    U32(static_cast<uint32_t>(bytes.size()));
-    Raw(bytes.data(), bytes.size());
-  }
-  void Text(std::string_view text) {
-    U32(static_cast<uint32_t>(text.size()));
-    Raw(text.data(), text.size());
-  }
-  void Raw(const void* data, size_t size) {
-    if (size != 0) {
-      size_t at = bytes_.size();
-      bytes_.resize(at + size);
-      std::memcpy(bytes_.data() + at, data, size);
-    }
+  template <typename... T>
+  void operator()(const T&... values) {
+    (Put(values), ...);
   }
   std::vector<uint8_t>& bytes() { return bytes_; }
 
  private:
+  template <typename T>
+  void Put(const T& value) {
+    if constexpr (WireNumber<T>) {
+      Append(&value, sizeof(value));
+    } else if constexpr (WireArray<T>) {
+      std::apply(*this, value);
+    } else if constexpr (!WireList<T>) {
+      // Nothing is written to what the fields refer to.
+      std::apply(*this, FieldsOf(const_cast<T&>(value)));
+    } else {
+      Put(static_cast<uint32_t>(value.size()));
+      if constexpr (WireNumber<typename T::value_type>) {
+        Append(value.data(), value.size() * sizeof(*value.data()));
+      } else {
+        for (const auto& element : value) {
+          Put(element);
+        }
+      }
+    }
+  }
+  void Append(const void* data, size_t size) {
+    const auto* const begin = static_cast<const uint8_t*>(data);
+    bytes_.insert(bytes_.end(), begin, begin + size);
+  }
+
   std::vector<uint8_t> bytes_;
 };
 
@@ -44,56 +100,75 @@ class WireReader {
   // Borrows `bytes`.
   explicit WireReader(std::span<const uint8_t> bytes) : rest_(bytes) {}
 
-  bool ok() const { return ok_; }
+  template <typename... T>
+  void operator()(T&... values) {
+    (Get(values), ...);
+  }
   // Everything was read, and nothing was wrong.
   bool AtEnd() const { return ok_ && rest_.empty(); }
-  void Fail() { ok_ = false; }
-
-  uint8_t U8() { return Number<uint8_t>(); }
-  uint32_t U32() { return Number<uint32_t>(); }
-  uint64_t U64() { return Number<uint64_t>(); }
-  // 0 or 1; any other value is a fault.
-  bool Flag() {
-    uint8_t value = U8();
-    ok_ = ok_ && value <= 1;
-    return ok_ && value == 1;
-  }
-  // A count of things of which each takes at least `each_bytes`: what the rest cannot hold is a fault, so a reader may
-  // reserve it.
-  uint32_t Count(size_t each_bytes) {
-    uint32_t count = U32();
-    ok_ = ok_ && count <= rest_.size() / each_bytes;
-    return ok_ ? count : 0;
-  }
-  std::span<const uint8_t> Bytes() { return Raw(U32()); }
-  std::string Text() {
-    std::span<const uint8_t> bytes = Bytes();
-    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  std::span<const uint8_t> Raw(size_t size) {
-    if (!ok_ || size > rest_.size()) {
-      ok_ = false;
-      return {};
-    }
-    std::span<const uint8_t> taken = rest_.first(size);
-    rest_ = rest_.subspan(size);
-    return taken;
-  }
 
  private:
   template <typename T>
-  T Number() {
-    T value = 0;
-    std::span<const uint8_t> bytes = Raw(sizeof(T));
-    if (!bytes.empty()) {
-      std::memcpy(&value, bytes.data(), sizeof(T));
+  void Get(T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      uint8_t byte = 0;
+      Get(byte);
+      ok_ = ok_ && byte <= 1;
+      value = byte == 1;
+    } else if constexpr (WireNumber<T>) {
+      Take(&value, sizeof(value));
+    } else if constexpr (WireArray<T>) {
+      std::apply(*this, value);
+    } else if constexpr (!WireList<T>) {
+      std::apply(*this, FieldsOf(value));
+    } else {
+      uint32_t count = 0;
+      Get(count);
+      // No more than the rest can hold: a false length must not cost memory.
+      ok_ = ok_ && count <= rest_.size() / WireBytesMin<typename T::value_type>();
+      value.resize(ok_ ? count : 0);
+      if constexpr (WireNumber<typename T::value_type>) {
+        Take(value.data(), value.size() * sizeof(*value.data()));
+      } else {
+        for (auto& element : value) {
+          Get(element);
+        }
+      }
     }
-    return value;
+  }
+  void Take(void* out, size_t size) {
+    ok_ = ok_ && size <= rest_.size();
+    if (ok_ && size != 0) {
+      std::memcpy(out, rest_.data(), size);
+      rest_ = rest_.subspan(size);
+    }
   }
 
   std::span<const uint8_t> rest_;
   bool ok_ = true;
 };
+
+template <typename... T>
+std::vector<uint8_t> WireBytes(const T&... values) {
+  WireWriter out;
+  out(values...);
+  return std::move(out.bytes());
+}
+
+// Whether the bytes are these values and nothing else.
+template <typename... T>
+bool ReadWire(std::span<const uint8_t> bytes, T&... values) {
+  WireReader in(bytes);
+  in(values...);
+  return in.AtEnd();
+}
+
+inline std::string_view TextOf(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+inline std::span<const uint8_t> SpanOf(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
 
 }  // namespace hpvm
 

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/limits.h"
 #include "compiler/ir/access.h"
 #include "compiler/ir/walk.h"
 
@@ -170,6 +171,10 @@ void SortReport(KernelReport* report) {
   remarks.erase(std::unique(remarks.begin(), remarks.end(),
                             [&](const KernelRemark& a, const KernelRemark& b) { return key(a) == key(b); }),
                 remarks.end());
+  remarks.resize(std::min<size_t>(remarks.size(), limits::kRemarksMax));
+  for (KernelRemark& remark : remarks) {
+    remark.text.resize(std::min<size_t>(remark.text.size(), limits::kRemarkBytesMax));
+  }
 }
 
 }  // namespace hpvm

@@ -36,7 +36,7 @@ void ExplainCalls(const ir::Module& module, KernelReport* report);
 // The ways in which a GPU runs the kernel: tiles, groups, what a launch has to show.
 void ExplainVariants(const GpuCode& code, KernelReport* report);
 
-// By place, then kind, then text; what was said twice stands once.
+// By place, then kind, then text; what was said twice stands once. Cut to limits.h's number and length.
 void SortReport(KernelReport* report);
 
 }  // namespace hpvm

@@ -296,7 +296,7 @@ TEST(CompileMessageTest, KeepsExplanationsApart) {
     ZygoteRequest request;
     request.compile.entry = "f";
     item.change(request.compile);
-    const StatusOr<ZygoteRequest> decoded = ReadCompileRequest(MessageOf(request).SerializeAsString());
+    const StatusOr<ZygoteRequest> decoded = ReadCompileRequest(PayloadOf(request));
     ASSERT_EQ(decoded.ok(), item.is_good) << item.name;
     if (decoded.ok()) {
       EXPECT_EQ(decoded->compile.explain, request.compile.explain);
@@ -522,7 +522,7 @@ TEST(CompileMessageTest, RefusesMalformedNotes) {
   note.set_name(costs.name());
   note.set_learnt("\1\2\3");
   EXPECT_FALSE(ReadCompileNote(note.SerializeAsString()).ok());
-  EXPECT_FALSE(ReadCompileNote(MessageOf(ZygoteRequest{}).SerializeAsString()).ok());
+  EXPECT_FALSE(ReadCompileNote(PayloadOf(ZygoteRequest{})).ok());
 }
 
 // Without a cache nothing is kept.
@@ -739,48 +739,36 @@ TEST(CompileMessageTest, RefusesMalformedRequests) {
   request.compile.gpu.group_count_max = {7, 8, 9};
   request.compile.gpu.ptx_arch = "sm_90";
   request.compile.constants = {{3, true, 0x8000000000000001}};
-  const internal::CompileRequest message = MessageOf(request);
-  const std::string bytes = message.SerializeAsString();
+  const std::string bytes = PayloadOf(request);
   const StatusOr<ZygoteRequest> read = ReadCompileRequest(bytes);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->remaining_ns, 5u);
   EXPECT_EQ(read->compile.gpu, request.compile.gpu);
-  EXPECT_EQ(MessageOf(*read).SerializeAsString(), bytes);
+  EXPECT_EQ(PayloadOf(*read), bytes);
   for (size_t size = 0; size < bytes.size(); ++size) {
-    ReadCompileRequest(std::string_view(bytes).substr(0, size)).IgnoreError();  // The sanitizers look.
+    EXPECT_FALSE(ReadCompileRequest(std::string_view(bytes).substr(0, size)).ok()) << size;
     std::string changed = bytes;
     changed[size] ^= 0x55;
     ReadCompileRequest(changed).IgnoreError();
   }
-  const std::function<void(internal::CompileRequest&)> faults[] = {
-      [](auto& fault) { fault.clear_gpu(); },
-      [](auto& fault) { fault.mutable_gpu()->add_group_count_max(1); },
-      [](auto& fault) { fault.mutable_gpu()->set_kernel_il(1); },  // OpenCL C is no form of kernel SPIR-V.
-      [](auto& fault) { fault.mutable_gpu()->set_kernel_il(5); },
-      [](auto& fault) { fault.mutable_gpu()->set_ptx_arch(std::string(17, 'a')); },
-      [](auto& fault) { fault.mutable_module_hash()->pop_back(); },
-      [](auto& fault) { fault.set_module_kind(5); },
-      [](auto& fault) { fault.set_abi(2); },
-      [](auto& fault) { fault.set_target(0); },
-      [](auto& fault) { fault.set_target(5); },
-      [](auto& fault) { fault.set_target(256 + 1); },
-      [](auto& fault) { fault.mutable_params(0)->set_scalar(200); },
-      [](auto& fault) { fault.set_options(std::string(limits::kBuildOptionsBytesMax + 1, 'o')); },
-      [](auto& fault) {
-        for (uint32_t i = 0; i < limits::kKernelParamsMax; ++i) {
-          fault.add_params();
-        }
-      },
-      [](auto& fault) {
-        for (uint32_t i = 0; i < limits::kSpecialisationConstantsMax; ++i) {
-          fault.add_constants();
-        }
-      },
+  EXPECT_FALSE(ReadCompileRequest(bytes + "x").ok());
+  const std::function<void(CompileRequest&)> faults[] = {
+      [](auto& fault) { fault.gpu.kernel_il = GpuFormat::kOpenClC; },  // No form of kernel SPIR-V.
+      [](auto& fault) { fault.gpu.kernel_il = static_cast<GpuFormat>(5); },
+      [](auto& fault) { fault.gpu.ptx_arch.assign(17, 'a'); },
+      [](auto& fault) { fault.module_kind = static_cast<ModuleKind>(5); },
+      [](auto& fault) { fault.abi = static_cast<Abi>(2); },
+      [](auto& fault) { fault.target = static_cast<ArtifactKind>(0); },
+      [](auto& fault) { fault.target = static_cast<ArtifactKind>(5); },
+      [](auto& fault) { fault.params[0].scalar = static_cast<ir::Type>(200); },
+      [](auto& fault) { fault.options.assign(limits::kBuildOptionsBytesMax + 1, 'o'); },
+      [](auto& fault) { fault.params.resize(limits::kKernelParamsMax + 1); },
+      [](auto& fault) { fault.constants.resize(limits::kSpecialisationConstantsMax + 1); },
   };
   for (size_t i = 0; i < std::size(faults); ++i) {
-    internal::CompileRequest fault = message;
-    faults[i](fault);
-    EXPECT_FALSE(ReadCompileRequest(fault.SerializeAsString()).ok()) << i;
+    ZygoteRequest fault = request;
+    faults[i](fault.compile);
+    EXPECT_FALSE(ReadCompileRequest(PayloadOf(fault)).ok()) << i;
   }
 }
 

@@ -6,6 +6,8 @@
 #ifndef HPVMD_COMPILER_IR_INTERVAL_H_
 #define HPVMD_COMPILER_IR_INTERVAL_H_
 
+#include <tuple>
+
 #include "base/status.h"
 
 namespace hpvm::ir {
@@ -28,6 +30,9 @@ class Exact {
     return value_;
   }
   friend bool operator==(const Exact&, const Exact&) = default;
+  // For compiler/api/wire.h; what was read may not be sound.
+  friend auto FieldsOf(Exact& exact) { return std::tie(exact.value_, exact.is_known_); }
+  bool is_sound() const { return is_known_ ? IsKept(value_) : value_ == 0; }
 
  private:
   Wide value_ = 0;
@@ -56,6 +61,8 @@ class Interval {
   // Whether both ends are known and lie between these, which are included.
   bool Within(Wide low, Wide high) const { return is_bounded() && *lo_ >= low && *hi_ <= high; }
   friend bool operator==(const Interval&, const Interval&) = default;
+  friend auto FieldsOf(Interval& interval) { return std::tie(interval.lo_, interval.hi_); }
+  bool is_sound() const { return lo_.is_sound() && hi_.is_sound(); }
 
  private:
   Exact lo_, hi_;

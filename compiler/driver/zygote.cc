@@ -92,30 +92,281 @@ SupervisorOptions SupervisionOf(const ZygoteOptions& options) {
   return supervision;
 }
 
+// Before no file can be opened any more. What is missing costs those that need it a message of their own, and not the
+// others their compiler.
+void LoadWhatOpenClNeeds() {
+  const auto tell = [](const Status& ready) {
+    if (!ready.ok()) {
+      std::fprintf(stderr, "hpvm-compiler: %s\n", Message(ready).c_str());
+    }
+  };
+  tell(opencl::PrepareOpenCl());
+#if HPVMD_HAS_KERNEL_IL
+  tell(PrepareKernelIl());
+#endif
+}
+
 class Zygote final : public BuildSupervisor {
  public:
   explicit Zygote(const ZygoteOptions& options) : BuildSupervisor(SupervisionOf(options)), options_(options) {}
 
  protected:
-  Status Prepare() override;
-  Status Begin(const BuildHello& hello) override;
-  Status Rest() override;
-  StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override;
-  Status TakeNote(std::string_view payload) override;
-  StatusOr<std::unique_ptr<BuildWorker>> StartWorker(const BuildJob* job) override;
-  StatusOr<bool> Read(BuildWorker& worker) override;
-  Status Ended(BuildWorker& worker, BuildEnd end, int wait_status, Duration processor) override;
+  Status Prepare() override {
+    HPVMD_ASSIGN_OR_RETURN(target_, HostCpuTarget());
+    InitializeLlvm();
+    if (options_.has_opencl) {
+      LoadWhatOpenClNeeds();
+    }
+    opencl_build_ = BuildIdentityOf(MappedObjects());
+    if (options_.is_sandboxed) {
+      HPVMD_ASSIGN_OR_RETURN(child_filter_, CallFilter::For(SandboxRole::kCompileChild));
+    }
+    return options_.cache_folder.empty() ? absl::OkStatus() : LockDown(options_.cache_folder);
+  }
+  Status Begin(const BuildHello& hello) override {
+    return is_locked_down_ ? absl::OkStatus() : LockDown(hello.cache_folder);
+  }
+  // A rehearsal makes each later compile shorter, but whoever waits for the first one must not wait for both. Started
+  // before there is a tenant, the zygote has the time for it then.
+  Status Rest() override {
+    pollfd fd{options_.socket, POLLIN, 0};
+    if (is_warm_ || HasWork() || poll(&fd, 1, 0) > 0) {
+      return absl::OkStatus();
+    }
+    is_warm_ = true;
+    return WarmUp(target_);
+  }
+  StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override {
+    auto job = std::make_unique<CompileJob>();
+    job->id = id;
+    HPVMD_ASSIGN_OR_RETURN(job->request, ReadCompileRequest(payload));
+    if (frame.fds.size() != 1) {
+      return InvalidArgument("A compile request carries " + std::to_string(frame.fds.size()) +
+                             " descriptors instead of 1.");
+    }
+    HPVMD_ASSIGN_OR_RETURN(job->module_bytes, CheckSealedMemfd(frame.fds[0].get()));
+    if (job->request.remaining_ns != 0) {
+      // A remaining time beyond the cap is as good as none, and adds without overflow.
+      const uint64_t remaining = std::min<uint64_t>(job->request.remaining_ns, 1'000'000'000'000'000);
+      job->deadline = RealClock().Now() + Duration(static_cast<int64_t>(remaining));
+    }
+    if (job->module_bytes == 0 || job->module_bytes > limits::kModuleBytesMax) {
+      HPVMD_RETURN_IF_ERROR(Refuse(*job, "The module's size (" + std::to_string(job->module_bytes) +
+                                             " bytes) is not in [1, " + std::to_string(limits::kModuleBytesMax) +
+                                             "]."));
+      return nullptr;
+    }
+    CompileRequest& compile = job->request.compile;
+    if (IsGpuCode(compile.target) && !compile.level.empty()) {
+      StatusOr<GpuTarget> profile = FindProfile(compile.target, compile.level);
+      if (!profile.ok()) {
+        HPVMD_RETURN_IF_ERROR(Refuse(*job, Message(profile.status())));
+        return nullptr;
+      }
+      compile.gpu = *std::move(profile);
+      compile.level.clear();
+    }
+    if (compile.explain) {
+      return job;
+    }
+    job->cache_name = CacheKeyOf(compile, target_.level, BuildFor(compile));
+    const auto found = cache_.Read(job->cache_name, kArtifacts, key(), limits::kArtifactBytesMax);
+    if (!found.has_value()) {
+      return job;
+    }
+    CompileAnswer answer;
+    answer.set_from_cache(true);
+    answer.set_has_artifact(true);
+    Name(answer, job->cache_name);
+    HPVMD_RETURN_IF_ERROR(Answer(id, answer.SerializeAsString(), *found));
+    return nullptr;
+  }
+  // The client runs tenants' code: it may fill no folder with files, nor keep the disk busy.
+  Status TakeNote(std::string_view payload) override {
+    HPVMD_ASSIGN_OR_RETURN(const internal::CompileNote note, ReadCompileNote(payload));
+    const Sha256 name = GetHash(note.name());
+    const auto delivered = delivered_.find(name);
+    if (delivered == delivered_.end()) {
+      return absl::OkStatus();
+    }
+    uint32_t& kept = note.has_costs() ? delivered->second.costs : delivered->second.learnt;
+    if (kept < kKeepsMax) {
+      ++kept;
+      const std::string& record = note.has_costs() ? note.costs() : note.learnt();
+      cache_.Write(name, note.has_costs() ? kCosts : kLearnt, key(),
+                   {reinterpret_cast<const uint8_t*>(record.data()), record.size()});
+    }
+    return absl::OkStatus();
+  }
+  StatusOr<std::unique_ptr<BuildWorker>> StartWorker(const BuildJob* job) override {
+    const auto& compile = static_cast<const CompileJob&>(*job);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      return FromErrno(errno, "Creating a pipe");
+    }
+    auto worker = std::make_unique<CompileWorker>();
+    worker->channel.reset(ends[0]);
+    UniqueFd write_end(ends[1]);
+    const pid_t parent = getpid();
+    worker->process = Fork();
+    if (worker->process.pid < 0) {
+      return FromErrno(errno, "Forking");
+    }
+    if (worker->process.pid == 0) {
+      // The parameters of RunChild outlive nothing: it ends the process.
+      RunChild({.request = compile.request.compile,
+                .module_fd = compile.frame.fds[0].get(),
+                .module_bytes = compile.module_bytes,
+                .result_fd = write_end.get(),
+                .parent = parent,
+                .target = target_,
+                .limits = {.data_bytes = options_.memory_bytes_max,
+                           .address_bytes = options_.memory_bytes_max,
+                           .cpu_seconds = options_.seconds_max,
+                           .writes_files = false},  // Its result goes into a pipe, of which so much is read.
+                .filter = child_filter_.has_value() ? &*child_filter_ : nullptr});
+    }
+    return worker;
+  }
+  StatusOr<bool> Read(BuildWorker& worker) override {
+    auto& child = static_cast<CompileWorker&>(worker);
+    uint8_t buffer[64 * 1024];
+    const ssize_t count = read(child.channel.get(), buffer, sizeof(buffer));
+    if (count < 0) {
+      return errno == EINTR ? StatusOr<bool>(false) : FromErrno(errno, "Reading a compile's result");
+    }
+    child.is_too_large = child.received.size() + static_cast<size_t>(count) > kResultBytesMax;
+    if (!child.is_too_large) {
+      child.received.insert(child.received.end(), buffer, buffer + count);
+    }
+    return count == 0 || child.is_too_large;
+  }
+  Status Ended(BuildWorker& worker, BuildEnd end, int wait_status, Duration processor) override {
+    const auto cpu_ns = static_cast<uint64_t>(processor.count());
+    if (end == BuildEnd::kItself) {
+      return Finish(static_cast<CompileWorker&>(worker), wait_status, cpu_ns);
+    }
+    if (end == BuildEnd::kDeadline) {
+      return Refuse(JobOf(worker), "Compiling did not end before the request's deadline.", cpu_ns,
+                    CompileAnswer::END_DEADLINE);
+    }
+    return Refuse(JobOf(worker),
+                  "Compiling was given up after " + std::to_string(options_.wall_seconds_max) +
+                      " s, this server's limit by the clock; it got " + Seconds(cpu_ns) +
+                      " of processor time in them. The machine may be too busy; trying again may help.",
+                  cpu_ns, CompileAnswer::END_LIMIT);
+  }
   Status Refuse(const BuildJob& job, const Status& why) override {
     return Refuse(static_cast<const CompileJob&>(job), Message(why));
   }
 
  private:
-  Status LockDown(const std::string& cache_folder);
-  const Sha256& BuildFor(const CompileRequest& request) const;
-  void Name(CompileAnswer& answer, const Sha256& name);
-  Status Finish(CompileWorker& worker, int wait_status, uint64_t cpu_ns);
-  Status Refuse(const CompileJob& job, std::string message, uint64_t cpu_ns = 0, End end = CompileAnswer::END_ITSELF);
-  Status RefuseDead(const CompileWorker& worker, int wait_status, uint64_t cpu_ns);
+  // Opens the folder of the cache, and from then on nothing outside it.
+  Status LockDown(const std::string& cache_folder) {
+    cache_ = CacheFolder({.folder = cache_folder,
+                          .bytes_max = options_.cache_bytes_max,
+                          .build = build_,
+                          .suffixes = {kArtifacts, kLearnt, kCosts},
+                          .partial = ".partial-",
+                          .program = "hpvm-compiler"});
+    is_locked_down_ = true;
+    if (!options_.is_sandboxed) {
+      return absl::OkStatus();
+    }
+    ConfineOptions confine;
+    confine.role = SandboxRole::kCompiler;
+    confine.level_min = options_.needs_landlock ? SandboxLevel::kFiles : SandboxLevel::kSyscalls;
+    if (!cache_folder.empty()) {
+      confine.paths = {{cache_folder, PathAccess::kPrivate}};  // One that is not there is a cache that holds nothing.
+    }
+    SandboxReport report;
+    HPVMD_RETURN_IF_ERROR(Confine(&report, confine));
+    if (report.level < SandboxLevel::kFiles) {
+      std::fprintf(stderr, "hpvm-compiler: only the list of system calls keeps it from files (%s)\n",
+                   report.detail.c_str());
+    }
+    return absl::OkStatus();
+  }
+  // Compilers with and without the libraries for OpenCL share a folder, and all they do without them.
+  const Sha256& BuildFor(const CompileRequest& request) const {
+    const bool is_native = request.module_kind != ModuleKind::kWasm;
+    return is_native && request.target == ArtifactKind::kOpenCl ? opencl_build_ : build_;
+  }
+  // Adds to the delivery of an artifact what it is called, what was learnt of it, and what its launches took.
+  void Name(CompileAnswer& answer, const Sha256& name) {
+    if (delivered_.size() < kDeliveredMax) {
+      delivered_.try_emplace(name);
+    }
+    SetHash(name, answer.mutable_name());
+    if (const auto learnt = cache_.Read(name, kLearnt, key(), kLearntBytesMax); learnt.has_value()) {
+      answer.set_learnt(learnt->data(), learnt->size());
+    }
+    if (const auto costs = cache_.Read(name, kCosts, key(), kCostRecordBytesMax); costs.has_value()) {
+      answer.set_costs(costs->data(), costs->size());
+    }
+  }
+  Status Finish(CompileWorker& worker, int wait_status, uint64_t cpu_ns) {
+    const CompileJob& job = JobOf(worker);
+    // A child's bytes are believed no further than their form; the tag says only that they came from here.
+    std::vector<uint8_t> artifact;
+    const StatusOr<CompileAnswer> said = ReadResult(worker.received, &artifact);
+    if (worker.is_too_large || !said.ok() || said->has_artifact() == artifact.empty()) {
+      return RefuseDead(worker, wait_status, cpu_ns);
+    }
+    const Diagnostics diagnostics = GetDiagnostics(*said);
+    if (!said->has_artifact() && !HasErrors(diagnostics)) {
+      return RefuseDead(worker, wait_status, cpu_ns);
+    }
+    CompileAnswer answer;
+    answer.set_cpu_ns(cpu_ns);
+    answer.set_has_artifact(said->has_artifact());
+    SetDiagnostics(diagnostics, &answer);
+    if (answer.has_artifact()) {
+      TagArtifact(artifact, key());
+      if (!ParseArtifact(artifact, key()).ok()) {
+        return Refuse(job, "The compiler gave a malformed artifact.", cpu_ns);
+      }
+      if (!job.request.compile.explain) {
+        cache_.Write(job.cache_name, kArtifacts, key(), artifact);
+        Name(answer, job.cache_name);
+      }
+    }
+    return Answer(job.id, answer.SerializeAsString(), artifact);
+  }
+  Status Refuse(const CompileJob& job, std::string message, uint64_t cpu_ns = 0, End end = CompileAnswer::END_ITSELF) {
+    CompileAnswer answer;
+    answer.set_end(end);
+    answer.set_cpu_ns(cpu_ns);
+    SetDiagnostics({{Severity::kError, "module \"" + job.request.compile.module_name + "\"", {}, std::move(message)}},
+                   &answer);
+    return Answer(job.id, answer.SerializeAsString());
+  }
+  Status RefuseDead(const CompileWorker& worker, int wait_status, uint64_t cpu_ns) {
+    const CompileJob& job = JobOf(worker);
+    const auto by_limit = [&](const std::string& what) { return Refuse(job, what, cpu_ns, CompileAnswer::END_LIMIT); };
+    if (worker.is_too_large) {
+      return by_limit("The compiled module is larger than this server's limit (" +
+                      std::to_string(limits::kArtifactBytesMax) + " bytes).");
+    }
+    if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU) {
+      return by_limit("Compiling takes more processor time than this server's limit (" +
+                      std::to_string(options_.seconds_max) + " s).");
+    }
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kOutOfMemoryStatus) {
+      return by_limit("Compiling needs more memory than this server's limit (" +
+                      std::to_string(options_.memory_bytes_max) + " bytes).");
+    }
+    if (WIFEXITED(wait_status)) {
+      return Refuse(
+          job, "The compiler gave up on this module (exit status " + std::to_string(WEXITSTATUS(wait_status)) + ").",
+          cpu_ns);
+    }
+    // How abort() ends under the filter.
+    const int signal = WTERMSIG(wait_status) == SIGSYS ? SIGABRT : WTERMSIG(wait_status);
+    return Refuse(
+        job, "The compiler crashed on this module (signal " + std::to_string(signal) + ", " + strsignal(signal) + ").",
+        cpu_ns);
+  }
 
   const ZygoteOptions& options_;
   const Sha256 build_ = BuildIdentityOf(MappedObjects());
@@ -131,284 +382,6 @@ class Zygote final : public BuildSupervisor {
   };
   std::map<Sha256, Kept> delivered_;
 };
-
-// Before no file can be opened any more. What is missing costs those that need it a message of their own, and not the
-// others their compiler.
-void LoadWhatOpenClNeeds() {
-  const auto tell = [](const Status& ready) {
-    if (!ready.ok()) {
-      std::fprintf(stderr, "hpvm-compiler: %s\n", Message(ready).c_str());
-    }
-  };
-  tell(opencl::PrepareOpenCl());
-#if HPVMD_HAS_KERNEL_IL
-  tell(PrepareKernelIl());
-#endif
-}
-
-Status Zygote::Prepare() {
-  HPVMD_ASSIGN_OR_RETURN(target_, HostCpuTarget());
-  InitializeLlvm();
-  if (options_.has_opencl) {
-    LoadWhatOpenClNeeds();
-  }
-  opencl_build_ = BuildIdentityOf(MappedObjects());
-  if (options_.is_sandboxed) {
-    HPVMD_ASSIGN_OR_RETURN(child_filter_, CallFilter::For(SandboxRole::kCompileChild));
-  }
-  return options_.cache_folder.empty() ? absl::OkStatus() : LockDown(options_.cache_folder);
-}
-
-// Opens the folder of the cache, and from then on nothing outside it.
-Status Zygote::LockDown(const std::string& cache_folder) {
-  cache_ = CacheFolder({.folder = cache_folder,
-                        .bytes_max = options_.cache_bytes_max,
-                        .build = build_,
-                        .suffixes = {kArtifacts, kLearnt, kCosts},
-                        .partial = ".partial-",
-                        .program = "hpvm-compiler"});
-  is_locked_down_ = true;
-  if (!options_.is_sandboxed) {
-    return absl::OkStatus();
-  }
-  ConfineOptions confine;
-  confine.role = SandboxRole::kCompiler;
-  confine.level_min = options_.needs_landlock ? SandboxLevel::kFiles : SandboxLevel::kSyscalls;
-  if (!cache_folder.empty()) {
-    confine.paths = {{cache_folder, PathAccess::kPrivate}};  // One that is not there is a cache that holds nothing.
-  }
-  SandboxReport report;
-  HPVMD_RETURN_IF_ERROR(Confine(&report, confine));
-  if (report.level < SandboxLevel::kFiles) {
-    std::fprintf(stderr, "hpvm-compiler: only the list of system calls keeps it from files (%s)\n",
-                 report.detail.c_str());
-  }
-  return absl::OkStatus();
-}
-
-Status Zygote::Begin(const BuildHello& hello) {
-  return is_locked_down_ ? absl::OkStatus() : LockDown(hello.cache_folder);
-}
-
-// A rehearsal makes each later compile shorter, but whoever waits for the first one must not wait for both. Started
-// before there is a tenant, the zygote has the time for it then.
-Status Zygote::Rest() {
-  pollfd fd{options_.socket, POLLIN, 0};
-  if (is_warm_ || HasWork() || poll(&fd, 1, 0) > 0) {
-    return absl::OkStatus();
-  }
-  is_warm_ = true;
-  return WarmUp(target_);
-}
-
-// The client runs tenants' code: it may fill no folder with files, nor keep the disk busy.
-Status Zygote::TakeNote(std::string_view payload) {
-  HPVMD_ASSIGN_OR_RETURN(const internal::CompileNote note, ReadCompileNote(payload));
-  const Sha256 name = GetHash(note.name());
-  const auto delivered = delivered_.find(name);
-  if (delivered == delivered_.end()) {
-    return absl::OkStatus();
-  }
-  uint32_t& kept = note.has_costs() ? delivered->second.costs : delivered->second.learnt;
-  if (kept < kKeepsMax) {
-    ++kept;
-    const std::string& record = note.has_costs() ? note.costs() : note.learnt();
-    cache_.Write(name, note.has_costs() ? kCosts : kLearnt, key(),
-                 {reinterpret_cast<const uint8_t*>(record.data()), record.size()});
-  }
-  return absl::OkStatus();
-}
-
-// Adds to the delivery of an artifact what it is called, what was learnt of it, and what its launches took.
-void Zygote::Name(CompileAnswer& answer, const Sha256& name) {
-  if (delivered_.size() < kDeliveredMax) {
-    delivered_.try_emplace(name);
-  }
-  SetHash(name, answer.mutable_name());
-  if (const auto learnt = cache_.Read(name, kLearnt, key(), kLearntBytesMax); learnt.has_value()) {
-    answer.set_learnt(learnt->data(), learnt->size());
-  }
-  if (const auto costs = cache_.Read(name, kCosts, key(), kCostRecordBytesMax); costs.has_value()) {
-    answer.set_costs(costs->data(), costs->size());
-  }
-}
-
-// Compilers with and without the libraries for OpenCL share a folder, and all they do without them.
-const Sha256& Zygote::BuildFor(const CompileRequest& request) const {
-  const bool is_native = request.module_kind != ModuleKind::kWasm;
-  return is_native && request.target == ArtifactKind::kOpenCl ? opencl_build_ : build_;
-}
-
-StatusOr<std::unique_ptr<BuildJob>> Zygote::Admit(uint64_t id, std::string_view payload, Frame& frame) {
-  auto job = std::make_unique<CompileJob>();
-  job->id = id;
-  HPVMD_ASSIGN_OR_RETURN(job->request, ReadCompileRequest(payload));
-  if (frame.fds.size() != 1) {
-    return InvalidArgument("A compile request carries " + std::to_string(frame.fds.size()) +
-                           " descriptors instead of 1.");
-  }
-  HPVMD_ASSIGN_OR_RETURN(job->module_bytes, CheckSealedMemfd(frame.fds[0].get()));
-  if (job->request.remaining_ns != 0) {
-    // A remaining time beyond the cap is as good as none, and adds without overflow.
-    const uint64_t remaining = std::min<uint64_t>(job->request.remaining_ns, 1'000'000'000'000'000);
-    job->deadline = RealClock().Now() + Duration(static_cast<int64_t>(remaining));
-  }
-  if (job->module_bytes == 0 || job->module_bytes > limits::kModuleBytesMax) {
-    HPVMD_RETURN_IF_ERROR(Refuse(*job, "The module's size (" + std::to_string(job->module_bytes) +
-                                           " bytes) is not in [1, " + std::to_string(limits::kModuleBytesMax) + "]."));
-    return nullptr;
-  }
-  CompileRequest& compile = job->request.compile;
-  if (IsGpuCode(compile.target) && !compile.level.empty()) {
-    StatusOr<GpuTarget> profile = FindProfile(compile.target, compile.level);
-    if (!profile.ok()) {
-      HPVMD_RETURN_IF_ERROR(Refuse(*job, Message(profile.status())));
-      return nullptr;
-    }
-    compile.gpu = *std::move(profile);
-    compile.level.clear();
-  }
-  if (compile.explain) {
-    return job;
-  }
-  job->cache_name = CacheKeyOf(compile, target_.level, BuildFor(compile));
-  const auto found = cache_.Read(job->cache_name, kArtifacts, key(), limits::kArtifactBytesMax);
-  if (!found.has_value()) {
-    return job;
-  }
-  CompileAnswer answer;
-  answer.set_from_cache(true);
-  answer.set_has_artifact(true);
-  Name(answer, job->cache_name);
-  HPVMD_RETURN_IF_ERROR(Answer(id, answer.SerializeAsString(), *found));
-  return nullptr;
-}
-
-StatusOr<std::unique_ptr<BuildWorker>> Zygote::StartWorker(const BuildJob* job) {
-  const auto& compile = static_cast<const CompileJob&>(*job);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    return FromErrno(errno, "Creating a pipe");
-  }
-  auto worker = std::make_unique<CompileWorker>();
-  worker->channel.reset(ends[0]);
-  UniqueFd write_end(ends[1]);
-  const pid_t parent = getpid();
-  worker->process = Fork();
-  if (worker->process.pid < 0) {
-    return FromErrno(errno, "Forking");
-  }
-  if (worker->process.pid == 0) {
-    // The parameters of RunChild outlive nothing: it ends the process.
-    RunChild({.request = compile.request.compile,
-              .module_fd = compile.frame.fds[0].get(),
-              .module_bytes = compile.module_bytes,
-              .result_fd = write_end.get(),
-              .parent = parent,
-              .target = target_,
-              .limits = {.data_bytes = options_.memory_bytes_max,
-                         .address_bytes = options_.memory_bytes_max,
-                         .cpu_seconds = options_.seconds_max,
-                         .writes_files = false},  // Its result goes into a pipe, of which so much is read.
-              .filter = child_filter_.has_value() ? &*child_filter_ : nullptr});
-  }
-  return worker;
-}
-
-StatusOr<bool> Zygote::Read(BuildWorker& worker) {
-  auto& child = static_cast<CompileWorker&>(worker);
-  uint8_t buffer[64 * 1024];
-  const ssize_t count = read(child.channel.get(), buffer, sizeof(buffer));
-  if (count < 0) {
-    return errno == EINTR ? StatusOr<bool>(false) : FromErrno(errno, "Reading a compile's result");
-  }
-  child.is_too_large = child.received.size() + static_cast<size_t>(count) > kResultBytesMax;
-  if (!child.is_too_large) {
-    child.received.insert(child.received.end(), buffer, buffer + count);
-  }
-  return count == 0 || child.is_too_large;
-}
-
-Status Zygote::Ended(BuildWorker& worker, BuildEnd end, int wait_status, Duration processor) {
-  const auto cpu_ns = static_cast<uint64_t>(processor.count());
-  if (end == BuildEnd::kItself) {
-    return Finish(static_cast<CompileWorker&>(worker), wait_status, cpu_ns);
-  }
-  if (end == BuildEnd::kDeadline) {
-    return Refuse(JobOf(worker), "Compiling did not end before the request's deadline.", cpu_ns,
-                  CompileAnswer::END_DEADLINE);
-  }
-  return Refuse(JobOf(worker),
-                "Compiling was given up after " + std::to_string(options_.wall_seconds_max) +
-                    " s, this server's limit by the clock; it got " + Seconds(cpu_ns) +
-                    " of processor time in them. The machine may be too busy; trying again may help.",
-                cpu_ns, CompileAnswer::END_LIMIT);
-}
-
-Status Zygote::Finish(CompileWorker& worker, int wait_status, uint64_t cpu_ns) {
-  const CompileJob& job = JobOf(worker);
-  // A child's bytes are believed no further than their form; the tag says only that they came from here.
-  std::vector<uint8_t> artifact;
-  const StatusOr<CompileAnswer> said = ReadResult(worker.received, &artifact);
-  if (worker.is_too_large || !said.ok() || said->has_artifact() == artifact.empty()) {
-    return RefuseDead(worker, wait_status, cpu_ns);
-  }
-  const Diagnostics diagnostics = GetDiagnostics(*said);
-  if (!said->has_artifact() && !HasErrors(diagnostics)) {
-    return RefuseDead(worker, wait_status, cpu_ns);
-  }
-  CompileAnswer answer;
-  answer.set_cpu_ns(cpu_ns);
-  answer.set_has_artifact(said->has_artifact());
-  SetDiagnostics(diagnostics, &answer);
-  if (answer.has_artifact()) {
-    TagArtifact(artifact, key());
-    if (!ParseArtifact(artifact, key()).ok()) {
-      return Refuse(job, "The compiler gave a malformed artifact.", cpu_ns);
-    }
-    if (!job.request.compile.explain) {
-      cache_.Write(job.cache_name, kArtifacts, key(), artifact);
-      Name(answer, job.cache_name);
-    }
-  }
-  return Answer(job.id, answer.SerializeAsString(), artifact);
-}
-
-Status Zygote::RefuseDead(const CompileWorker& worker, int wait_status, uint64_t cpu_ns) {
-  const CompileJob& job = JobOf(worker);
-  const auto by_limit = [&](const std::string& what) { return Refuse(job, what, cpu_ns, CompileAnswer::END_LIMIT); };
-  if (worker.is_too_large) {
-    return by_limit("The compiled module is larger than this server's limit (" +
-                    std::to_string(limits::kArtifactBytesMax) + " bytes).");
-  }
-  if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU) {
-    return by_limit("Compiling takes more processor time than this server's limit (" +
-                    std::to_string(options_.seconds_max) + " s).");
-  }
-  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kOutOfMemoryStatus) {
-    return by_limit("Compiling needs more memory than this server's limit (" +
-                    std::to_string(options_.memory_bytes_max) + " bytes).");
-  }
-  if (WIFEXITED(wait_status)) {
-    return Refuse(job,
-                  "The compiler gave up on this module (exit status " + std::to_string(WEXITSTATUS(wait_status)) + ").",
-                  cpu_ns);
-  }
-  // How abort() ends under the filter.
-  const int signal = WTERMSIG(wait_status) == SIGSYS ? SIGABRT : WTERMSIG(wait_status);
-  return Refuse(
-      job, "The compiler crashed on this module (signal " + std::to_string(signal) + ", " + strsignal(signal) + ").",
-      cpu_ns);
-}
-
-Status Zygote::Refuse(const CompileJob& job, std::string message, uint64_t cpu_ns, End end) {
-  CompileAnswer answer;
-  answer.set_end(end);
-  answer.set_cpu_ns(cpu_ns);
-  SetDiagnostics({{Severity::kError, "module \"" + job.request.compile.module_name + "\"", {}, std::move(message)}},
-                 &answer);
-  return Answer(job.id, answer.SerializeAsString());
-}
 
 }  // namespace
 

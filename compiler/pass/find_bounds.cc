@@ -150,6 +150,25 @@ void SetHopelessApart(ir::BoundsProgram* program) {
   program->accesses.erase(lost, program->accesses.end());
 }
 
+bool SameTerms(const Polynomial& a, const Polynomial& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const ir::Term& x, const ir::Term& y) { return x.factor == y.factor && x.atoms == y.atoms; });
+}
+
+bool SameAtom(const Atom& a, const Atom& b) {
+  return a.kind == b.kind && a.code == b.code && a.bits == b.bits && a.contexts == b.contexts &&
+         std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(), SameTerms);
+}
+
+// How many low bits of the value are surely 0: those of every term's factor, also modulo 2^bits.
+int ZerosBelow(const Polynomial& polynomial) {
+  int zeros = 62;
+  for (const ir::Term& term : polynomial) {
+    zeros = std::min(zeros, std::countr_zero(static_cast<uint64_t>(term.factor)));
+  }
+  return zeros;
+}
+
 class Finder {
  public:
   // `relevant`: what matters to accesses, of a kernel that is too large to look at as a whole; null: everything does.
@@ -229,56 +248,749 @@ class Finder {
   Polynomial Lost() const { return ir::AtomPolynomial(lost_); }
 
   // Atoms and polynomials.
-  AtomId NewAtom(Atom atom, uint32_t loop);
-  Polynomial Fresh(const ir::Interval& range, uint8_t bits = 64);
-  Polynomial Leaf(Atom::Kind kind, uint32_t index, uint8_t bits);
-  Polynomial OperationAtom(Opcode code, uint8_t bits, std::vector<Polynomial> operands);
-  Polynomial EitherAtom(std::vector<Polynomial> operands, std::vector<std::vector<uint32_t>> contexts);
-  uint32_t LoopOf(const Polynomial& polynomial) const;
+  AtomId NewAtom(Atom atom, uint32_t loop) {
+    if (program_.atoms.size() >= kBoundsAtomsMax) {
+      is_too_large_ = relevant_ == nullptr;
+      return relevant_ == nullptr ? AtomId(0u) : lost_;
+    }
+    program_.atoms.push_back(std::move(atom));
+    atom_loop_.push_back(loop);
+    return AtomId(program_.atoms.size() - 1);
+  }
+  Polynomial Fresh(const ir::Interval& range, uint8_t bits = 64) {
+    Atom atom;
+    atom.kind = Atom::Kind::kRange;
+    atom.bits = bits;
+    atom.range = range;
+    return ir::AtomPolynomial(NewAtom(std::move(atom), CurrentLoop()));
+  }
+  Polynomial Leaf(Atom::Kind kind, uint32_t index, uint8_t bits) {
+    const auto [at, is_new] = leaves_.try_emplace({kind, index}, AtomId());
+    if (is_new) {
+      Atom atom;
+      atom.kind = kind;
+      atom.bits = bits;
+      atom.index = index;
+      at->second = NewAtom(std::move(atom), kNoLoop);
+    }
+    return ir::AtomPolynomial(at->second);
+  }
+  Polynomial OperationAtom(Opcode code, uint8_t bits, std::vector<Polynomial> operands) {
+    Atom atom;
+    atom.kind = Atom::Kind::kOperation;
+    atom.bits = bits;
+    atom.code = code;
+    uint32_t loop = kNoLoop;
+    for (const Polynomial& operand : operands) {
+      const uint32_t inner = LoopOf(operand);
+      loop = loop == kNoLoop || (inner != kNoLoop && inner > loop) ? inner : loop;
+    }
+    atom.operands = std::move(operands);
+    for (const auto& [known, id] : operations_) {
+      if (SameAtom(known, atom)) {
+        return ir::AtomPolynomial(id);
+      }
+    }
+    const AtomId id = NewAtom(atom, loop);
+    operations_.emplace_back(std::move(atom), id);
+    return ir::AtomPolynomial(id);
+  }
+  Polynomial EitherAtom(std::vector<Polynomial> operands, std::vector<std::vector<uint32_t>> contexts) {
+    Atom atom;
+    atom.kind = Atom::Kind::kEither;
+    atom.operands = std::move(operands);
+    atom.contexts = std::move(contexts);
+    return ir::AtomPolynomial(NewAtom(std::move(atom), CurrentLoop()));
+  }
+  // Loops are numbered as they begin and nest properly, so of two that are open or ended here the later one changes
+  // more often.
+  uint32_t LoopOf(const Polynomial& polynomial) const {
+    uint32_t inner = kNoLoop;
+    for (const ir::Term& term : polynomial) {
+      for (AtomId atom : term.atoms) {
+        const uint32_t loop = atom_loop_[atom.index];
+        inner = inner == kNoLoop || (loop != kNoLoop && loop > inner) ? loop : inner;
+      }
+    }
+    return inner;
+  }
   // Whether no value in it changes while the loop runs.
   bool IsInvariant(const Polynomial& polynomial, uint32_t loop) const {
     const uint32_t inner = LoopOf(polynomial);
     return inner == kNoLoop || inner < loop;
   }
-  uint32_t CurrentLoop() const;
+  uint32_t CurrentLoop() const {
+    for (size_t i = open_.size(); i-- > 0;) {
+      if (open_[i].loop != kNoLoop) {
+        return open_[i].loop;
+      }
+    }
+    return kNoLoop;
+  }
 
-  const Polynomial& Of(ValueId value);
+  const Polynomial& Of(ValueId value) {
+    std::optional<Polynomial>& known = known_[value.index];
+    if (!known) {
+      known = Fresh(UnsignedRange(Bits(f_.type_of(value))));  // Not an integer, or not understood.
+    }
+    return *known;
+  }
   const Polynomial& Operand(const Op& op, uint32_t index) { return Of(f_.operands_of(op)[index]); }
-  bool ConstantOf(ValueId value, int64_t* constant);
-  Polynomial Compute(const Op& op);
-  Polynomial Arithmetic(const Op& op);
-  Polynomial FoldIds(Polynomial sum);
-  Polynomial Bitwise(const Op& op, const Polynomial& a, const Polynomial& b);
-  Polynomial Query(const Op& op);
-  Polynomial SelectOf(const Op& op);
-  ir::Interval RangeOf(const Op& op) const;
+  bool ConstantOf(ValueId value, int64_t* constant) {
+    if (!known_[value.index]) {
+      return false;
+    }
+    const Polynomial& polynomial = *known_[value.index];
+    if (polynomial.empty()) {
+      *constant = 0;
+      return true;
+    }
+    *constant = polynomial[0].factor;
+    return polynomial.size() == 1 && polynomial[0].atoms.empty();
+  }
+  Polynomial Compute(const Op& op) {
+    switch (ir::Info(op.code).family) {
+      case ir::Family::kConst: {
+        const int64_t value =
+            op.type == ir::Type::kI32 ? int64_t{static_cast<int32_t>(op.imm)} : static_cast<int64_t>(op.imm);
+        const bool is_small = value > -(int64_t{1} << 62) && value < (int64_t{1} << 62);
+        return is_small ? ir::ConstantPolynomial(value) : Fresh(UnsignedRange(Bits(op.type)));
+      }
+      case ir::Family::kIntUnary:
+      case ir::Family::kIntBinary:
+        return Arithmetic(op);
+      case ir::Family::kConvert:
+        return ir::IsInt(op.type) ? Arithmetic(op) : Fresh(RangeOf(op));
+      case ir::Family::kQuery:
+        return Query(op);
+      case ir::Family::kSelect:
+        return SelectOf(op);
+      default:
+        return Fresh(RangeOf(op));
+    }
+  }
+  Polynomial Arithmetic(const Op& op) {
+    const uint8_t bits = Bits(op.type);
+    const Polynomial a = Operand(op, 0);
+    const Polynomial b = op.operand_count > 1 ? Operand(op, 1) : Polynomial();
+    if (IsLost(a) || IsLost(b)) {
+      return Lost();
+    }
+    Polynomial result;
+    int64_t count = 0;
+    switch (op.code) {
+      case Opcode::kAdd:
+        return ir::Add(a, b, 1, &result) ? FoldIds(std::move(result)) : Fresh(RangeOf(op));
+      case Opcode::kSub:
+        return ir::Add(a, b, -1, &result) ? result : Fresh(RangeOf(op));
+      case Opcode::kMul:
+        return ir::Multiply(a, b, &result) ? result : Fresh(RangeOf(op));
+      case Opcode::kShl: {
+        const bool is_power = ConstantOf(f_.operands_of(op)[1], &count);
+        count = ((count % bits) + bits) % bits;
+        const bool fits =
+            is_power && count < 62 && ir::Multiply(a, ir::ConstantPolynomial(int64_t{1} << count), &result);
+        return fits ? result : Fresh(RangeOf(op));
+      }
+      case Opcode::kWrap:
+        return a;
+      case Opcode::kAnd:
+      case Opcode::kOr:
+      case Opcode::kXor:
+        return Bitwise(op, a, b);
+      case Opcode::kShrS:
+      case Opcode::kShrU:
+      case Opcode::kDivS:
+      case Opcode::kDivU:
+      case Opcode::kRemS:
+      case Opcode::kRemU:
+        return OperationAtom(op.code, bits, {a, b});
+      case Opcode::kExtendS:
+      case Opcode::kExtendU:
+      case Opcode::kExtend8:
+      case Opcode::kExtend16:
+      case Opcode::kExtend32:
+        return OperationAtom(op.code, bits, {a});
+      default:
+        return Fresh(RangeOf(op));
+    }
+  }
+  // Where a group begins plus the place in it is the instance's id, in any ring.
+  Polynomial FoldIds(Polynomial sum) {
+    for (uint32_t d = 0; d < 3; ++d) {
+      const auto local = leaves_.find({Atom::Kind::kLocalId, d}), group = leaves_.find({Atom::Kind::kGroupId, d});
+      const auto size = leaves_.find({Atom::Kind::kGroupSize, d});
+      if (local == leaves_.end() || group == leaves_.end() || size == leaves_.end()) {
+        continue;
+      }
+      const auto [low, high] = std::minmax(group->second, size->second);
+      const auto factor_of = [&](const std::vector<AtomId>& atoms) {
+        const auto term = std::find_if(sum.begin(), sum.end(), [&](const ir::Term& t) { return t.atoms == atoms; });
+        return term == sum.end() ? 0 : term->factor;
+      };
+      const int64_t factor = factor_of({local->second});
+      if (factor == 0 || factor != factor_of({low, high})) {
+        continue;
+      }
+      const Polynomial begin = {{1, {low, high}}}, place = {{1, {local->second}}};
+      const Polynomial id = Leaf(Atom::Kind::kInstanceId, d, 64);
+      Polynomial rest, folded;
+      if (ir::Add(sum, begin, -factor, &rest) && ir::Add(rest, place, -factor, &folded) &&
+          ir::Add(folded, id, factor, &rest)) {
+        sum = std::move(rest);
+      }
+    }
+    return sum;
+  }
+  // What is a sum or a multiple in other clothes: LLVM writes -1 - x as an exclusive or, and adds to what is aligned by
+  // an or.
+  Polynomial Bitwise(const Op& op, const Polynomial& a, const Polynomial& b) {
+    const uint8_t bits = Bits(op.type);
+    for (uint32_t side = 0; side < 2; ++side) {
+      const Polynomial& value = side == 0 ? a : b;
+      int64_t constant = 0;
+      Polynomial result;
+      if (!ConstantOf(f_.operands_of(op)[1 - side], &constant)) {
+        continue;
+      }
+      if (bits == 32) {
+        constant = static_cast<int32_t>(constant);
+      }
+      const int64_t aligned = int64_t{1} << ZerosBelow(value);  // The value is a multiple of it.
+      if (op.code == Opcode::kXor && constant == -1) {
+        return ir::Add(ir::ConstantPolynomial(-1), value, -1, &result) ? result : Fresh(RangeOf(op));
+      }
+      if (op.code != Opcode::kAnd && constant >= 0 && constant < aligned &&
+          ir::Add(value, ir::ConstantPolynomial(constant), 1, &result)) {
+        return result;
+      }
+      if (op.code == Opcode::kAnd && constant >= 0 && constant < aligned) {
+        return Polynomial();
+      }
+      if (op.code == Opcode::kAnd && constant < 0 && (-constant & (-constant - 1)) == 0 && -constant <= aligned) {
+        return value;
+      }
+    }
+    return OperationAtom(op.code, bits, {a, b});
+  }
+  Polynomial Query(const Op& op) {
+    const uint8_t bits = Bits(f_.type_of(op.first_result));
+    int64_t which = 0;
+    const bool is_known = ConstantOf(f_.operands_of(op)[0], &which) && which >= 0;
+    if (op.code == Opcode::kBufferSize) {
+      const bool is_buffer =
+          is_known && which < static_cast<int64_t>(module_.params.size()) && module_.params[which].is_buffer;
+      return is_buffer ? Leaf(Atom::Kind::kBufferBytes, static_cast<uint32_t>(which), bits)
+                       : Fresh(UnsignedRange(bits));
+    }
+    if (!is_known || which > 2) {
+      return Fresh(UnsignedRange(bits));
+    }
+    const auto dimension = static_cast<uint32_t>(which);
+    switch (op.code) {
+      case Opcode::kInstanceId:
+        return Leaf(Atom::Kind::kInstanceId, dimension, bits);
+      case Opcode::kGroupId:
+        return Leaf(Atom::Kind::kGroupId, dimension, bits);
+      case Opcode::kLocalId:
+        return Leaf(Atom::Kind::kLocalId, dimension, bits);
+      case Opcode::kInstanceCount:
+        return Leaf(Atom::Kind::kInstanceCount, dimension, bits);
+      default:
+        return Leaf(Atom::Kind::kGroupSize, dimension, bits);
+    }
+  }
+  Polynomial SelectOf(const Op& op) {
+    std::vector<std::vector<uint32_t>> contexts;
+    for (bool holds : {true, false}) {
+      const size_t first = facts_.size();
+      Assume(f_.operands_of(op)[0], holds);
+      contexts.push_back(Context(first));
+      facts_.resize(first);
+    }
+    const Polynomial a = Operand(op, 1), b = Operand(op, 2);
+    if (IsLost(a) || IsLost(b)) {
+      return Lost();
+    }
+    return SameTerms(a, b) ? a : EitherAtom({a, b}, std::move(contexts));
+  }
+  // The values a result can have at all.
+  ir::Interval RangeOf(const Op& op) const {
+    const int bits = Bits(f_.type_of(op.first_result));
+    switch (op.code) {
+      case Opcode::kLoad:
+      case Opcode::kAtomicLoad:
+        if (op.width < ir::Bytes(op.type)) {
+          const ir::Wide half = ir::Wide{1} << (8 * op.width - 1);
+          return op.sign ? ir::Interval{-half, half - 1} : UnsignedRange(8 * op.width);
+        }
+        return UnsignedRange(bits);
+      case Opcode::kClz:
+      case Opcode::kCtz:
+      case Opcode::kPopcnt:
+        return {0, bits};
+      default: {
+        const ir::Family family = ir::Info(op.code).family;
+        const bool is_truth = family == ir::Family::kIntCompare || family == ir::Family::kFloatCompare;
+        return is_truth ? ir::Interval{0, 1} : UnsignedRange(bits);
+      }
+    }
+  }
 
   // Control.
-  void Walk(RegionId region);
-  void Visit(OpId id, const Op& op);
-  uint32_t AddLoop(OpId id);
-  void EnterBlock(OpId id, const Op& op);
-  void If(OpId id, const Op& op);
-  void LoopParams(OpId id, const Op& op, uint32_t loop);
-  std::optional<Polynomial> StepOf(ValueId value, ValueId param, uint32_t loop, int depth = 0);
-  std::optional<Polynomial> CommonStep(OpId id, uint32_t index, uint32_t loop);
-  void Jump(const Op& op, const ir::Target& target);
-  void EndLoopEdge(const Open& open);
-  void Merge(const Op& op);
+  void Walk(RegionId region) {
+    const size_t first_fact = facts_.size();
+    for (OpId id : f_.region(region).ops) {
+      if (is_too_large_) {
+        break;
+      }
+      Visit(id, f_.op(id));
+    }
+    facts_.resize(std::min(facts_.size(), first_fact));
+  }
+  void Visit(OpId id, const Op& op) {
+    if (relevant_ != nullptr && relevant_->IsQuiet(id)) {
+      return;  // Its results are whatever they are: Of makes them up where something asks.
+    }
+    switch (op.code) {
+      case Opcode::kBlock:
+      case Opcode::kLoop:
+        return EnterBlock(id, op);
+      case Opcode::kIf:
+        return If(id, op);
+      case Opcode::kLeave:
+      case Opcode::kContinue:
+      case Opcode::kLeaveTable:
+        for (const ir::Target& target : f_.targets_of(op)) {
+          Jump(op, target);
+        }
+        return;
+      case Opcode::kReturn:
+      case Opcode::kTrap:
+        return;
+      default:
+        break;
+    }
+    Access(id, op);
+    if (op.code == Opcode::kLocalAlloc) {
+      known_[op.first_result.index] = LocalAlloc(op);
+      return;
+    }
+    if (op.result_count == 1 && IsRelevant(op.first_result)) {
+      known_[op.first_result.index] = Compute(op);
+    }
+  }
+  // kNoLoop when there is no atom left for its trip: then nothing is known of what changes in it.
+  uint32_t AddLoop(OpId id) {
+    const auto index = static_cast<uint32_t>(program_.loops.size());
+    Atom trip;
+    trip.kind = Atom::Kind::kTrip;
+    trip.bits = 64;
+    trip.index = index;
+    ir::BoundsLoop loop;
+    loop.trip = NewAtom(std::move(trip), index);
+    if (lost_.valid() && loop.trip == lost_) {
+      return kNoLoop;
+    }
+    loop.context = Context();
+    trace_.loops.emplace(id.index, index);
+    program_.loops.push_back(std::move(loop));
+    return index;
+  }
+  void EnterBlock(OpId id, const Op& op) {
+    Open open;
+    open.owner = id;
+    open.first_fact = facts_.size();
+    if (op.code == Opcode::kLoop) {
+      open.loop = AddLoop(id);
+      open_.push_back(std::move(open));
+      LoopParams(id, op, open_.back().loop);
+    } else {
+      const ir::Region& body = f_.region(op.body);
+      for (uint32_t i = 0; i < body.param_count; ++i) {
+        if (IsRelevant(ValueId(body.first_param.index + i))) {
+          known_[body.first_param.index + i] = Operand(op, i);
+        }
+      }
+      open_.push_back(std::move(open));
+    }
+    Walk(op.body);
+    Merge(op);
+  }
+  void If(OpId id, const Op& op) {
+    Open open;
+    open.owner = id;
+    open.first_fact = facts_.size();
+    open_.push_back(std::move(open));
+    const size_t first = facts_.size();
+    const auto enter = [&](bool holds) {
+      facts_.resize(first);
+      const bool is_exact = Assume(f_.operands_of(op)[0], holds);
+      return BoundsTrace::Way{Context(first), is_exact};
+    };
+    BoundsTrace::Branch branch;
+    branch.taken = enter(true);
+    Walk(op.body);
+    branch.otherwise = enter(false);
+    Walk(op.otherwise);
+    facts_.resize(first);
+    trace_.branches.emplace(id.index, std::move(branch));
+    Merge(op);
+  }
+  void LoopParams(OpId id, const Op& op, uint32_t loop) {
+    const ir::Region& body = f_.region(op.body);
+    for (uint32_t i = 0; i < body.param_count; ++i) {
+      const ValueId param(body.first_param.index + i);
+      if (!IsRelevant(param)) {
+        continue;
+      }
+      if (loop == kNoLoop) {
+        known_[param.index] = Lost();
+        continue;
+      }
+      Polynomial grown, value;
+      const std::optional<Polynomial> step = CommonStep(id, i, loop);
+      const bool is_linear = step && !IsLost(Operand(op, i)) &&
+                             ir::Multiply(*step, ir::AtomPolynomial(program_.loops[loop].trip), &grown) &&
+                             ir::Add(Operand(op, i), grown, 1, &value);
+      known_[param.index] = is_linear ? value : Fresh(UnsignedRange(Bits(f_.type_of(param))));
+    }
+  }
+  // The step by which `value` differs from the loop's parameter, if it is the parameter plus something that stays.
+  std::optional<Polynomial> StepOf(ValueId value, ValueId param, uint32_t loop, int depth = 0) {
+    constexpr int kDepthMax = 8;
+    if (value == param) {
+      return Polynomial();
+    }
+    const OpId id = definitions_[value.index];
+    if (!id.valid() || depth > kDepthMax || (f_.op(id).code != Opcode::kAdd && f_.op(id).code != Opcode::kSub)) {
+      return std::nullopt;
+    }
+    const Op& op = f_.op(id);
+    const auto operands = f_.operands_of(op);
+    for (uint32_t side = 0; side < (op.code == Opcode::kAdd ? 2u : 1u); ++side) {
+      const std::optional<Polynomial> step = StepOf(operands[side], param, loop, depth + 1);
+      if (!step) {
+        continue;
+      }
+      // What the body computes is not known yet, but for constants.
+      const ValueId other = operands[1 - side];
+      const OpId definition = definitions_[other.index];
+      if (!known_[other.index] && definition.valid() && f_.op(definition).code == Opcode::kConst) {
+        known_[other.index] = Compute(f_.op(definition));
+      }
+      Polynomial sum;
+      if (known_[other.index] && !IsLost(*known_[other.index]) && IsInvariant(*known_[other.index], loop) &&
+          ir::Add(*step, *known_[other.index], op.code == Opcode::kAdd ? 1 : -1, &sum)) {
+        return sum;
+      }
+    }
+    return std::nullopt;
+  }
+  // The step of the loop's parameter number `index`, if it is the same on every edge back.
+  std::optional<Polynomial> CommonStep(OpId id, uint32_t index, uint32_t loop) {
+    const ValueId param(f_.region(f_.op(id).body).first_param.index + index);
+    std::optional<Polynomial> common;
+    for (OpId back : edges_back_[id.index]) {
+      const Op& edge = f_.op(back);
+      const uint32_t first = edge.code == Opcode::kLeaveTable ? 1 : 0;
+      const std::optional<Polynomial> step = StepOf(f_.operands_of(edge)[first + index], param, loop);
+      if (!step || (common && !SameTerms(*common, *step))) {
+        return std::nullopt;
+      }
+      common = step;
+    }
+    return common;
+  }
+  void Jump(const Op& op, const ir::Target& target) {
+    Open& open = *std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.owner == target.op; });
+    if (target.is_continue) {
+      return EndLoopEdge(open);
+    }
+    if (open.edges.size() > kEdgesMax) {
+      return;
+    }
+    Edge edge;
+    const uint32_t first = op.code == Opcode::kLeaveTable ? 1 : 0;
+    for (uint32_t i = first; i < op.operand_count; ++i) {
+      const ValueId result(f_.op(target.op).first_result.index + i - first);
+      edge.values.push_back(IsRelevant(result) ? Operand(op, i) : Polynomial());
+    }
+    edge.facts.assign(facts_.begin() + static_cast<ptrdiff_t>(open.first_fact), facts_.end());
+    open.edges.push_back(std::move(edge));
+  }
+  // Here the loop goes on: what holds since it began tells when it ends.
+  void EndLoopEdge(const Open& open) {
+    if (open.loop == kNoLoop) {
+      return;
+    }
+    ir::LoopEnd end;
+    const ir::Polynomial trip = ir::AtomPolynomial(program_.loops[open.loop].trip);
+    for (size_t i = open.first_fact; i < facts_.size(); ++i) {
+      const Fact& fact = facts_[i];
+      if (fact.constraint) {
+        end.goes_on.push_back(*fact.constraint);
+        continue;
+      }
+      Polynomial rest;
+      for (const ir::Term& term : fact.nonzero) {
+        if (term.atoms != trip[0].atoms) {
+          rest.push_back(term);
+        }
+      }
+      if (rest.size() < fact.nonzero.size() && IsInvariant(rest, open.loop)) {
+        end.distances.push_back({fact.nonzero, fact.bits});
+      }
+    }
+    program_.loops[open.loop].ends.push_back(std::move(end));
+  }
+  // Ends the innermost block, loop or if: its results are what its edges bring.
+  void Merge(const Op& op) {
+    const Open open = std::move(open_.back());
+    open_.pop_back();
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      const ValueId result(op.first_result.index + i);
+      if (!IsRelevant(result)) {
+        continue;
+      }
+      if (open.edges.empty() || open.edges.size() > kEdgesMax) {
+        known_[result.index] = Fresh(UnsignedRange(Bits(f_.type_of(result))));
+        continue;
+      }
+      std::vector<Polynomial> values;
+      std::vector<std::vector<uint32_t>> contexts;
+      bool is_same = true, is_lost = false;
+      for (const Edge& edge : open.edges) {
+        values.push_back(edge.values[i]);
+        contexts.emplace_back();
+        for (const Fact& fact : edge.facts) {
+          if (fact.constraint) {
+            contexts.back().push_back(*fact.constraint);
+          }
+        }
+        is_same &= SameTerms(values[0], edge.values[i]);
+        is_lost |= IsLost(edge.values[i]);
+      }
+      known_[result.index] = is_lost   ? Lost()
+                             : is_same ? values[0]
+                                       : EitherAtom(std::move(values), std::move(contexts));
+    }
+    if (open.edges.size() == 1) {  // There is one way here, so what held on it still holds.
+      facts_.insert(facts_.end(), open.edges[0].facts.begin(), open.edges[0].facts.end());
+    }
+  }
 
   // Conditions.
-  bool Assume(ValueId condition, bool holds, int depth = 0);
-  bool AddConstraint(Constraint constraint);
-  bool AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type);
-  bool AssumeNonzero(Polynomial polynomial, uint8_t bits);
-  bool AssumeEqual(const Op& op, bool equal);
-  std::vector<uint32_t> Context(size_t first_fact = 0) const;
+  // Adds what follows from the condition being nonzero, or zero. Whether the constraints among it hold exactly then.
+  bool Assume(ValueId condition, bool holds, int depth = 0) {
+    constexpr int kDepthMax = 16;
+    const OpId id = definitions_[condition.index];
+    if (!ir::IsInt(f_.type_of(condition)) || depth > kDepthMax) {
+      return false;
+    }
+    const Op none{.code = Opcode::kConst};
+    const Op& op = id.valid() ? f_.op(id) : none;
+    const auto operands = f_.operands_of(op);
+    const auto is_truth = [&](ValueId value) {
+      return definitions_[value.index].valid() &&
+             ir::Info(f_.op(definitions_[value.index]).code).family == ir::Family::kIntCompare;
+    };
+    const auto less = [&](uint32_t a, uint32_t b, bool is_signed, bool or_equal) {
+      return holds ? AssumeLess(operands[a], operands[b], is_signed, or_equal, op.type)
+                   : AssumeLess(operands[b], operands[a], is_signed, !or_equal, op.type);
+    };
+    switch (op.code) {
+      case Opcode::kEqz:
+        return Assume(operands[0], !holds, depth + 1);
+      case Opcode::kEq:
+        return AssumeEqual(op, holds);
+      case Opcode::kNe:
+        return AssumeEqual(op, !holds);
+      case Opcode::kLtS:
+        return less(0, 1, true, false);
+      case Opcode::kLtU:
+        return less(0, 1, false, false);
+      case Opcode::kGtS:
+        return less(1, 0, true, false);
+      case Opcode::kGtU:
+        return less(1, 0, false, false);
+      case Opcode::kLeS:
+        return less(0, 1, true, true);
+      case Opcode::kLeU:
+        return less(0, 1, false, true);
+      case Opcode::kGeS:
+        return less(1, 0, true, true);
+      case Opcode::kGeU:
+        return less(1, 0, false, true);
+      case Opcode::kAnd:
+      case Opcode::kOr:
+        if (holds == (op.code == Opcode::kAnd) && is_truth(operands[0]) && is_truth(operands[1])) {
+          const bool is_exact = Assume(operands[0], holds, depth + 1);
+          return Assume(operands[1], holds, depth + 1) && is_exact;
+        }
+        break;
+      default:
+        break;
+    }
+    const uint8_t bits = Bits(f_.type_of(condition));
+    return holds ? AssumeNonzero(Of(condition), bits)
+                 : AddConstraint({false, true, bits, Of(condition), ir::ConstantPolynomial(0)});
+  }
+  // False when it is left out: constraints only sharpen what is known, but none is exact that is not there.
+  bool AddConstraint(Constraint constraint) {
+    if (program_.constraints.size() >= kBoundsConstraintsMax) {
+      is_too_large_ = relevant_ == nullptr;
+      return false;
+    }
+    if (IsLost(constraint.less) || IsLost(constraint.more)) {
+      return false;
+    }
+    Fact fact;
+    fact.constraint = static_cast<uint32_t>(program_.constraints.size());
+    program_.constraints.push_back(std::move(constraint));
+    facts_.push_back(std::move(fact));
+    return true;
+  }
+  bool AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type) {
+    return AddConstraint({is_signed, or_equal, Bits(type), Of(less), Of(more)});
+  }
+  bool AssumeNonzero(Polynomial polynomial, uint8_t bits) {
+    if (IsLost(polynomial)) {
+      return false;
+    }
+    // As a constraint it tells of code that a launch never reaches, like what is left over of a loop that was unrolled.
+    const bool is_kept = AddConstraint({false, true, bits, ir::ConstantPolynomial(1), polynomial});
+    Fact fact;
+    fact.nonzero = std::move(polynomial);
+    fact.bits = bits;
+    facts_.push_back(std::move(fact));
+    return is_kept;
+  }
+  bool AssumeEqual(const Op& op, bool equal) {
+    const auto operands = f_.operands_of(op);
+    if (equal) {
+      const bool is_kept = AssumeLess(operands[0], operands[1], false, true, op.type);
+      return AssumeLess(operands[1], operands[0], false, true, op.type) && is_kept;
+    }
+    const Polynomial a = Of(operands[0]), b = Of(operands[1]);
+    Polynomial difference;
+    if (IsLost(a) || IsLost(b) || !ir::Add(b, a, -1, &difference)) {
+      return false;
+    }
+    return AssumeNonzero(std::move(difference), Bits(op.type));
+  }
+  std::vector<uint32_t> Context(size_t first_fact = 0) const {
+    std::vector<uint32_t> context;
+    for (size_t i = first_fact; i < facts_.size(); ++i) {
+      if (facts_[i].constraint) {
+        context.push_back(*facts_[i].constraint);
+      }
+    }
+    return context;
+  }
 
-  bool OthersTakeGroupMemory() const;
-  bool CalleesReachBuffers() const;
-  Polynomial LocalAlloc(const Op& op);
-  bool FindOffset(const Op& op, ir::BoundsAccess* access);
-  void Access(OpId id, const Op& op);
+  // Whether a call may take group memory between two operations of the entry.
+  bool OthersTakeGroupMemory() const {
+    bool found = false;
+    for (const ir::Function& function : module_.functions) {
+      if (&function != &f_) {
+        ir::ForEachOp(function, [&](OpId id) { found = found || function.op(id).code == Opcode::kLocalAlloc; });
+      }
+    }
+    return found;
+  }
+  // What the entry calls, or could call by a reference.
+  bool CalleesReachBuffers() const {
+    std::vector<bool> is_seen(module_.functions.size());
+    std::vector<uint32_t> open;
+    const auto reach = [&](uint32_t function) {
+      if (!is_seen[function]) {
+        is_seen[function] = true;
+        open.push_back(function);
+      }
+    };
+    bool found = false;
+    const auto look = [&](const ir::Function& function, bool is_entry) {
+      ir::ForEachOp(function, [&](OpId id) {
+        const Op& op = function.op(id);
+        found = found || (!is_entry && MayReachBuffers(op));
+        if (op.code == Opcode::kCall) {
+          reach(static_cast<uint32_t>(op.imm));
+        } else if (op.code == Opcode::kCallRef) {
+          found = found || module_.is_linked;
+          for (const ir::Reference& reference : module_.references) {
+            reach(reference.function.index);
+          }
+        }
+      });
+    };
+    look(f_, true);
+    while (!open.empty() && !found) {
+      const uint32_t function = open.back();
+      open.pop_back();
+      look(module_.functions[function], false);
+    }
+    return found;
+  }
+  // The address is group memory's beginning and what was given out before, which is known as long as every instance
+  // that gets here has asked for the same: straight through the body.
+  Polynomial LocalAlloc(const Op& op) {
+    constexpr int64_t kAlign = 16;
+    int64_t bytes = 0;
+    const bool is_known = ConstantOf(f_.operands_of(op)[0], &bytes) && bytes >= 0 && bytes <= kGroupBytesMax;
+    if (!is_known || !open_.empty() || !group_given_ || *group_given_ > kGroupBytesMax) {
+      group_given_ = std::nullopt;
+      return Fresh(UnsignedRange(Bits(f_.type_of(op.first_result))));
+    }
+    if (!group_base_) {
+      group_base_ = Fresh(UnsignedRange(Bits(f_.type_of(op.first_result))));
+    }
+    if (IsLost(*group_base_)) {
+      group_given_ = std::nullopt;
+      return Lost();
+    }
+    Polynomial address;
+    ir::Add(*group_base_, ir::ConstantPolynomial(*group_given_), 1, &address);
+    *group_given_ += (bytes + kAlign - 1) / kAlign * kAlign;
+    return address;
+  }
+  // Where an access lies from the beginning of its buffer or of group memory on; false when that is not known.
+  bool FindOffset(const Op& op, ir::BoundsAccess* access) {
+    if (op.space == ir::Space::kParam) {
+      access->param = op.space_index;
+      access->offset = Operand(op, 0);
+      return true;
+    }
+    if (op.space != ir::Space::kGroup || !group_given_ || !group_base_) {
+      return false;
+    }
+    access->param = ir::BoundsAccess::kGroupMemory;
+    access->group_bytes = static_cast<uint64_t>(*group_given_);
+    if (IsLost(Operand(op, 0))) {
+      access->offset = Lost();
+      return true;
+    }
+    return ir::Add(Operand(op, 0), *group_base_, -1, &access->offset);
+  }
+  void Access(OpId id, const Op& op) {
+    const ir::Family family = ir::Info(op.code).family;
+    const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore || op.code == Opcode::kLoad128 ||
+                           op.code == Opcode::kStore128 || family == ir::Family::kAtomic;
+    ir::BoundsAccess access;
+    if (!is_access || program_.accesses.size() >= kBoundsAccessesMax || op.imm > (uint64_t{1} << 62) ||
+        !FindOffset(op, &access)) {
+      // Where each buffer stands alone, group memory is apart from them.
+      program_.is_complete &= !MayReachBuffers(op) || (op.space == ir::Space::kGroup && program_.is_separate);
+      return;
+    }
+    access.op = id;
+    access.reach = op.imm + op.width;
+    access.width = op.width;
+    access.is_store = (ir::Info(op.code).effects & ir::kWrites) != 0;
+    access.is_load = (ir::Info(op.code).effects & ir::kReads) != 0;
+    access.context = Context();
+    program_.accesses.push_back(std::move(access));
+  }
 
   const ir::Module& module_;
   const ir::Function& f_;
@@ -298,790 +1010,6 @@ class Finder {
   std::optional<int64_t> group_given_ = 0;  // Its bytes that are given out here; nothing when that is not known.
   bool is_too_large_ = false;
 };
-
-AtomId Finder::NewAtom(Atom atom, uint32_t loop) {
-  if (program_.atoms.size() >= kBoundsAtomsMax) {
-    is_too_large_ = relevant_ == nullptr;
-    return relevant_ == nullptr ? AtomId(0u) : lost_;
-  }
-  program_.atoms.push_back(std::move(atom));
-  atom_loop_.push_back(loop);
-  return AtomId(program_.atoms.size() - 1);
-}
-
-uint32_t Finder::CurrentLoop() const {
-  for (size_t i = open_.size(); i-- > 0;) {
-    if (open_[i].loop != kNoLoop) {
-      return open_[i].loop;
-    }
-  }
-  return kNoLoop;
-}
-
-Polynomial Finder::Fresh(const ir::Interval& range, uint8_t bits) {
-  Atom atom;
-  atom.kind = Atom::Kind::kRange;
-  atom.bits = bits;
-  atom.range = range;
-  return ir::AtomPolynomial(NewAtom(std::move(atom), CurrentLoop()));
-}
-
-Polynomial Finder::Leaf(Atom::Kind kind, uint32_t index, uint8_t bits) {
-  const auto [at, is_new] = leaves_.try_emplace({kind, index}, AtomId());
-  if (is_new) {
-    Atom atom;
-    atom.kind = kind;
-    atom.bits = bits;
-    atom.index = index;
-    at->second = NewAtom(std::move(atom), kNoLoop);
-  }
-  return ir::AtomPolynomial(at->second);
-}
-
-// Loops are numbered as they begin and nest properly, so of two that are open or ended here the later one changes more
-// often.
-uint32_t Finder::LoopOf(const Polynomial& polynomial) const {
-  uint32_t inner = kNoLoop;
-  for (const ir::Term& term : polynomial) {
-    for (AtomId atom : term.atoms) {
-      const uint32_t loop = atom_loop_[atom.index];
-      inner = inner == kNoLoop || (loop != kNoLoop && loop > inner) ? loop : inner;
-    }
-  }
-  return inner;
-}
-
-bool SameTerms(const Polynomial& a, const Polynomial& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const ir::Term& x, const ir::Term& y) { return x.factor == y.factor && x.atoms == y.atoms; });
-}
-
-bool SameAtom(const Atom& a, const Atom& b) {
-  return a.kind == b.kind && a.code == b.code && a.bits == b.bits && a.contexts == b.contexts &&
-         std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(), SameTerms);
-}
-
-Polynomial Finder::OperationAtom(Opcode code, uint8_t bits, std::vector<Polynomial> operands) {
-  Atom atom;
-  atom.kind = Atom::Kind::kOperation;
-  atom.bits = bits;
-  atom.code = code;
-  uint32_t loop = kNoLoop;
-  for (const Polynomial& operand : operands) {
-    const uint32_t inner = LoopOf(operand);
-    loop = loop == kNoLoop || (inner != kNoLoop && inner > loop) ? inner : loop;
-  }
-  atom.operands = std::move(operands);
-  for (const auto& [known, id] : operations_) {
-    if (SameAtom(known, atom)) {
-      return ir::AtomPolynomial(id);
-    }
-  }
-  const AtomId id = NewAtom(atom, loop);
-  operations_.emplace_back(std::move(atom), id);
-  return ir::AtomPolynomial(id);
-}
-
-Polynomial Finder::EitherAtom(std::vector<Polynomial> operands, std::vector<std::vector<uint32_t>> contexts) {
-  Atom atom;
-  atom.kind = Atom::Kind::kEither;
-  atom.operands = std::move(operands);
-  atom.contexts = std::move(contexts);
-  return ir::AtomPolynomial(NewAtom(std::move(atom), CurrentLoop()));
-}
-
-const Polynomial& Finder::Of(ValueId value) {
-  std::optional<Polynomial>& known = known_[value.index];
-  if (!known) {
-    known = Fresh(UnsignedRange(Bits(f_.type_of(value))));  // Not an integer, or not understood.
-  }
-  return *known;
-}
-
-bool Finder::ConstantOf(ValueId value, int64_t* constant) {
-  if (!known_[value.index]) {
-    return false;
-  }
-  const Polynomial& polynomial = *known_[value.index];
-  if (polynomial.empty()) {
-    *constant = 0;
-    return true;
-  }
-  *constant = polynomial[0].factor;
-  return polynomial.size() == 1 && polynomial[0].atoms.empty();
-}
-
-// The values a result can have at all.
-ir::Interval Finder::RangeOf(const Op& op) const {
-  const int bits = Bits(f_.type_of(op.first_result));
-  switch (op.code) {
-    case Opcode::kLoad:
-    case Opcode::kAtomicLoad:
-      if (op.width < ir::Bytes(op.type)) {
-        const ir::Wide half = ir::Wide{1} << (8 * op.width - 1);
-        return op.sign ? ir::Interval{-half, half - 1} : UnsignedRange(8 * op.width);
-      }
-      return UnsignedRange(bits);
-    case Opcode::kClz:
-    case Opcode::kCtz:
-    case Opcode::kPopcnt:
-      return {0, bits};
-    default: {
-      const ir::Family family = ir::Info(op.code).family;
-      const bool is_truth = family == ir::Family::kIntCompare || family == ir::Family::kFloatCompare;
-      return is_truth ? ir::Interval{0, 1} : UnsignedRange(bits);
-    }
-  }
-}
-
-Polynomial Finder::Query(const Op& op) {
-  const uint8_t bits = Bits(f_.type_of(op.first_result));
-  int64_t which = 0;
-  const bool is_known = ConstantOf(f_.operands_of(op)[0], &which) && which >= 0;
-  if (op.code == Opcode::kBufferSize) {
-    const bool is_buffer =
-        is_known && which < static_cast<int64_t>(module_.params.size()) && module_.params[which].is_buffer;
-    return is_buffer ? Leaf(Atom::Kind::kBufferBytes, static_cast<uint32_t>(which), bits) : Fresh(UnsignedRange(bits));
-  }
-  if (!is_known || which > 2) {
-    return Fresh(UnsignedRange(bits));
-  }
-  const auto dimension = static_cast<uint32_t>(which);
-  switch (op.code) {
-    case Opcode::kInstanceId:
-      return Leaf(Atom::Kind::kInstanceId, dimension, bits);
-    case Opcode::kGroupId:
-      return Leaf(Atom::Kind::kGroupId, dimension, bits);
-    case Opcode::kLocalId:
-      return Leaf(Atom::Kind::kLocalId, dimension, bits);
-    case Opcode::kInstanceCount:
-      return Leaf(Atom::Kind::kInstanceCount, dimension, bits);
-    default:
-      return Leaf(Atom::Kind::kGroupSize, dimension, bits);
-  }
-}
-
-// Where a group begins plus the place in it is the instance's id, in any ring.
-Polynomial Finder::FoldIds(Polynomial sum) {
-  for (uint32_t d = 0; d < 3; ++d) {
-    const auto local = leaves_.find({Atom::Kind::kLocalId, d}), group = leaves_.find({Atom::Kind::kGroupId, d});
-    const auto size = leaves_.find({Atom::Kind::kGroupSize, d});
-    if (local == leaves_.end() || group == leaves_.end() || size == leaves_.end()) {
-      continue;
-    }
-    const auto [low, high] = std::minmax(group->second, size->second);
-    const auto factor_of = [&](const std::vector<AtomId>& atoms) {
-      const auto term = std::find_if(sum.begin(), sum.end(), [&](const ir::Term& t) { return t.atoms == atoms; });
-      return term == sum.end() ? 0 : term->factor;
-    };
-    const int64_t factor = factor_of({local->second});
-    if (factor == 0 || factor != factor_of({low, high})) {
-      continue;
-    }
-    const Polynomial begin = {{1, {low, high}}}, place = {{1, {local->second}}};
-    const Polynomial id = Leaf(Atom::Kind::kInstanceId, d, 64);
-    Polynomial rest, folded;
-    if (ir::Add(sum, begin, -factor, &rest) && ir::Add(rest, place, -factor, &folded) &&
-        ir::Add(folded, id, factor, &rest)) {
-      sum = std::move(rest);
-    }
-  }
-  return sum;
-}
-
-Polynomial Finder::Arithmetic(const Op& op) {
-  const uint8_t bits = Bits(op.type);
-  const Polynomial a = Operand(op, 0);
-  const Polynomial b = op.operand_count > 1 ? Operand(op, 1) : Polynomial();
-  if (IsLost(a) || IsLost(b)) {
-    return Lost();
-  }
-  Polynomial result;
-  int64_t count = 0;
-  switch (op.code) {
-    case Opcode::kAdd:
-      return ir::Add(a, b, 1, &result) ? FoldIds(std::move(result)) : Fresh(RangeOf(op));
-    case Opcode::kSub:
-      return ir::Add(a, b, -1, &result) ? result : Fresh(RangeOf(op));
-    case Opcode::kMul:
-      return ir::Multiply(a, b, &result) ? result : Fresh(RangeOf(op));
-    case Opcode::kShl: {
-      const bool is_power = ConstantOf(f_.operands_of(op)[1], &count);
-      count = ((count % bits) + bits) % bits;
-      const bool fits = is_power && count < 62 && ir::Multiply(a, ir::ConstantPolynomial(int64_t{1} << count), &result);
-      return fits ? result : Fresh(RangeOf(op));
-    }
-    case Opcode::kWrap:
-      return a;
-    case Opcode::kAnd:
-    case Opcode::kOr:
-    case Opcode::kXor:
-      return Bitwise(op, a, b);
-    case Opcode::kShrS:
-    case Opcode::kShrU:
-    case Opcode::kDivS:
-    case Opcode::kDivU:
-    case Opcode::kRemS:
-    case Opcode::kRemU:
-      return OperationAtom(op.code, bits, {a, b});
-    case Opcode::kExtendS:
-    case Opcode::kExtendU:
-    case Opcode::kExtend8:
-    case Opcode::kExtend16:
-    case Opcode::kExtend32:
-      return OperationAtom(op.code, bits, {a});
-    default:
-      return Fresh(RangeOf(op));
-  }
-}
-
-// How many low bits of the value are surely 0: those of every term's factor, also modulo 2^bits.
-int ZerosBelow(const Polynomial& polynomial) {
-  int zeros = 62;
-  for (const ir::Term& term : polynomial) {
-    zeros = std::min(zeros, std::countr_zero(static_cast<uint64_t>(term.factor)));
-  }
-  return zeros;
-}
-
-// What is a sum or a multiple in other clothes: LLVM writes -1 - x as an exclusive or, and adds to what is aligned by
-// an or.
-Polynomial Finder::Bitwise(const Op& op, const Polynomial& a, const Polynomial& b) {
-  const uint8_t bits = Bits(op.type);
-  for (uint32_t side = 0; side < 2; ++side) {
-    const Polynomial& value = side == 0 ? a : b;
-    int64_t constant = 0;
-    Polynomial result;
-    if (!ConstantOf(f_.operands_of(op)[1 - side], &constant)) {
-      continue;
-    }
-    if (bits == 32) {
-      constant = static_cast<int32_t>(constant);
-    }
-    const int64_t aligned = int64_t{1} << ZerosBelow(value);  // The value is a multiple of it.
-    if (op.code == Opcode::kXor && constant == -1) {
-      return ir::Add(ir::ConstantPolynomial(-1), value, -1, &result) ? result : Fresh(RangeOf(op));
-    }
-    if (op.code != Opcode::kAnd && constant >= 0 && constant < aligned &&
-        ir::Add(value, ir::ConstantPolynomial(constant), 1, &result)) {
-      return result;
-    }
-    if (op.code == Opcode::kAnd && constant >= 0 && constant < aligned) {
-      return Polynomial();
-    }
-    if (op.code == Opcode::kAnd && constant < 0 && (-constant & (-constant - 1)) == 0 && -constant <= aligned) {
-      return value;
-    }
-  }
-  return OperationAtom(op.code, bits, {a, b});
-}
-
-Polynomial Finder::SelectOf(const Op& op) {
-  std::vector<std::vector<uint32_t>> contexts;
-  for (bool holds : {true, false}) {
-    const size_t first = facts_.size();
-    Assume(f_.operands_of(op)[0], holds);
-    contexts.push_back(Context(first));
-    facts_.resize(first);
-  }
-  const Polynomial a = Operand(op, 1), b = Operand(op, 2);
-  if (IsLost(a) || IsLost(b)) {
-    return Lost();
-  }
-  return SameTerms(a, b) ? a : EitherAtom({a, b}, std::move(contexts));
-}
-
-Polynomial Finder::Compute(const Op& op) {
-  switch (ir::Info(op.code).family) {
-    case ir::Family::kConst: {
-      const int64_t value =
-          op.type == ir::Type::kI32 ? int64_t{static_cast<int32_t>(op.imm)} : static_cast<int64_t>(op.imm);
-      const bool is_small = value > -(int64_t{1} << 62) && value < (int64_t{1} << 62);
-      return is_small ? ir::ConstantPolynomial(value) : Fresh(UnsignedRange(Bits(op.type)));
-    }
-    case ir::Family::kIntUnary:
-    case ir::Family::kIntBinary:
-      return Arithmetic(op);
-    case ir::Family::kConvert:
-      return ir::IsInt(op.type) ? Arithmetic(op) : Fresh(RangeOf(op));
-    case ir::Family::kQuery:
-      return Query(op);
-    case ir::Family::kSelect:
-      return SelectOf(op);
-    default:
-      return Fresh(RangeOf(op));
-  }
-}
-
-std::vector<uint32_t> Finder::Context(size_t first_fact) const {
-  std::vector<uint32_t> context;
-  for (size_t i = first_fact; i < facts_.size(); ++i) {
-    if (facts_[i].constraint) {
-      context.push_back(*facts_[i].constraint);
-    }
-  }
-  return context;
-}
-
-bool Finder::AssumeNonzero(Polynomial polynomial, uint8_t bits) {
-  if (IsLost(polynomial)) {
-    return false;
-  }
-  // As a constraint it tells of code that a launch never reaches, like what is left over of a loop that was unrolled.
-  const bool is_kept = AddConstraint({false, true, bits, ir::ConstantPolynomial(1), polynomial});
-  Fact fact;
-  fact.nonzero = std::move(polynomial);
-  fact.bits = bits;
-  facts_.push_back(std::move(fact));
-  return is_kept;
-}
-
-// False when it is left out: constraints only sharpen what is known, but none is exact that is not there.
-bool Finder::AddConstraint(Constraint constraint) {
-  if (program_.constraints.size() >= kBoundsConstraintsMax) {
-    is_too_large_ = relevant_ == nullptr;
-    return false;
-  }
-  if (IsLost(constraint.less) || IsLost(constraint.more)) {
-    return false;
-  }
-  Fact fact;
-  fact.constraint = static_cast<uint32_t>(program_.constraints.size());
-  program_.constraints.push_back(std::move(constraint));
-  facts_.push_back(std::move(fact));
-  return true;
-}
-
-bool Finder::AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type) {
-  return AddConstraint({is_signed, or_equal, Bits(type), Of(less), Of(more)});
-}
-
-bool Finder::AssumeEqual(const Op& op, bool equal) {
-  const auto operands = f_.operands_of(op);
-  if (equal) {
-    const bool is_kept = AssumeLess(operands[0], operands[1], false, true, op.type);
-    return AssumeLess(operands[1], operands[0], false, true, op.type) && is_kept;
-  }
-  const Polynomial a = Of(operands[0]), b = Of(operands[1]);
-  Polynomial difference;
-  if (IsLost(a) || IsLost(b) || !ir::Add(b, a, -1, &difference)) {
-    return false;
-  }
-  return AssumeNonzero(std::move(difference), Bits(op.type));
-}
-
-// Adds what follows from the condition being nonzero, or zero. Whether the constraints among it hold exactly then.
-bool Finder::Assume(ValueId condition, bool holds, int depth) {
-  constexpr int kDepthMax = 16;
-  const OpId id = definitions_[condition.index];
-  if (!ir::IsInt(f_.type_of(condition)) || depth > kDepthMax) {
-    return false;
-  }
-  const Op none{.code = Opcode::kConst};
-  const Op& op = id.valid() ? f_.op(id) : none;
-  const auto operands = f_.operands_of(op);
-  const auto is_truth = [&](ValueId value) {
-    return definitions_[value.index].valid() &&
-           ir::Info(f_.op(definitions_[value.index]).code).family == ir::Family::kIntCompare;
-  };
-  const auto less = [&](uint32_t a, uint32_t b, bool is_signed, bool or_equal) {
-    return holds ? AssumeLess(operands[a], operands[b], is_signed, or_equal, op.type)
-                 : AssumeLess(operands[b], operands[a], is_signed, !or_equal, op.type);
-  };
-  switch (op.code) {
-    case Opcode::kEqz:
-      return Assume(operands[0], !holds, depth + 1);
-    case Opcode::kEq:
-      return AssumeEqual(op, holds);
-    case Opcode::kNe:
-      return AssumeEqual(op, !holds);
-    case Opcode::kLtS:
-      return less(0, 1, true, false);
-    case Opcode::kLtU:
-      return less(0, 1, false, false);
-    case Opcode::kGtS:
-      return less(1, 0, true, false);
-    case Opcode::kGtU:
-      return less(1, 0, false, false);
-    case Opcode::kLeS:
-      return less(0, 1, true, true);
-    case Opcode::kLeU:
-      return less(0, 1, false, true);
-    case Opcode::kGeS:
-      return less(1, 0, true, true);
-    case Opcode::kGeU:
-      return less(1, 0, false, true);
-    case Opcode::kAnd:
-    case Opcode::kOr:
-      if (holds == (op.code == Opcode::kAnd) && is_truth(operands[0]) && is_truth(operands[1])) {
-        const bool is_exact = Assume(operands[0], holds, depth + 1);
-        return Assume(operands[1], holds, depth + 1) && is_exact;
-      }
-      break;
-    default:
-      break;
-  }
-  const uint8_t bits = Bits(f_.type_of(condition));
-  return holds ? AssumeNonzero(Of(condition), bits)
-               : AddConstraint({false, true, bits, Of(condition), ir::ConstantPolynomial(0)});
-}
-
-void Finder::Walk(RegionId region) {
-  const size_t first_fact = facts_.size();
-  for (OpId id : f_.region(region).ops) {
-    if (is_too_large_) {
-      break;
-    }
-    Visit(id, f_.op(id));
-  }
-  facts_.resize(std::min(facts_.size(), first_fact));
-}
-
-void Finder::Visit(OpId id, const Op& op) {
-  if (relevant_ != nullptr && relevant_->IsQuiet(id)) {
-    return;  // Its results are whatever they are: Of makes them up where something asks.
-  }
-  switch (op.code) {
-    case Opcode::kBlock:
-    case Opcode::kLoop:
-      return EnterBlock(id, op);
-    case Opcode::kIf:
-      return If(id, op);
-    case Opcode::kLeave:
-    case Opcode::kContinue:
-    case Opcode::kLeaveTable:
-      for (const ir::Target& target : f_.targets_of(op)) {
-        Jump(op, target);
-      }
-      return;
-    case Opcode::kReturn:
-    case Opcode::kTrap:
-      return;
-    default:
-      break;
-  }
-  Access(id, op);
-  if (op.code == Opcode::kLocalAlloc) {
-    known_[op.first_result.index] = LocalAlloc(op);
-    return;
-  }
-  if (op.result_count == 1 && IsRelevant(op.first_result)) {
-    known_[op.first_result.index] = Compute(op);
-  }
-}
-
-// The step by which `value` differs from the loop's parameter, if it is the parameter plus something that stays.
-std::optional<Polynomial> Finder::StepOf(ValueId value, ValueId param, uint32_t loop, int depth) {
-  constexpr int kDepthMax = 8;
-  if (value == param) {
-    return Polynomial();
-  }
-  const OpId id = definitions_[value.index];
-  if (!id.valid() || depth > kDepthMax || (f_.op(id).code != Opcode::kAdd && f_.op(id).code != Opcode::kSub)) {
-    return std::nullopt;
-  }
-  const Op& op = f_.op(id);
-  const auto operands = f_.operands_of(op);
-  for (uint32_t side = 0; side < (op.code == Opcode::kAdd ? 2u : 1u); ++side) {
-    const std::optional<Polynomial> step = StepOf(operands[side], param, loop, depth + 1);
-    if (!step) {
-      continue;
-    }
-    // What the body computes is not known yet, but for constants.
-    const ValueId other = operands[1 - side];
-    const OpId definition = definitions_[other.index];
-    if (!known_[other.index] && definition.valid() && f_.op(definition).code == Opcode::kConst) {
-      known_[other.index] = Compute(f_.op(definition));
-    }
-    Polynomial sum;
-    if (known_[other.index] && !IsLost(*known_[other.index]) && IsInvariant(*known_[other.index], loop) &&
-        ir::Add(*step, *known_[other.index], op.code == Opcode::kAdd ? 1 : -1, &sum)) {
-      return sum;
-    }
-  }
-  return std::nullopt;
-}
-
-// The step of the loop's parameter number `index`, if it is the same on every edge back.
-std::optional<Polynomial> Finder::CommonStep(OpId id, uint32_t index, uint32_t loop) {
-  const ValueId param(f_.region(f_.op(id).body).first_param.index + index);
-  std::optional<Polynomial> common;
-  for (OpId back : edges_back_[id.index]) {
-    const Op& edge = f_.op(back);
-    const uint32_t first = edge.code == Opcode::kLeaveTable ? 1 : 0;
-    const std::optional<Polynomial> step = StepOf(f_.operands_of(edge)[first + index], param, loop);
-    if (!step || (common && !SameTerms(*common, *step))) {
-      return std::nullopt;
-    }
-    common = step;
-  }
-  return common;
-}
-
-void Finder::LoopParams(OpId id, const Op& op, uint32_t loop) {
-  const ir::Region& body = f_.region(op.body);
-  for (uint32_t i = 0; i < body.param_count; ++i) {
-    const ValueId param(body.first_param.index + i);
-    if (!IsRelevant(param)) {
-      continue;
-    }
-    if (loop == kNoLoop) {
-      known_[param.index] = Lost();
-      continue;
-    }
-    Polynomial grown, value;
-    const std::optional<Polynomial> step = CommonStep(id, i, loop);
-    const bool is_linear = step && !IsLost(Operand(op, i)) &&
-                           ir::Multiply(*step, ir::AtomPolynomial(program_.loops[loop].trip), &grown) &&
-                           ir::Add(Operand(op, i), grown, 1, &value);
-    known_[param.index] = is_linear ? value : Fresh(UnsignedRange(Bits(f_.type_of(param))));
-  }
-}
-
-// kNoLoop when there is no atom left for its trip: then nothing is known of what changes in it.
-uint32_t Finder::AddLoop(OpId id) {
-  const auto index = static_cast<uint32_t>(program_.loops.size());
-  Atom trip;
-  trip.kind = Atom::Kind::kTrip;
-  trip.bits = 64;
-  trip.index = index;
-  ir::BoundsLoop loop;
-  loop.trip = NewAtom(std::move(trip), index);
-  if (lost_.valid() && loop.trip == lost_) {
-    return kNoLoop;
-  }
-  loop.context = Context();
-  trace_.loops.emplace(id.index, index);
-  program_.loops.push_back(std::move(loop));
-  return index;
-}
-
-void Finder::EnterBlock(OpId id, const Op& op) {
-  Open open;
-  open.owner = id;
-  open.first_fact = facts_.size();
-  if (op.code == Opcode::kLoop) {
-    open.loop = AddLoop(id);
-    open_.push_back(std::move(open));
-    LoopParams(id, op, open_.back().loop);
-  } else {
-    const ir::Region& body = f_.region(op.body);
-    for (uint32_t i = 0; i < body.param_count; ++i) {
-      if (IsRelevant(ValueId(body.first_param.index + i))) {
-        known_[body.first_param.index + i] = Operand(op, i);
-      }
-    }
-    open_.push_back(std::move(open));
-  }
-  Walk(op.body);
-  Merge(op);
-}
-
-void Finder::If(OpId id, const Op& op) {
-  Open open;
-  open.owner = id;
-  open.first_fact = facts_.size();
-  open_.push_back(std::move(open));
-  const size_t first = facts_.size();
-  const auto enter = [&](bool holds) {
-    facts_.resize(first);
-    const bool is_exact = Assume(f_.operands_of(op)[0], holds);
-    return BoundsTrace::Way{Context(first), is_exact};
-  };
-  BoundsTrace::Branch branch;
-  branch.taken = enter(true);
-  Walk(op.body);
-  branch.otherwise = enter(false);
-  Walk(op.otherwise);
-  facts_.resize(first);
-  trace_.branches.emplace(id.index, std::move(branch));
-  Merge(op);
-}
-
-void Finder::Jump(const Op& op, const ir::Target& target) {
-  Open& open = *std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.owner == target.op; });
-  if (target.is_continue) {
-    return EndLoopEdge(open);
-  }
-  if (open.edges.size() > kEdgesMax) {
-    return;
-  }
-  Edge edge;
-  const uint32_t first = op.code == Opcode::kLeaveTable ? 1 : 0;
-  for (uint32_t i = first; i < op.operand_count; ++i) {
-    const ValueId result(f_.op(target.op).first_result.index + i - first);
-    edge.values.push_back(IsRelevant(result) ? Operand(op, i) : Polynomial());
-  }
-  edge.facts.assign(facts_.begin() + static_cast<ptrdiff_t>(open.first_fact), facts_.end());
-  open.edges.push_back(std::move(edge));
-}
-
-// Here the loop goes on: what holds since it began tells when it ends.
-void Finder::EndLoopEdge(const Open& open) {
-  if (open.loop == kNoLoop) {
-    return;
-  }
-  ir::LoopEnd end;
-  const ir::Polynomial trip = ir::AtomPolynomial(program_.loops[open.loop].trip);
-  for (size_t i = open.first_fact; i < facts_.size(); ++i) {
-    const Fact& fact = facts_[i];
-    if (fact.constraint) {
-      end.goes_on.push_back(*fact.constraint);
-      continue;
-    }
-    Polynomial rest;
-    for (const ir::Term& term : fact.nonzero) {
-      if (term.atoms != trip[0].atoms) {
-        rest.push_back(term);
-      }
-    }
-    if (rest.size() < fact.nonzero.size() && IsInvariant(rest, open.loop)) {
-      end.distances.push_back({fact.nonzero, fact.bits});
-    }
-  }
-  program_.loops[open.loop].ends.push_back(std::move(end));
-}
-
-// Ends the innermost block, loop or if: its results are what its edges bring.
-void Finder::Merge(const Op& op) {
-  const Open open = std::move(open_.back());
-  open_.pop_back();
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    const ValueId result(op.first_result.index + i);
-    if (!IsRelevant(result)) {
-      continue;
-    }
-    if (open.edges.empty() || open.edges.size() > kEdgesMax) {
-      known_[result.index] = Fresh(UnsignedRange(Bits(f_.type_of(result))));
-      continue;
-    }
-    std::vector<Polynomial> values;
-    std::vector<std::vector<uint32_t>> contexts;
-    bool is_same = true, is_lost = false;
-    for (const Edge& edge : open.edges) {
-      values.push_back(edge.values[i]);
-      contexts.emplace_back();
-      for (const Fact& fact : edge.facts) {
-        if (fact.constraint) {
-          contexts.back().push_back(*fact.constraint);
-        }
-      }
-      is_same &= SameTerms(values[0], edge.values[i]);
-      is_lost |= IsLost(edge.values[i]);
-    }
-    known_[result.index] = is_lost ? Lost() : is_same ? values[0] : EitherAtom(std::move(values), std::move(contexts));
-  }
-  if (open.edges.size() == 1) {  // There is one way here, so what held on it still holds.
-    facts_.insert(facts_.end(), open.edges[0].facts.begin(), open.edges[0].facts.end());
-  }
-}
-
-// Whether a call may take group memory between two operations of the entry.
-bool Finder::OthersTakeGroupMemory() const {
-  bool found = false;
-  for (const ir::Function& function : module_.functions) {
-    if (&function != &f_) {
-      ir::ForEachOp(function, [&](OpId id) { found = found || function.op(id).code == Opcode::kLocalAlloc; });
-    }
-  }
-  return found;
-}
-
-// What the entry calls, or could call by a reference.
-bool Finder::CalleesReachBuffers() const {
-  std::vector<bool> is_seen(module_.functions.size());
-  std::vector<uint32_t> open;
-  const auto reach = [&](uint32_t function) {
-    if (!is_seen[function]) {
-      is_seen[function] = true;
-      open.push_back(function);
-    }
-  };
-  bool found = false;
-  const auto look = [&](const ir::Function& function, bool is_entry) {
-    ir::ForEachOp(function, [&](OpId id) {
-      const Op& op = function.op(id);
-      found = found || (!is_entry && MayReachBuffers(op));
-      if (op.code == Opcode::kCall) {
-        reach(static_cast<uint32_t>(op.imm));
-      } else if (op.code == Opcode::kCallRef) {
-        found = found || module_.is_linked;
-        for (const ir::Reference& reference : module_.references) {
-          reach(reference.function.index);
-        }
-      }
-    });
-  };
-  look(f_, true);
-  while (!open.empty() && !found) {
-    const uint32_t function = open.back();
-    open.pop_back();
-    look(module_.functions[function], false);
-  }
-  return found;
-}
-
-// The address is group memory's beginning and what was given out before, which is known as long as every instance that
-// gets here has asked for the same: straight through the body.
-Polynomial Finder::LocalAlloc(const Op& op) {
-  constexpr int64_t kAlign = 16;
-  int64_t bytes = 0;
-  const bool is_known = ConstantOf(f_.operands_of(op)[0], &bytes) && bytes >= 0 && bytes <= kGroupBytesMax;
-  if (!is_known || !open_.empty() || !group_given_ || *group_given_ > kGroupBytesMax) {
-    group_given_ = std::nullopt;
-    return Fresh(UnsignedRange(Bits(f_.type_of(op.first_result))));
-  }
-  if (!group_base_) {
-    group_base_ = Fresh(UnsignedRange(Bits(f_.type_of(op.first_result))));
-  }
-  if (IsLost(*group_base_)) {
-    group_given_ = std::nullopt;
-    return Lost();
-  }
-  Polynomial address;
-  ir::Add(*group_base_, ir::ConstantPolynomial(*group_given_), 1, &address);
-  *group_given_ += (bytes + kAlign - 1) / kAlign * kAlign;
-  return address;
-}
-
-// Where an access lies from the beginning of its buffer or of group memory on; false when that is not known.
-bool Finder::FindOffset(const Op& op, ir::BoundsAccess* access) {
-  if (op.space == ir::Space::kParam) {
-    access->param = op.space_index;
-    access->offset = Operand(op, 0);
-    return true;
-  }
-  if (op.space != ir::Space::kGroup || !group_given_ || !group_base_) {
-    return false;
-  }
-  access->param = ir::BoundsAccess::kGroupMemory;
-  access->group_bytes = static_cast<uint64_t>(*group_given_);
-  if (IsLost(Operand(op, 0))) {
-    access->offset = Lost();
-    return true;
-  }
-  return ir::Add(Operand(op, 0), *group_base_, -1, &access->offset);
-}
-
-void Finder::Access(OpId id, const Op& op) {
-  const ir::Family family = ir::Info(op.code).family;
-  const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore || op.code == Opcode::kLoad128 ||
-                         op.code == Opcode::kStore128 || family == ir::Family::kAtomic;
-  ir::BoundsAccess access;
-  if (!is_access || program_.accesses.size() >= kBoundsAccessesMax || op.imm > (uint64_t{1} << 62) ||
-      !FindOffset(op, &access)) {
-    // Where each buffer stands alone, group memory is apart from them.
-    program_.is_complete &= !MayReachBuffers(op) || (op.space == ir::Space::kGroup && program_.is_separate);
-    return;
-  }
-  access.op = id;
-  access.reach = op.imm + op.width;
-  access.width = op.width;
-  access.is_store = (ir::Info(op.code).effects & ir::kWrites) != 0;
-  access.is_load = (ir::Info(op.code).effects & ir::kReads) != 0;
-  access.context = Context();
-  program_.accesses.push_back(std::move(access));
-}
 
 }  // namespace
 

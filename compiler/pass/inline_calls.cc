@@ -140,13 +140,125 @@ class Inliner {
     }
   }
 
-  void Step();
-  void CloseRegion(Frame& frame);
-  void Begin(Frame& frame, OpId id);
-  void Plain(Frame& frame, const Op& op);
-  void Terminator(Frame& frame, const Op& op);
-  bool Inlines(const Op& op) const;
-  void Enter(const Frame& frame, const Op& call);
+  void Step() {
+    Frame& frame = frames_.back();
+    if (frame.open.empty()) {
+      const Op* call = frame.call;
+      const OpId block = frame.block;
+      frames_.pop_back();
+      if (call != nullptr) {
+        builder_.End();
+        BindResults(frames_.back(), *call, block);
+      }
+      return;
+    }
+    const ir::Region& region = frame.from->region(frame.open.back().region);
+    if (frame.open.back().next == region.ops.size()) {
+      return CloseRegion(frame);
+    }
+    const OpId id = region.ops[frame.open.back().next++];
+    const Op& op = frame.from->op(id);
+    if (OwnsRegions(op.code)) {
+      Begin(frame, id);
+    } else if (ir::IsTerminator(op.code)) {
+      Terminator(frame, op);
+    } else if (Inlines(op)) {
+      Enter(frame, op);
+    } else {
+      Plain(frame, op);
+    }
+  }
+  void CloseRegion(Frame& frame) {
+    const RegionId ended = frame.open.back().region;
+    const OpId owner = frame.from->region(ended).owner;
+    frame.open.pop_back();
+    if (!owner.valid()) {
+      return;
+    }
+    const Op& op = frame.from->op(owner);
+    if (op.code == Opcode::kIf && op.body == ended) {
+      builder_.Else();
+      frame.open.push_back({op.otherwise});
+      return;
+    }
+    builder_.End();
+    BindResults(frame, op, frame.ops[owner.index]);
+  }
+  void Begin(Frame& frame, OpId id) {
+    const Op& op = frame.from->op(id);
+    const std::vector<ir::Type> results = ResultTypes(frame, op);
+    OpId made;
+    if (op.code == Opcode::kIf) {
+      made = builder_.BeginIf(Map(frame, op)[0], results, op.source);
+    } else {
+      made = builder_.BeginBlock(op.code, Map(frame, op), results, op.source);
+      const std::vector<ValueId> params = builder_.Params(made);
+      const ValueId first = frame.from->region(op.body).first_param;
+      for (size_t i = 0; i < params.size(); ++i) {
+        frame.values[first.index + i] = params[i];
+      }
+    }
+    SetOrigin(frame, made, op.origin);
+    frame.ops[id.index] = made;
+    frame.open.push_back({op.body});
+  }
+  void Plain(Frame& frame, const Op& op) {
+    const OpId made = builder_.Append(op, Map(frame, op), ResultTypes(frame, op));
+    SetOrigin(frame, made, op.origin);
+    BindResults(frame, op, made);
+  }
+  void Terminator(Frame& frame, const Op& op) {
+    std::vector<ir::Target> targets;
+    for (const ir::Target& target : frame.from->targets_of(op)) {
+      targets.push_back({frame.ops[target.op.index], target.is_continue});
+    }
+    switch (op.code) {
+      case Opcode::kLeave:
+        builder_.Leave(targets[0].op, Map(frame, op), op.source);
+        break;
+      case Opcode::kContinue:
+        builder_.Continue(targets[0].op, Map(frame, op), op.source);
+        break;
+      case Opcode::kLeaveTable:
+        builder_.LeaveTable(Map(frame, op)[0], targets, Map(frame, op, 1), op.source);
+        break;
+      case Opcode::kTrap:
+        if (frame.call != nullptr && IsLibraryName(frame.from->name)) {
+          // The author knows the call, not where the library noticed.
+          builder_.Trap(static_cast<ir::TrapCode>(op.imm), frame.call->source);
+          to_.op(OpId(to_.ops.size() - 1)).origin = frame.call->origin;
+          return;
+        }
+        builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
+        break;
+      default:
+        if (frame.block.valid()) {
+          builder_.Leave(frame.block, Map(frame, op), op.source);
+        } else {
+          builder_.Return(Map(frame, op), op.source);
+        }
+    }
+    SetOrigin(frame, OpId(to_.ops.size() - 1), op.origin);
+  }
+  bool Inlines(const Op& op) const {
+    if (op.code != Opcode::kCall || frames_.size() > 1 || !may_inline_[op.imm]) {
+      return false;
+    }
+    const Size& callee = sizes_[op.imm];
+    return callee.ops <= budget_ && size_.ops + callee.ops <= ops_max_ &&
+           frames_[0].open.size() + callee.depth + 1 <= kInlinedDepthMax;
+  }
+  void Enter(const Frame& frame, const Op& call) {
+    size_.ops += sizes_[call.imm].ops;
+    budget_ -= sizes_[call.imm].ops;
+    const std::vector<ValueId> arguments = Map(frame, call);
+    const OpId block = builder_.BeginBlock(Opcode::kBlock, {}, ResultTypes(frame, call), call.source);
+    to_.op(block).origin = call.origin;
+    Frame& callee = Push(FunctionId(static_cast<uint32_t>(call.imm)));
+    callee.block = block;
+    callee.call = &call;
+    BindParams(callee, arguments);
+  }
 
   const ir::Module& module_;
   const uint32_t ops_max_;
@@ -158,132 +270,6 @@ class Inliner {
   std::vector<Frame> frames_;
   Size size_;  // As the caller grows.
 };
-
-void Inliner::Step() {
-  Frame& frame = frames_.back();
-  if (frame.open.empty()) {
-    const Op* call = frame.call;
-    const OpId block = frame.block;
-    frames_.pop_back();
-    if (call != nullptr) {
-      builder_.End();
-      BindResults(frames_.back(), *call, block);
-    }
-    return;
-  }
-  const ir::Region& region = frame.from->region(frame.open.back().region);
-  if (frame.open.back().next == region.ops.size()) {
-    return CloseRegion(frame);
-  }
-  const OpId id = region.ops[frame.open.back().next++];
-  const Op& op = frame.from->op(id);
-  if (OwnsRegions(op.code)) {
-    Begin(frame, id);
-  } else if (ir::IsTerminator(op.code)) {
-    Terminator(frame, op);
-  } else if (Inlines(op)) {
-    Enter(frame, op);
-  } else {
-    Plain(frame, op);
-  }
-}
-
-void Inliner::CloseRegion(Frame& frame) {
-  const RegionId ended = frame.open.back().region;
-  const OpId owner = frame.from->region(ended).owner;
-  frame.open.pop_back();
-  if (!owner.valid()) {
-    return;
-  }
-  const Op& op = frame.from->op(owner);
-  if (op.code == Opcode::kIf && op.body == ended) {
-    builder_.Else();
-    frame.open.push_back({op.otherwise});
-    return;
-  }
-  builder_.End();
-  BindResults(frame, op, frame.ops[owner.index]);
-}
-
-void Inliner::Begin(Frame& frame, OpId id) {
-  const Op& op = frame.from->op(id);
-  const std::vector<ir::Type> results = ResultTypes(frame, op);
-  OpId made;
-  if (op.code == Opcode::kIf) {
-    made = builder_.BeginIf(Map(frame, op)[0], results, op.source);
-  } else {
-    made = builder_.BeginBlock(op.code, Map(frame, op), results, op.source);
-    const std::vector<ValueId> params = builder_.Params(made);
-    const ValueId first = frame.from->region(op.body).first_param;
-    for (size_t i = 0; i < params.size(); ++i) {
-      frame.values[first.index + i] = params[i];
-    }
-  }
-  SetOrigin(frame, made, op.origin);
-  frame.ops[id.index] = made;
-  frame.open.push_back({op.body});
-}
-
-void Inliner::Plain(Frame& frame, const Op& op) {
-  const OpId made = builder_.Append(op, Map(frame, op), ResultTypes(frame, op));
-  SetOrigin(frame, made, op.origin);
-  BindResults(frame, op, made);
-}
-
-void Inliner::Terminator(Frame& frame, const Op& op) {
-  std::vector<ir::Target> targets;
-  for (const ir::Target& target : frame.from->targets_of(op)) {
-    targets.push_back({frame.ops[target.op.index], target.is_continue});
-  }
-  switch (op.code) {
-    case Opcode::kLeave:
-      builder_.Leave(targets[0].op, Map(frame, op), op.source);
-      break;
-    case Opcode::kContinue:
-      builder_.Continue(targets[0].op, Map(frame, op), op.source);
-      break;
-    case Opcode::kLeaveTable:
-      builder_.LeaveTable(Map(frame, op)[0], targets, Map(frame, op, 1), op.source);
-      break;
-    case Opcode::kTrap:
-      if (frame.call != nullptr && IsLibraryName(frame.from->name)) {
-        // The author knows the call, not where the library noticed.
-        builder_.Trap(static_cast<ir::TrapCode>(op.imm), frame.call->source);
-        to_.op(OpId(to_.ops.size() - 1)).origin = frame.call->origin;
-        return;
-      }
-      builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-      break;
-    default:
-      if (frame.block.valid()) {
-        builder_.Leave(frame.block, Map(frame, op), op.source);
-      } else {
-        builder_.Return(Map(frame, op), op.source);
-      }
-  }
-  SetOrigin(frame, OpId(to_.ops.size() - 1), op.origin);
-}
-
-bool Inliner::Inlines(const Op& op) const {
-  if (op.code != Opcode::kCall || frames_.size() > 1 || !may_inline_[op.imm]) {
-    return false;
-  }
-  const Size& callee = sizes_[op.imm];
-  return callee.ops <= budget_ && size_.ops + callee.ops <= ops_max_ &&
-         frames_[0].open.size() + callee.depth + 1 <= kInlinedDepthMax;
-}
-
-void Inliner::Enter(const Frame& frame, const Op& call) {
-  size_.ops += sizes_[call.imm].ops;
-  budget_ -= sizes_[call.imm].ops;
-  const std::vector<ValueId> arguments = Map(frame, call);
-  const OpId block = builder_.BeginBlock(Opcode::kBlock, {}, ResultTypes(frame, call), call.source);
-  to_.op(block).origin = call.origin;
-  Frame& callee = Push(FunctionId(static_cast<uint32_t>(call.imm)));
-  callee.block = block;
-  callee.call = &call;
-  BindParams(callee, arguments);
-}
 
 // Scratch state is one for all instances that run in lockstep. A caller that stored to it could not do so, and one that
 // loads what its callee has left there would find what the last instance left.
@@ -336,8 +322,7 @@ Status Inline(ir::Module& module, const Limits& limits) {
     }
     sizes[i] = SizeOf(module.functions[i]);
     const bool is_recursive = order.IsRecursive(i);
-    const bool stays_apart =
-        limits.keeps_scratch_apart && scratch.KeepsApart(module.functions[i], i, is_recursive);
+    const bool stays_apart = limits.keeps_scratch_apart && scratch.KeepsApart(module.functions[i], i, is_recursive);
     may_inline[i] = !stays_apart && !is_recursive;
   }
   return absl::OkStatus();

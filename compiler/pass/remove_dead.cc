@@ -66,16 +66,157 @@ class Analysis {
 
  private:
   // Regions in the order of their text, with where each ends, and where each value is defined.
-  void Number();
+  void Number() {
+    begin_.resize(f_.regions.size());
+    end_.resize(f_.regions.size());
+    op_region_.resize(f_.ops.size());
+    value_region_.resize(f_.values.size());
+    definition_.resize(f_.values.size());
+    struct Open {
+      RegionId region;
+      size_t next = 0;
+    };
+    uint32_t clock = 0;
+    std::vector<Open> open;
+    const auto enter = [&](RegionId id) {
+      begin_[id.index] = clock++;
+      const ir::Region& region = f_.region(id);
+      for (uint32_t i = 0; i < region.param_count; ++i) {
+        value_region_[region.first_param.index + i] = id;
+      }
+      open.push_back({id});
+    };
+    enter(f_.body);
+    while (!open.empty()) {
+      const RegionId id = open.back().region;
+      const ir::Region& region = f_.region(id);
+      if (open.back().next == region.ops.size()) {
+        end_[id.index] = clock++;
+        open.pop_back();
+        const Op* owner = region.owner.valid() ? &f_.op(region.owner) : nullptr;
+        if (owner != nullptr && owner->code == Opcode::kIf && owner->body == id) {
+          enter(owner->otherwise);
+        }
+        continue;
+      }
+      const OpId op_id = region.ops[open.back().next++];
+      const Op& op = f_.op(op_id);
+      op_region_[op_id.index] = id;
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        value_region_[op.first_result.index + i] = id;
+        definition_[op.first_result.index + i] = op_id;
+      }
+      if (OwnsRegions(op.code)) {
+        enter(op.body);
+      }
+    }
+  }
   bool Encloses(RegionId outer, RegionId inner) const {
     return begin_[outer.index] <= begin_[inner.index] && end_[inner.index] <= end_[outer.index];
   }
-  void AddSlots(ValueId first, uint32_t count, RegionId home);
-  void AddSources(ValueId first, uint32_t count, const Op& op, uint32_t first_operand);
-  void CollectSlots();
-  void FindReplacements();
-  bool Replace(const Slot& slot);
-  void MarkLive();
+  void AddSlots(ValueId first, uint32_t count, RegionId home) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const ValueId value(first.index + i);
+      slot_of_[value.index] = static_cast<uint32_t>(slots_.size());
+      slots_.push_back({value, home, {}});
+    }
+  }
+  void AddSources(ValueId first, uint32_t count, const Op& op, uint32_t first_operand) {
+    for (uint32_t i = 0; i < count; ++i) {
+      Slot& slot = slots_[slot_of_[first.index + i]];
+      slot.sources.push_back(f_.operands_of(op)[first_operand + i]);
+      slot.is_pinned |= op.code == Opcode::kLeaveTable;
+    }
+  }
+  void CollectSlots() {
+    slot_of_.resize(f_.values.size(), kNoSlot);
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      if (!OwnsRegions(op.code)) {
+        return;
+      }
+      AddSlots(op.first_result, op.result_count, op_region_[id.index]);
+      if (op.code != Opcode::kIf) {
+        const ir::Region& body = f_.region(op.body);
+        AddSlots(body.first_param, body.param_count, op_region_[id.index]);
+        AddSources(body.first_param, body.param_count, op, 0);
+      }
+    });
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      for (const Target& target : f_.targets_of(op)) {
+        const Op& owner = f_.op(target.op);
+        if (target.is_continue) {
+          const ir::Region& body = f_.region(owner.body);
+          AddSources(body.first_param, body.param_count, op, FirstPassed(op));
+        } else {
+          AddSources(owner.first_result, owner.result_count, op, FirstPassed(op));
+        }
+      }
+    });
+  }
+  // Up and down in turn, since values travel both into blocks and out of them.
+  void FindReplacements() {
+    replacement_.resize(f_.values.size());
+    bool changed = true;
+    for (int round = 0; changed && round < kRoundsMax; ++round) {
+      changed = false;
+      for (size_t i = 0; i < slots_.size(); ++i) {
+        changed |= Replace(slots_[round % 2 == 0 ? i : slots_.size() - 1 - i]);
+      }
+    }
+  }
+  // A slot to which every edge brings one value, or the slot itself, is that value, if it can be seen outside.
+  bool Replace(const Slot& slot) {
+    if (slot.is_pinned || replacement_[slot.value.index].valid()) {
+      return false;
+    }
+    ValueId only;
+    for (ValueId source : slot.sources) {
+      source = Final(source);
+      if (source != slot.value && only.valid() && source != only) {
+        return false;
+      }
+      only = source != slot.value ? source : only;
+    }
+    if (!only.valid() || !Encloses(value_region_[only.index], slot.home)) {
+      return false;
+    }
+    replacement_[slot.value.index] = only;
+    return true;
+  }
+  void MarkLive() {
+    live_.resize(f_.values.size());
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      const bool passes = op.code == Opcode::kLeave || op.code == Opcode::kContinue || op.code == Opcode::kLeaveTable;
+      if (op.code == Opcode::kIf || op.code == Opcode::kLeaveTable) {
+        Need(f_.operands_of(op)[0]);
+      } else if (!passes && !OwnsRegions(op.code) && (ir::Info(op.code).effects & ~ir::kReads) != 0) {
+        for (ValueId operand : f_.operands_of(op)) {
+          Need(operand);
+        }
+      }
+    });
+    for (const Slot& slot : slots_) {
+      if (slot.is_pinned) {
+        Need(slot.value);
+      }
+    }
+    while (!work_.empty()) {
+      const ValueId value = work_.back();
+      work_.pop_back();
+      if (slot_of_[value.index] != kNoSlot) {
+        for (ValueId source : slots_[slot_of_[value.index]].sources) {
+          Need(source);
+        }
+      } else if (definition_[value.index].valid()) {
+        for (ValueId operand : f_.operands_of(f_.op(definition_[value.index]))) {
+          Need(operand);
+        }
+      }
+    }
+  }
   void Need(ValueId value) {
     value = Final(value);
     if (!live_[value.index]) {
@@ -95,161 +236,6 @@ class Analysis {
   std::vector<bool> live_;            // By ValueId.
   std::vector<ValueId> work_;
 };
-
-void Analysis::Number() {
-  begin_.resize(f_.regions.size());
-  end_.resize(f_.regions.size());
-  op_region_.resize(f_.ops.size());
-  value_region_.resize(f_.values.size());
-  definition_.resize(f_.values.size());
-  struct Open {
-    RegionId region;
-    size_t next = 0;
-  };
-  uint32_t clock = 0;
-  std::vector<Open> open;
-  const auto enter = [&](RegionId id) {
-    begin_[id.index] = clock++;
-    const ir::Region& region = f_.region(id);
-    for (uint32_t i = 0; i < region.param_count; ++i) {
-      value_region_[region.first_param.index + i] = id;
-    }
-    open.push_back({id});
-  };
-  enter(f_.body);
-  while (!open.empty()) {
-    const RegionId id = open.back().region;
-    const ir::Region& region = f_.region(id);
-    if (open.back().next == region.ops.size()) {
-      end_[id.index] = clock++;
-      open.pop_back();
-      const Op* owner = region.owner.valid() ? &f_.op(region.owner) : nullptr;
-      if (owner != nullptr && owner->code == Opcode::kIf && owner->body == id) {
-        enter(owner->otherwise);
-      }
-      continue;
-    }
-    const OpId op_id = region.ops[open.back().next++];
-    const Op& op = f_.op(op_id);
-    op_region_[op_id.index] = id;
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      value_region_[op.first_result.index + i] = id;
-      definition_[op.first_result.index + i] = op_id;
-    }
-    if (OwnsRegions(op.code)) {
-      enter(op.body);
-    }
-  }
-}
-
-void Analysis::AddSlots(ValueId first, uint32_t count, RegionId home) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const ValueId value(first.index + i);
-    slot_of_[value.index] = static_cast<uint32_t>(slots_.size());
-    slots_.push_back({value, home, {}});
-  }
-}
-
-void Analysis::AddSources(ValueId first, uint32_t count, const Op& op, uint32_t first_operand) {
-  for (uint32_t i = 0; i < count; ++i) {
-    Slot& slot = slots_[slot_of_[first.index + i]];
-    slot.sources.push_back(f_.operands_of(op)[first_operand + i]);
-    slot.is_pinned |= op.code == Opcode::kLeaveTable;
-  }
-}
-
-void Analysis::CollectSlots() {
-  slot_of_.resize(f_.values.size(), kNoSlot);
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    if (!OwnsRegions(op.code)) {
-      return;
-    }
-    AddSlots(op.first_result, op.result_count, op_region_[id.index]);
-    if (op.code != Opcode::kIf) {
-      const ir::Region& body = f_.region(op.body);
-      AddSlots(body.first_param, body.param_count, op_region_[id.index]);
-      AddSources(body.first_param, body.param_count, op, 0);
-    }
-  });
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    for (const Target& target : f_.targets_of(op)) {
-      const Op& owner = f_.op(target.op);
-      if (target.is_continue) {
-        const ir::Region& body = f_.region(owner.body);
-        AddSources(body.first_param, body.param_count, op, FirstPassed(op));
-      } else {
-        AddSources(owner.first_result, owner.result_count, op, FirstPassed(op));
-      }
-    }
-  });
-}
-
-// A slot to which every edge brings one value, or the slot itself, is that value, if it can be seen outside.
-bool Analysis::Replace(const Slot& slot) {
-  if (slot.is_pinned || replacement_[slot.value.index].valid()) {
-    return false;
-  }
-  ValueId only;
-  for (ValueId source : slot.sources) {
-    source = Final(source);
-    if (source != slot.value && only.valid() && source != only) {
-      return false;
-    }
-    only = source != slot.value ? source : only;
-  }
-  if (!only.valid() || !Encloses(value_region_[only.index], slot.home)) {
-    return false;
-  }
-  replacement_[slot.value.index] = only;
-  return true;
-}
-
-// Up and down in turn, since values travel both into blocks and out of them.
-void Analysis::FindReplacements() {
-  replacement_.resize(f_.values.size());
-  bool changed = true;
-  for (int round = 0; changed && round < kRoundsMax; ++round) {
-    changed = false;
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      changed |= Replace(slots_[round % 2 == 0 ? i : slots_.size() - 1 - i]);
-    }
-  }
-}
-
-void Analysis::MarkLive() {
-  live_.resize(f_.values.size());
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    const bool passes = op.code == Opcode::kLeave || op.code == Opcode::kContinue || op.code == Opcode::kLeaveTable;
-    if (op.code == Opcode::kIf || op.code == Opcode::kLeaveTable) {
-      Need(f_.operands_of(op)[0]);
-    } else if (!passes && !OwnsRegions(op.code) && (ir::Info(op.code).effects & ~ir::kReads) != 0) {
-      for (ValueId operand : f_.operands_of(op)) {
-        Need(operand);
-      }
-    }
-  });
-  for (const Slot& slot : slots_) {
-    if (slot.is_pinned) {
-      Need(slot.value);
-    }
-  }
-  while (!work_.empty()) {
-    const ValueId value = work_.back();
-    work_.pop_back();
-    if (slot_of_[value.index] != kNoSlot) {
-      for (ValueId source : slots_[slot_of_[value.index]].sources) {
-        Need(source);
-      }
-    } else if (definition_[value.index].valid()) {
-      for (ValueId operand : f_.operands_of(f_.op(definition_[value.index]))) {
-        Need(operand);
-      }
-    }
-  }
-}
 
 // Builds the function anew from what is kept.
 class Copy {
@@ -312,10 +298,87 @@ class Copy {
       }
     }
   }
-  void Begin(OpId id);
-  RegionId Close(OpId owner, RegionId ended);
-  void Plain(OpId id);
-  void Jump(const Op& op);
+  void Begin(OpId id) {
+    const Op& op = from_.op(id);
+    std::vector<ir::Type> results;
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      if (const ValueId result(op.first_result.index + i); analysis_.IsKept(result)) {
+        results.push_back(from_.type_of(result));
+      }
+    }
+    if (op.code == Opcode::kIf) {
+      ops_[id.index] = builder_.BeginIf(Map(from_.operands_of(op)[0]), results, op.source);
+    } else {
+      const ir::Region& body = from_.region(op.body);
+      ops_[id.index] =
+          builder_.BeginBlock(op.code, Passed(op, 0, body.first_param, body.param_count), results, op.source);
+      Bind(body.first_param, body.param_count, builder_.Params(ops_[id.index]));
+    }
+    to_.op(ops_[id.index]).origin = op.origin;
+    Bind(op.first_result, op.result_count, builder_.Results(ops_[id.index]));
+  }
+  // Ends what has just been copied; the region to go on with, if the owner has another.
+  RegionId Close(OpId owner, RegionId ended) {
+    if (!owner.valid()) {
+      return {};
+    }
+    const Op& op = from_.op(owner);
+    if (op.code == Opcode::kIf && op.body == ended) {
+      builder_.Else();
+      return op.otherwise;
+    }
+    builder_.End();
+    return {};
+  }
+  void Plain(OpId id) {
+    const Op& op = from_.op(id);
+    if (!analysis_.IsKept(op)) {
+      return;
+    }
+    if (op.code == Opcode::kLeave || op.code == Opcode::kContinue || op.code == Opcode::kLeaveTable) {
+      return Jump(op);
+    }
+    std::vector<ValueId> operands;
+    for (ValueId operand : from_.operands_of(op)) {
+      operands.push_back(Map(operand));
+    }
+    if (op.code == Opcode::kReturn) {
+      return builder_.Return(operands, op.source);
+    }
+    if (op.code == Opcode::kTrap) {
+      builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
+      to_.ops.back().origin = op.origin;
+      return;
+    }
+    std::vector<ir::Type> results;
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      results.push_back(from_.type_of(ValueId(op.first_result.index + i)));
+    }
+    const std::vector<ValueId> made = builder_.Results(builder_.Append(op, operands, results));
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      values_[op.first_result.index + i] = made[i];
+    }
+  }
+  void Jump(const Op& op) {
+    std::vector<Target> targets;
+    std::vector<ValueId> values;
+    for (const Target& target : from_.targets_of(op)) {
+      const Op& owner = from_.op(target.op);
+      const bool is_continue = target.is_continue;
+      const ValueId first = is_continue ? from_.region(owner.body).first_param : owner.first_result;
+      const uint32_t count = is_continue ? from_.region(owner.body).param_count : owner.result_count;
+      values = Passed(op, FirstPassed(op), first, count);
+      targets.push_back({ops_[target.op.index], is_continue});
+    }
+    if (op.code == Opcode::kLeaveTable) {
+      builder_.LeaveTable(Map(from_.operands_of(op)[0]), targets, values, op.source);
+    } else if (op.code == Opcode::kContinue) {
+      builder_.Continue(targets[0].op, values, op.source);
+    } else {
+      builder_.Leave(targets[0].op, values, op.source);
+    }
+    to_.ops.back().origin = op.origin;
+  }
 
   const ir::Function& from_;
   const Analysis& analysis_;
@@ -324,91 +387,6 @@ class Copy {
   std::vector<ValueId> values_;  // By old ValueId.
   std::vector<OpId> ops_;        // By old OpId of what owns regions.
 };
-
-void Copy::Begin(OpId id) {
-  const Op& op = from_.op(id);
-  std::vector<ir::Type> results;
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    if (const ValueId result(op.first_result.index + i); analysis_.IsKept(result)) {
-      results.push_back(from_.type_of(result));
-    }
-  }
-  if (op.code == Opcode::kIf) {
-    ops_[id.index] = builder_.BeginIf(Map(from_.operands_of(op)[0]), results, op.source);
-  } else {
-    const ir::Region& body = from_.region(op.body);
-    ops_[id.index] =
-        builder_.BeginBlock(op.code, Passed(op, 0, body.first_param, body.param_count), results, op.source);
-    Bind(body.first_param, body.param_count, builder_.Params(ops_[id.index]));
-  }
-  to_.op(ops_[id.index]).origin = op.origin;
-  Bind(op.first_result, op.result_count, builder_.Results(ops_[id.index]));
-}
-
-// Ends what has just been copied; the region to go on with, if the owner has another.
-RegionId Copy::Close(OpId owner, RegionId ended) {
-  if (!owner.valid()) {
-    return {};
-  }
-  const Op& op = from_.op(owner);
-  if (op.code == Opcode::kIf && op.body == ended) {
-    builder_.Else();
-    return op.otherwise;
-  }
-  builder_.End();
-  return {};
-}
-
-void Copy::Jump(const Op& op) {
-  std::vector<Target> targets;
-  std::vector<ValueId> values;
-  for (const Target& target : from_.targets_of(op)) {
-    const Op& owner = from_.op(target.op);
-    const bool is_continue = target.is_continue;
-    const ValueId first = is_continue ? from_.region(owner.body).first_param : owner.first_result;
-    const uint32_t count = is_continue ? from_.region(owner.body).param_count : owner.result_count;
-    values = Passed(op, FirstPassed(op), first, count);
-    targets.push_back({ops_[target.op.index], is_continue});
-  }
-  if (op.code == Opcode::kLeaveTable) {
-    builder_.LeaveTable(Map(from_.operands_of(op)[0]), targets, values, op.source);
-  } else if (op.code == Opcode::kContinue) {
-    builder_.Continue(targets[0].op, values, op.source);
-  } else {
-    builder_.Leave(targets[0].op, values, op.source);
-  }
-  to_.ops.back().origin = op.origin;
-}
-
-void Copy::Plain(OpId id) {
-  const Op& op = from_.op(id);
-  if (!analysis_.IsKept(op)) {
-    return;
-  }
-  if (op.code == Opcode::kLeave || op.code == Opcode::kContinue || op.code == Opcode::kLeaveTable) {
-    return Jump(op);
-  }
-  std::vector<ValueId> operands;
-  for (ValueId operand : from_.operands_of(op)) {
-    operands.push_back(Map(operand));
-  }
-  if (op.code == Opcode::kReturn) {
-    return builder_.Return(operands, op.source);
-  }
-  if (op.code == Opcode::kTrap) {
-    builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-    to_.ops.back().origin = op.origin;
-    return;
-  }
-  std::vector<ir::Type> results;
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    results.push_back(from_.type_of(ValueId(op.first_result.index + i)));
-  }
-  const std::vector<ValueId> made = builder_.Results(builder_.Append(op, operands, results));
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    values_[op.first_result.index + i] = made[i];
-  }
-}
 
 }  // namespace
 

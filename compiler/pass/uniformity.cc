@@ -36,9 +36,42 @@ struct Summary {
 class FunctionSweep {
  public:
   FunctionSweep(const ir::Module& module, Lanes lanes, bool stores_state, ir::FunctionId id,
-                std::vector<Summary>& summaries, FunctionUniformity& out, const std::vector<bool>* assumed);
+                std::vector<Summary>& summaries, FunctionUniformity& out, const std::vector<bool>* assumed)
+      : module_(module),
+        lanes_(lanes),
+        stores_state_(stores_state),
+        f_(module.function(id)),
+        summary_(summaries[id.index]),
+        summaries_(summaries),
+        out_(out),
+        assumed_(assumed),
+        definitions_(f_.values.size()),
+        depth_(f_.values.size(), 1),
+        level_of_(f_.ops.size()),
+        edges_(f_.ops.size()),
+        varying_loop_(f_.ops.size()) {
+    out_.shapes.resize(f_.values.size());
+    out_.decided_by.resize(f_.ops.size());
+    ir::ForEachOp(f_, [&](OpId op) {
+      for (uint32_t i = 0; i < f_.op(op).result_count; ++i) {
+        definitions_[f_.op(op).first_result.index + i] = op;
+      }
+      for (const ir::Target& target : f_.targets_of(f_.op(op))) {
+        ++(target.is_continue ? edges_[target.op.index].continues : edges_[target.op.index].leaves);
+      }
+    });
+  }
   // Whether anything changed.
-  bool Run();
+  bool Run() {
+    changed_ = false;
+    const ir::Region& body = f_.region(f_.body);
+    for (uint32_t i = 0; i < body.param_count; ++i) {
+      Raise(ValueId(body.first_param.index + i), summary_.params[i]);
+    }
+    levels_.assign(1, Level{});
+    Walk(f_.body);
+    return changed_;
+  }
 
  private:
   // An open region: the function's body, or one of an open block, loop or if.
@@ -53,26 +86,283 @@ class FunctionSweep {
 
   bool IsAssumed(OpId branch) const { return assumed_ != nullptr && (*assumed_)[branch.index]; }
   Shape At(const Op& op, uint32_t operand) const { return out_.shapes[f_.operands_of(op)[operand].index]; }
-  void Raise(ValueId value, const Shape& shape);
-  void RaiseSummary(Shape& known, const Shape& shape);
-  void Walk(ir::RegionId region);
-  void Visit(OpId id);
-  void Open(OpId id, ir::RegionId region, OpId since);
-  void If(OpId id, const Op& op);
-  void Jumps(OpId id, const Op& op);
-  void Jump(const Op& op, const ir::Target& target, uint32_t first_operand, OpId decider);
-  void Return(const Op& op);
-  void Call(const Op& op);
-  OpId Decider(size_t from) const;
-  void Diverge(size_t target_level, bool is_continue, OpId decider);
-  bool IsOfInnerLoop(ValueId value, size_t level) const;
-  bool IsSame(ValueId slot, ValueId value);
+  void Raise(ValueId value, const Shape& shape) { RaiseSummary(out_.shapes[value.index], shape); }
+  void RaiseSummary(Shape& known, const Shape& shape) {
+    const Shape joined = Join(known, shape);
+    changed_ |= joined != known;
+    known = joined;
+  }
+  void Walk(ir::RegionId region) {
+    for (OpId id : f_.region(region).ops) {
+      out_.decided_by[id.index] = Decider(0);
+      Visit(id);
+    }
+  }
+  void Visit(OpId id) {
+    const Op& op = f_.op(id);
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      depth_[op.first_result.index + i] = levels_.size();
+    }
+    switch (op.code) {
+      case Opcode::kBlock:
+      case Opcode::kLoop: {
+        const ir::Region& body = f_.region(op.body);
+        for (uint32_t i = 0; i < body.param_count; ++i) {
+          depth_[body.first_param.index + i] = levels_.size() + 1;
+          Raise(ValueId(body.first_param.index + i), At(op, i));
+        }
+        return Open(id, op.body, varying_loop_[id.index]);
+      }
+      case Opcode::kIf:
+        return If(id, op);
+      case Opcode::kLeave:
+      case Opcode::kContinue:
+      case Opcode::kLeaveTable:
+        return Jumps(id, op);
+      case Opcode::kReturn:
+        return Return(op);
+      case Opcode::kTrap:
+        return;
+      case Opcode::kCall:
+        return Call(op);
+      default:
+        for (uint32_t i = 0; i < op.result_count; ++i) {
+          Raise(ValueId(op.first_result.index + i), IsAssumed(id) ? ExtendedOf(op) : Of(op));
+        }
+    }
+  }
+  void Open(OpId id, ir::RegionId region, OpId since) {
+    levels_.push_back({id, since});
+    level_of_[id.index] = levels_.size() - 1;
+    Walk(region);
+    levels_.pop_back();
+  }
+  void If(OpId id, const Op& op) {
+    const OpId since = At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
+    const std::vector<Level> before = levels_;
+    Open(id, op.body, since);
+    std::vector<Level> after = levels_;
+    levels_ = before;  // Who takes the other way has seen none of the first one's branches.
+    Open(id, op.otherwise, since);
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      if (!levels_[i].since.valid()) {
+        levels_[i].since = after[i].since;
+      }
+    }
+  }
+  void Jumps(OpId id, const Op& op) {
+    const bool is_table = op.code == Opcode::kLeaveTable;
+    const OpId decider = is_table && At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
+    for (const ir::Target& target : f_.targets_of(op)) {
+      Jump(op, target, is_table ? 1 : 0, decider);
+    }
+  }
+  void Jump(const Op& op, const ir::Target& target, uint32_t first_operand, OpId decider) {
+    const size_t level = level_of_[target.op.index];
+    if (!decider.valid()) {
+      decider = Decider(level);
+    }
+    const Op& owner = f_.op(target.op);
+    const Edges& edges = edges_[target.op.index];
+    const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
+    const uint32_t count = target.is_continue ? f_.region(owner.body).param_count : owner.result_count;
+    const bool merges = (target.is_continue ? edges.continues : edges.leaves) > 1;
+    for (uint32_t i = 0; i < count; ++i) {
+      const ValueId slot(first.index + i);
+      const ValueId value = f_.operands_of(op)[first_operand + i];
+      const Shape& shape = out_.shapes[value.index];
+      // An instance's value depends on the way it came, or on the iteration in which it left.
+      const bool differs =
+          (merges && !IsSame(slot, value)) || IsOfInnerLoop(value, target.is_continue ? level + 1 : level);
+      Raise(slot, decider.valid() && differs && shape.kind != Shape::Kind::kUnset ? Shape::Varying() : shape);
+    }
+    Diverge(level, target.is_continue, decider);
+  }
+  void Return(const Op& op) {
+    const OpId decider = Decider(0);
+    for (uint32_t i = 0; i < op.operand_count; ++i) {
+      RaiseSummary(summary_.results[i], decider.valid() ? Shape::Varying() : At(op, i));
+    }
+    Diverge(0, false, decider);
+  }
+  void Call(const Op& op) {
+    Summary& callee = summaries_[op.imm];
+    for (uint32_t i = 0; i < op.operand_count; ++i) {
+      RaiseSummary(callee.params[i], At(op, i));
+    }
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      Raise(ValueId(op.first_result.index + i), callee.results[i]);
+    }
+  }
+  // The branch that makes control vary here, as seen from the region of level `from`.
+  OpId Decider(size_t from) const {
+    for (size_t level = levels_.size(); level-- > from;) {
+      if (levels_[level].since.valid()) {
+        return levels_[level].since;
+      }
+    }
+    return {};
+  }
+  // From here on control varies in every region up to the target's, for some instances have left.
+  void Diverge(size_t target_level, bool is_continue, OpId decider) {
+    if (!decider.valid()) {
+      return;
+    }
+    for (size_t level = target_level; level < levels_.size(); ++level) {
+      levels_[level].since = decider;
+      const OpId owner = levels_[level].owner;
+      const bool leaves_it = level > target_level || !is_continue;
+      if (leaves_it && owner.valid() && f_.op(owner).code == Opcode::kLoop && !varying_loop_[owner.index].valid()) {
+        varying_loop_[owner.index] = decider;
+        changed_ = true;  // The loop's beginning has to be looked at again.
+      }
+    }
+  }
+  // Whether the value is made anew in each iteration of a loop that is open from `level` on.
+  bool IsOfInnerLoop(ValueId value, size_t level) const {
+    for (size_t l = level; l < levels_.size(); ++l) {
+      const OpId owner = levels_[l].owner;
+      if (owner.valid() && f_.op(owner).code == Opcode::kLoop) {
+        return depth_[value.index] > l;
+      }
+    }
+    return false;
+  }
+  // Whether every edge so far brought the same value to the slot; then the way an instance came does not matter.
+  bool IsSame(ValueId slot, ValueId value) { return incoming_.emplace(slot.index, value).first->second == value; }
 
-  Shape Of(const Op& op) const;
-  Shape LinearOf(const Op& op) const;
-  Shape ExtendedOf(const Op& op) const;
-  Shape IdOf(const Op& op) const;
-  bool ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) const;
+  Shape Of(const Op& op) const {
+    switch (op.code) {
+      case Opcode::kConst:
+      case Opcode::kLocalAlloc:
+        return Shape::Uniform();
+      case Opcode::kInstanceId:
+      case Opcode::kGroupId:
+      case Opcode::kLocalId:
+        return IdOf(op);
+      case Opcode::kGlobalGet:
+        return module_.globals[op.imm].is_mutable ? Unknown() : Shape::Uniform();
+      case Opcode::kLoad:
+      case Opcode::kLoad128:
+        // In lockstep one load of one address serves all, unless each has bytes of its own there.
+        if (lanes_ == Lanes::kGroup || At(op, 0).kind == Shape::Kind::kUnset) {
+          return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape{};
+        }
+        return At(op, 0).is_uniform() && lanes_ != Lanes::kSurelyGroup && !IsOwn(op.space) ? Shape::Uniform()
+                                                                                           : Shape::Varying();
+      default:
+        break;
+    }
+    const uint8_t effects = ir::Info(op.code).effects;
+    if ((effects & (ir::kReads | ir::kWrites | ir::kSyncs)) != 0) {
+      return Unknown();
+    }
+    bool varies = false, is_unknown = false;
+    for (uint32_t i = 0; i < op.operand_count; ++i) {
+      const Shape shape = At(op, i);
+      if (shape.kind == Shape::Kind::kUnset) {
+        return {};
+      }
+      varies |= shape.varies();
+      is_unknown |= shape.kind == Shape::Kind::kUnknown;
+    }
+    if (!varies) {
+      return is_unknown ? Unknown() : Shape::Uniform();
+    }
+    if (const Shape linear = LinearOf(op); linear.kind != Shape::Kind::kUnset) {
+      return linear;
+    }
+    if (op.code == Opcode::kSelect && At(op, 0).is_uniform() && At(op, 1) == At(op, 2)) {
+      return At(op, 1);
+    }
+    uint64_t mask = 0;
+    switch (op.code) {
+      // These may round an id down to what all of a group have in common.
+      case Opcode::kDivS:
+      case Opcode::kDivU:
+      case Opcode::kShrS:
+      case Opcode::kShrU:
+        return Unknown();
+      case Opcode::kAnd:
+        return (ConstantAt(op, 0, &mask) || ConstantAt(op, 1, &mask)) && (mask & 1) == 0 ? Unknown() : Shape::Varying();
+      default:
+        return Shape::Varying();
+    }
+  }
+  // Sums, differences and products with constants of linear values; unset when the operation is none.
+  Shape LinearOf(const Op& op) const {
+    const Shape a = At(op, 0);
+    const Shape b = op.operand_count > 1 ? At(op, 1) : Shape::Uniform();
+    if (a.kind != Shape::Kind::kLinear || b.kind != Shape::Kind::kLinear) {
+      return {};
+    }
+    Shape shape = Shape::Uniform();
+    uint64_t factor = 0;
+    for (size_t d = 0; d < 3; ++d) {
+      if (op.code == Opcode::kAdd) {
+        shape.step[d] = a.step[d] + b.step[d];
+      } else if (op.code == Opcode::kSub) {
+        shape.step[d] = a.step[d] - b.step[d];
+      } else if (op.code == Opcode::kMul && ConstantAt(op, 1, &factor)) {
+        shape.step[d] = a.step[d] * factor;
+      } else if (op.code == Opcode::kMul && ConstantAt(op, 0, &factor)) {
+        shape.step[d] = b.step[d] * factor;
+      } else if (op.code == Opcode::kShl && ConstantAt(op, 1, &factor)) {
+        shape.step[d] = a.step[d] << (factor % (8 * ir::Bytes(op.type)));
+      } else if (op.code == Opcode::kWrap) {
+        shape.step[d] = a.step[d];
+      } else {
+        return {};
+      }
+      if (op.type == ir::Type::kI32 || op.code == Opcode::kWrap) {
+        shape.step[d] &= 0xffffffffu;
+      }
+    }
+    return shape;
+  }
+  // Of an extension that is assumed not to meet the end of the i32's range: the steps keep their sign.
+  Shape ExtendedOf(const Op& op) const {
+    Shape shape = At(op, 0);
+    // Only lanes along x are looked at when a tile runs.
+    if (lanes_ != Lanes::kAlongX || shape.kind != Shape::Kind::kLinear) {
+      return Of(op);
+    }
+    for (uint64_t& step : shape.step) {
+      step = static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(step))));
+    }
+    return shape;
+  }
+  // Queries of ids. In lockstep along one dimension the other coordinates are the same, and so is what derives from
+  // them.
+  Shape IdOf(const Op& op) const {
+    uint64_t dimension = 0;
+    const bool is_known = ConstantAt(op, 0, &dimension);
+    if (lanes_ == Lanes::kGroup || lanes_ == Lanes::kSurelyGroup) {
+      if (op.code == Opcode::kGroupId) {
+        return At(op, 0).is_uniform() ? Shape::Uniform() : Shape::Varying();
+      }
+      Shape shape = is_known ? Shape::Uniform() : Shape::Varying();
+      if (is_known && dimension < 3) {
+        shape.step[dimension] = 1;
+      }
+      return shape;
+    }
+    const auto own = static_cast<uint64_t>(lanes_) - static_cast<uint64_t>(Lanes::kAlongX);
+    if (!is_known || dimension == own) {
+      Shape shape = Shape::Uniform();
+      shape.step[own] = 1;
+      return is_known && op.code == Opcode::kInstanceId ? shape : Shape::Varying();
+    }
+    return Shape::Uniform();
+  }
+  bool ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) const {
+    const OpId id = definitions_[f_.operands_of(op)[operand].index];
+    if (!id.valid() || f_.op(id).code != Opcode::kConst) {
+      return false;
+    }
+    *bits = f_.op(id).imm;
+    return true;
+  }
 
   // Whether what is there may differ between instances at one address. Module memory may too, but is the same for all
   // as long as nothing writes it, which those who ask for lockstep see to (compiler/pass/gang/gang_plan.h).
@@ -97,340 +387,6 @@ class FunctionSweep {
   std::vector<Level> levels_;
   bool changed_ = false;
 };
-
-FunctionSweep::FunctionSweep(const ir::Module& module, Lanes lanes, bool stores_state, ir::FunctionId id,
-                             std::vector<Summary>& summaries, FunctionUniformity& out, const std::vector<bool>* assumed)
-    : module_(module),
-      lanes_(lanes),
-      stores_state_(stores_state),
-      f_(module.function(id)),
-      summary_(summaries[id.index]),
-      summaries_(summaries),
-      out_(out),
-      assumed_(assumed),
-      definitions_(f_.values.size()),
-      depth_(f_.values.size(), 1),
-      level_of_(f_.ops.size()),
-      edges_(f_.ops.size()),
-      varying_loop_(f_.ops.size()) {
-  out_.shapes.resize(f_.values.size());
-  out_.decided_by.resize(f_.ops.size());
-  ir::ForEachOp(f_, [&](OpId op) {
-    for (uint32_t i = 0; i < f_.op(op).result_count; ++i) {
-      definitions_[f_.op(op).first_result.index + i] = op;
-    }
-    for (const ir::Target& target : f_.targets_of(f_.op(op))) {
-      ++(target.is_continue ? edges_[target.op.index].continues : edges_[target.op.index].leaves);
-    }
-  });
-}
-
-bool FunctionSweep::Run() {
-  changed_ = false;
-  const ir::Region& body = f_.region(f_.body);
-  for (uint32_t i = 0; i < body.param_count; ++i) {
-    Raise(ValueId(body.first_param.index + i), summary_.params[i]);
-  }
-  levels_.assign(1, Level{});
-  Walk(f_.body);
-  return changed_;
-}
-
-void FunctionSweep::Raise(ValueId value, const Shape& shape) { RaiseSummary(out_.shapes[value.index], shape); }
-
-void FunctionSweep::RaiseSummary(Shape& known, const Shape& shape) {
-  const Shape joined = Join(known, shape);
-  changed_ |= joined != known;
-  known = joined;
-}
-
-void FunctionSweep::Walk(ir::RegionId region) {
-  for (OpId id : f_.region(region).ops) {
-    out_.decided_by[id.index] = Decider(0);
-    Visit(id);
-  }
-}
-
-// The branch that makes control vary here, as seen from the region of level `from`.
-OpId FunctionSweep::Decider(size_t from) const {
-  for (size_t level = levels_.size(); level-- > from;) {
-    if (levels_[level].since.valid()) {
-      return levels_[level].since;
-    }
-  }
-  return {};
-}
-
-void FunctionSweep::Open(OpId id, ir::RegionId region, OpId since) {
-  levels_.push_back({id, since});
-  level_of_[id.index] = levels_.size() - 1;
-  Walk(region);
-  levels_.pop_back();
-}
-
-void FunctionSweep::If(OpId id, const Op& op) {
-  const OpId since = At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
-  const std::vector<Level> before = levels_;
-  Open(id, op.body, since);
-  std::vector<Level> after = levels_;
-  levels_ = before;  // Who takes the other way has seen none of the first one's branches.
-  Open(id, op.otherwise, since);
-  for (size_t i = 0; i < levels_.size(); ++i) {
-    if (!levels_[i].since.valid()) {
-      levels_[i].since = after[i].since;
-    }
-  }
-}
-
-// Whether the value is made anew in each iteration of a loop that is open from `level` on.
-bool FunctionSweep::IsOfInnerLoop(ValueId value, size_t level) const {
-  for (size_t l = level; l < levels_.size(); ++l) {
-    const OpId owner = levels_[l].owner;
-    if (owner.valid() && f_.op(owner).code == Opcode::kLoop) {
-      return depth_[value.index] > l;
-    }
-  }
-  return false;
-}
-
-// Whether every edge so far brought the same value to the slot; then the way an instance came does not matter.
-bool FunctionSweep::IsSame(ValueId slot, ValueId value) {
-  return incoming_.emplace(slot.index, value).first->second == value;
-}
-
-// From here on control varies in every region up to the target's, for some instances have left.
-void FunctionSweep::Diverge(size_t target_level, bool is_continue, OpId decider) {
-  if (!decider.valid()) {
-    return;
-  }
-  for (size_t level = target_level; level < levels_.size(); ++level) {
-    levels_[level].since = decider;
-    const OpId owner = levels_[level].owner;
-    const bool leaves_it = level > target_level || !is_continue;
-    if (leaves_it && owner.valid() && f_.op(owner).code == Opcode::kLoop && !varying_loop_[owner.index].valid()) {
-      varying_loop_[owner.index] = decider;
-      changed_ = true;  // The loop's beginning has to be looked at again.
-    }
-  }
-}
-
-void FunctionSweep::Jump(const Op& op, const ir::Target& target, uint32_t first_operand, OpId decider) {
-  const size_t level = level_of_[target.op.index];
-  if (!decider.valid()) {
-    decider = Decider(level);
-  }
-  const Op& owner = f_.op(target.op);
-  const Edges& edges = edges_[target.op.index];
-  const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
-  const uint32_t count = target.is_continue ? f_.region(owner.body).param_count : owner.result_count;
-  const bool merges = (target.is_continue ? edges.continues : edges.leaves) > 1;
-  for (uint32_t i = 0; i < count; ++i) {
-    const ValueId slot(first.index + i);
-    const ValueId value = f_.operands_of(op)[first_operand + i];
-    const Shape& shape = out_.shapes[value.index];
-    // An instance's value depends on the way it came, or on the iteration in which it left.
-    const bool differs =
-        (merges && !IsSame(slot, value)) || IsOfInnerLoop(value, target.is_continue ? level + 1 : level);
-    Raise(slot, decider.valid() && differs && shape.kind != Shape::Kind::kUnset ? Shape::Varying() : shape);
-  }
-  Diverge(level, target.is_continue, decider);
-}
-
-void FunctionSweep::Jumps(OpId id, const Op& op) {
-  const bool is_table = op.code == Opcode::kLeaveTable;
-  const OpId decider = is_table && At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
-  for (const ir::Target& target : f_.targets_of(op)) {
-    Jump(op, target, is_table ? 1 : 0, decider);
-  }
-}
-
-void FunctionSweep::Return(const Op& op) {
-  const OpId decider = Decider(0);
-  for (uint32_t i = 0; i < op.operand_count; ++i) {
-    RaiseSummary(summary_.results[i], decider.valid() ? Shape::Varying() : At(op, i));
-  }
-  Diverge(0, false, decider);
-}
-
-void FunctionSweep::Call(const Op& op) {
-  Summary& callee = summaries_[op.imm];
-  for (uint32_t i = 0; i < op.operand_count; ++i) {
-    RaiseSummary(callee.params[i], At(op, i));
-  }
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    Raise(ValueId(op.first_result.index + i), callee.results[i]);
-  }
-}
-
-void FunctionSweep::Visit(OpId id) {
-  const Op& op = f_.op(id);
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    depth_[op.first_result.index + i] = levels_.size();
-  }
-  switch (op.code) {
-    case Opcode::kBlock:
-    case Opcode::kLoop: {
-      const ir::Region& body = f_.region(op.body);
-      for (uint32_t i = 0; i < body.param_count; ++i) {
-        depth_[body.first_param.index + i] = levels_.size() + 1;
-        Raise(ValueId(body.first_param.index + i), At(op, i));
-      }
-      return Open(id, op.body, varying_loop_[id.index]);
-    }
-    case Opcode::kIf:
-      return If(id, op);
-    case Opcode::kLeave:
-    case Opcode::kContinue:
-    case Opcode::kLeaveTable:
-      return Jumps(id, op);
-    case Opcode::kReturn:
-      return Return(op);
-    case Opcode::kTrap:
-      return;
-    case Opcode::kCall:
-      return Call(op);
-    default:
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        Raise(ValueId(op.first_result.index + i), IsAssumed(id) ? ExtendedOf(op) : Of(op));
-      }
-  }
-}
-
-// Of an extension that is assumed not to meet the end of the i32's range: the steps keep their sign.
-Shape FunctionSweep::ExtendedOf(const Op& op) const {
-  Shape shape = At(op, 0);
-  // Only lanes along x are looked at when a tile runs.
-  if (lanes_ != Lanes::kAlongX || shape.kind != Shape::Kind::kLinear) {
-    return Of(op);
-  }
-  for (uint64_t& step : shape.step) {
-    step = static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(step))));
-  }
-  return shape;
-}
-
-bool FunctionSweep::ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) const {
-  const OpId id = definitions_[f_.operands_of(op)[operand].index];
-  if (!id.valid() || f_.op(id).code != Opcode::kConst) {
-    return false;
-  }
-  *bits = f_.op(id).imm;
-  return true;
-}
-
-// Queries of ids. In lockstep along one dimension the other coordinates are the same, and so is what derives from them.
-Shape FunctionSweep::IdOf(const Op& op) const {
-  uint64_t dimension = 0;
-  const bool is_known = ConstantAt(op, 0, &dimension);
-  if (lanes_ == Lanes::kGroup || lanes_ == Lanes::kSurelyGroup) {
-    if (op.code == Opcode::kGroupId) {
-      return At(op, 0).is_uniform() ? Shape::Uniform() : Shape::Varying();
-    }
-    Shape shape = is_known ? Shape::Uniform() : Shape::Varying();
-    if (is_known && dimension < 3) {
-      shape.step[dimension] = 1;
-    }
-    return shape;
-  }
-  const auto own = static_cast<uint64_t>(lanes_) - static_cast<uint64_t>(Lanes::kAlongX);
-  if (!is_known || dimension == own) {
-    Shape shape = Shape::Uniform();
-    shape.step[own] = 1;
-    return is_known && op.code == Opcode::kInstanceId ? shape : Shape::Varying();
-  }
-  return Shape::Uniform();
-}
-
-// Sums, differences and products with constants of linear values; unset when the operation is none.
-Shape FunctionSweep::LinearOf(const Op& op) const {
-  const Shape a = At(op, 0);
-  const Shape b = op.operand_count > 1 ? At(op, 1) : Shape::Uniform();
-  if (a.kind != Shape::Kind::kLinear || b.kind != Shape::Kind::kLinear) {
-    return {};
-  }
-  Shape shape = Shape::Uniform();
-  uint64_t factor = 0;
-  for (size_t d = 0; d < 3; ++d) {
-    if (op.code == Opcode::kAdd) {
-      shape.step[d] = a.step[d] + b.step[d];
-    } else if (op.code == Opcode::kSub) {
-      shape.step[d] = a.step[d] - b.step[d];
-    } else if (op.code == Opcode::kMul && ConstantAt(op, 1, &factor)) {
-      shape.step[d] = a.step[d] * factor;
-    } else if (op.code == Opcode::kMul && ConstantAt(op, 0, &factor)) {
-      shape.step[d] = b.step[d] * factor;
-    } else if (op.code == Opcode::kShl && ConstantAt(op, 1, &factor)) {
-      shape.step[d] = a.step[d] << (factor % (8 * ir::Bytes(op.type)));
-    } else if (op.code == Opcode::kWrap) {
-      shape.step[d] = a.step[d];
-    } else {
-      return {};
-    }
-    if (op.type == ir::Type::kI32 || op.code == Opcode::kWrap) {
-      shape.step[d] &= 0xffffffffu;
-    }
-  }
-  return shape;
-}
-
-Shape FunctionSweep::Of(const Op& op) const {
-  switch (op.code) {
-    case Opcode::kConst:
-    case Opcode::kLocalAlloc:
-      return Shape::Uniform();
-    case Opcode::kInstanceId:
-    case Opcode::kGroupId:
-    case Opcode::kLocalId:
-      return IdOf(op);
-    case Opcode::kGlobalGet:
-      return module_.globals[op.imm].is_mutable ? Unknown() : Shape::Uniform();
-    case Opcode::kLoad:
-    case Opcode::kLoad128:
-      // In lockstep one load of one address serves all, unless each has bytes of its own there.
-      if (lanes_ == Lanes::kGroup || At(op, 0).kind == Shape::Kind::kUnset) {
-        return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape{};
-      }
-      return At(op, 0).is_uniform() && lanes_ != Lanes::kSurelyGroup && !IsOwn(op.space) ? Shape::Uniform()
-                                                                                         : Shape::Varying();
-    default:
-      break;
-  }
-  const uint8_t effects = ir::Info(op.code).effects;
-  if ((effects & (ir::kReads | ir::kWrites | ir::kSyncs)) != 0) {
-    return Unknown();
-  }
-  bool varies = false, is_unknown = false;
-  for (uint32_t i = 0; i < op.operand_count; ++i) {
-    const Shape shape = At(op, i);
-    if (shape.kind == Shape::Kind::kUnset) {
-      return {};
-    }
-    varies |= shape.varies();
-    is_unknown |= shape.kind == Shape::Kind::kUnknown;
-  }
-  if (!varies) {
-    return is_unknown ? Unknown() : Shape::Uniform();
-  }
-  if (const Shape linear = LinearOf(op); linear.kind != Shape::Kind::kUnset) {
-    return linear;
-  }
-  if (op.code == Opcode::kSelect && At(op, 0).is_uniform() && At(op, 1) == At(op, 2)) {
-    return At(op, 1);
-  }
-  uint64_t mask = 0;
-  switch (op.code) {
-    // These may round an id down to what all of a group have in common.
-    case Opcode::kDivS:
-    case Opcode::kDivU:
-    case Opcode::kShrS:
-    case Opcode::kShrU:
-      return Unknown();
-    case Opcode::kAnd:
-      return (ConstantAt(op, 0, &mask) || ConstantAt(op, 1, &mask)) && (mask & 1) == 0 ? Unknown() : Shape::Varying();
-    default:
-      return Shape::Varying();
-  }
-}
 
 // Functions whose parameters can be anything: those a reference names.
 void RaiseReferenced(const ir::Module& module, const Shape& anything, std::vector<Summary>& summaries) {

@@ -55,12 +55,97 @@ class GroupEmitter {
  public:
   GroupEmitter(ModuleEmitter& m, GroupSplit& split, const GroupEntry& entry, KernelReport* report)
       : m_(m), split_(split), entry_(entry), report_(report), driver_(split.module.entry) {}
-  StatusOr<GroupCode> Emit();
+  StatusOr<GroupCode> Emit() {
+    for (size_t i = 0; i < split_.segments.size(); ++i) {
+      HPVMD_RETURN_IF_ERROR(EmitSegment(i));
+    }
+    split_.module.entry = driver_;
+    m_.functions[driver_.index] = Keep(m_.Declare(split_.module.function(driver_).type, "driver"), "driver");
+    HPVMD_RETURN_IF_ERROR(FunctionEmitter(m_, driver_.index).Emit());
+    EmitEntry();
+    code_.value_bytes = split_.value_bytes;
+    return std::move(code_);
+  }
 
  private:
-  StatusOr<llvm::Function*> EmitGang(const GroupSegment& segment, const GangShape& shape, bool is_masked);
-  Status EmitSegment(size_t number);
-  void EmitEntry();
+  StatusOr<llvm::Function*> EmitGang(const GroupSegment& segment, const GangShape& shape, bool is_masked) {
+    split_.module.entry = segment.gang;  // Gangs are made of a module's entry.
+    const std::optional<GangPlan> plan = PlanGang(split_.module, {.has_rows = shape.rows > 1, .assumes_guards = false});
+    if (!plan.has_value()) {
+      return Unimplemented("What instances have in common did not settle.");
+    }
+    std::vector<bool> proven(segment.original.size(), false);
+    for (size_t i = 0; i < proven.size() && entry_.is_unchecked; ++i) {
+      const ir::OpId original = segment.original[i];
+      proven[i] = original.valid() && original.index < entry_.proven->size() && (*entry_.proven)[original.index];
+    }
+    GangEmitter gang(m_, *plan, {.shape = shape, .is_masked = is_masked, .is_unchecked = entry_.is_unchecked}, proven,
+                     is_masked || shape.rows != entry_.shape.rows ? nullptr : report_);
+    return gang.Emit();
+  }
+  Status EmitSegment(size_t number) {
+    const GroupSegment& segment = split_.segments[number];
+    GroupLoop loop{&segment, entry_.shape, nullptr, nullptr, nullptr};
+    const std::string name = std::to_string(number);
+    const GangShape gang{.lanes = entry_.shape.lanes};
+    if (entry_.shape.rows > 1) {
+      HPVMD_ASSIGN_OR_RETURN(loop.rows, EmitGang(segment, entry_.shape, false));
+      Keep(loop.rows, "rows" + name);
+    }
+    HPVMD_ASSIGN_OR_RETURN(loop.whole, EmitGang(segment, gang, false));
+    Keep(loop.whole, "whole" + name);
+    HPVMD_ASSIGN_OR_RETURN(loop.masked, EmitGang(segment, gang, true));
+    Keep(loop.masked, "masked" + name);
+    m_.functions[segment.loop.index] =
+        Keep(m_.Declare(split_.module.function(segment.loop).type, "loop"), "loop" + name);
+    EmitGroupLoop(m_, loop, m_.functions[segment.loop.index]);
+    return absl::OkStatus();
+  }
+  // One group: its first instance's place, and the driver.
+  void EmitEntry() {
+    llvm::Function* function = DeclareEntry(m_, entry_.name);
+    auto block = [&](const char* name) { return llvm::BasicBlock::Create(m_.context(), name, function); };
+    llvm::IRBuilder<> b(block("start"));
+    ContextFields fields(m_, b, function->getArg(0), nullptr);
+    llvm::BasicBlock *run = block("run"), *stopped = block("stopped"), *done = block("done"),
+                     *trapped = block("trapped");
+    llvm::Value* arguments = fields.LoadArguments();
+    llvm::SmallVector<llvm::Value*, 8> operands{function->getArg(0), arguments};
+    llvm::Value* rest = function->getArg(1);
+    for (unsigned d = 0; d < 3; ++d) {
+      llvm::Value* one = b.getInt64(1);
+      auto field = [&](size_t offset) {
+        llvm::Value* value = fields.LoadInvariant(b.getInt64Ty(), offset + 8 * d);
+        return b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, value, one);  // Nothing here divides by 0.
+      };
+      llvm::Value* group = field(offsetof(CpuContext, group));
+      llvm::Value* last = b.CreateUDiv(b.CreateSub(field(offsetof(CpuContext, extent)), one), group);
+      llvm::Value* groups = b.CreateAdd(last, one);
+      llvm::Value* first = b.CreateMul(d == 2 ? rest : b.CreateURem(rest, groups), group);
+      rest = b.CreateUDiv(rest, groups);
+      operands.push_back(first);
+      // Where the driver traps; loops over gangs know the instance better.
+      fields.Store(first, offsetof(CpuContext, trap_instance) + 8 * d);
+    }
+    llvm::MDNode* unlikely = llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights();
+    b.CreateCondBr(fields.IsStopped(), stopped, run, unlikely);
+    b.SetInsertPoint(run);
+    for (llvm::Value* param : LoadParams(m_, b, fields)) {
+      operands.push_back(param);
+    }
+    llvm::CallInst* status = b.CreateCall(m_.functions[driver_.index], operands);
+    status->setCallingConv(llvm::CallingConv::Fast);
+    b.CreateCondBr(b.CreateICmpNE(status, b.getInt32(0)), trapped, done, unlikely);
+    b.SetInsertPoint(stopped);
+    b.CreateCall(m_.Helper("hpvm.record"),
+                 {function->getArg(0), b.getInt32(static_cast<uint32_t>(TrapCode::kStopped)),
+                  b.getInt32(m_.cut_from.index), b.getInt32(0), b.getInt64(0), b.getInt64(0)});
+    b.CreateBr(trapped);
+    b.SetInsertPoint(trapped);
+    b.CreateRet(b.getInt32(CpuOutcome::kCpuTrapped));
+    b.SetInsertPoint(done);
+    b.CreateRet(b.getInt32(CpuOutcome::kCpuDone));
+  }
   llvm::Function* Keep(llvm::Function* function, const std::string& name) {
     function->setName(entry_.name + "." + name);
     code_.functions.push_back(function->getName().str());
@@ -74,96 +159,6 @@ class GroupEmitter {
   const ir::FunctionId driver_;
   GroupCode code_;
 };
-
-StatusOr<llvm::Function*> GroupEmitter::EmitGang(const GroupSegment& segment, const GangShape& shape, bool is_masked) {
-  split_.module.entry = segment.gang;  // Gangs are made of a module's entry.
-  const std::optional<GangPlan> plan = PlanGang(split_.module, {.has_rows = shape.rows > 1, .assumes_guards = false});
-  if (!plan.has_value()) {
-    return Unimplemented("What instances have in common did not settle.");
-  }
-  std::vector<bool> proven(segment.original.size(), false);
-  for (size_t i = 0; i < proven.size() && entry_.is_unchecked; ++i) {
-    const ir::OpId original = segment.original[i];
-    proven[i] = original.valid() && original.index < entry_.proven->size() && (*entry_.proven)[original.index];
-  }
-  GangEmitter gang(m_, *plan, {.shape = shape, .is_masked = is_masked, .is_unchecked = entry_.is_unchecked}, proven,
-                   is_masked || shape.rows != entry_.shape.rows ? nullptr : report_);
-  return gang.Emit();
-}
-
-Status GroupEmitter::EmitSegment(size_t number) {
-  const GroupSegment& segment = split_.segments[number];
-  GroupLoop loop{&segment, entry_.shape, nullptr, nullptr, nullptr};
-  const std::string name = std::to_string(number);
-  const GangShape gang{.lanes = entry_.shape.lanes};
-  if (entry_.shape.rows > 1) {
-    HPVMD_ASSIGN_OR_RETURN(loop.rows, EmitGang(segment, entry_.shape, false));
-    Keep(loop.rows, "rows" + name);
-  }
-  HPVMD_ASSIGN_OR_RETURN(loop.whole, EmitGang(segment, gang, false));
-  Keep(loop.whole, "whole" + name);
-  HPVMD_ASSIGN_OR_RETURN(loop.masked, EmitGang(segment, gang, true));
-  Keep(loop.masked, "masked" + name);
-  m_.functions[segment.loop.index] = Keep(m_.Declare(split_.module.function(segment.loop).type, "loop"), "loop" + name);
-  EmitGroupLoop(m_, loop, m_.functions[segment.loop.index]);
-  return absl::OkStatus();
-}
-
-// One group: its first instance's place, and the driver.
-void GroupEmitter::EmitEntry() {
-  llvm::Function* function = DeclareEntry(m_, entry_.name);
-  auto block = [&](const char* name) { return llvm::BasicBlock::Create(m_.context(), name, function); };
-  llvm::IRBuilder<> b(block("start"));
-  ContextFields fields(m_, b, function->getArg(0), nullptr);
-  llvm::BasicBlock *run = block("run"), *stopped = block("stopped"), *done = block("done"), *trapped = block("trapped");
-  llvm::Value* arguments = fields.LoadArguments();
-  llvm::SmallVector<llvm::Value*, 8> operands{function->getArg(0), arguments};
-  llvm::Value* rest = function->getArg(1);
-  for (unsigned d = 0; d < 3; ++d) {
-    llvm::Value* one = b.getInt64(1);
-    auto field = [&](size_t offset) {
-      llvm::Value* value = fields.LoadInvariant(b.getInt64Ty(), offset + 8 * d);
-      return b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, value, one);  // Nothing here divides by 0.
-    };
-    llvm::Value* group = field(offsetof(CpuContext, group));
-    llvm::Value* last = b.CreateUDiv(b.CreateSub(field(offsetof(CpuContext, extent)), one), group);
-    llvm::Value* groups = b.CreateAdd(last, one);
-    llvm::Value* first = b.CreateMul(d == 2 ? rest : b.CreateURem(rest, groups), group);
-    rest = b.CreateUDiv(rest, groups);
-    operands.push_back(first);
-    // Where the driver traps; loops over gangs know the instance better.
-    fields.Store(first, offsetof(CpuContext, trap_instance) + 8 * d);
-  }
-  llvm::MDNode* unlikely = llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights();
-  b.CreateCondBr(fields.IsStopped(), stopped, run, unlikely);
-  b.SetInsertPoint(run);
-  for (llvm::Value* param : LoadParams(m_, b, fields)) {
-    operands.push_back(param);
-  }
-  llvm::CallInst* status = b.CreateCall(m_.functions[driver_.index], operands);
-  status->setCallingConv(llvm::CallingConv::Fast);
-  b.CreateCondBr(b.CreateICmpNE(status, b.getInt32(0)), trapped, done, unlikely);
-  b.SetInsertPoint(stopped);
-  b.CreateCall(m_.Helper("hpvm.record"), {function->getArg(0), b.getInt32(static_cast<uint32_t>(TrapCode::kStopped)),
-                                          b.getInt32(m_.cut_from.index), b.getInt32(0), b.getInt64(0), b.getInt64(0)});
-  b.CreateBr(trapped);
-  b.SetInsertPoint(trapped);
-  b.CreateRet(b.getInt32(CpuOutcome::kCpuTrapped));
-  b.SetInsertPoint(done);
-  b.CreateRet(b.getInt32(CpuOutcome::kCpuDone));
-}
-
-StatusOr<GroupCode> GroupEmitter::Emit() {
-  for (size_t i = 0; i < split_.segments.size(); ++i) {
-    HPVMD_RETURN_IF_ERROR(EmitSegment(i));
-  }
-  split_.module.entry = driver_;
-  m_.functions[driver_.index] = Keep(m_.Declare(split_.module.function(driver_).type, "driver"), "driver");
-  HPVMD_RETURN_IF_ERROR(FunctionEmitter(m_, driver_.index).Emit());
-  EmitEntry();
-  code_.value_bytes = split_.value_bytes;
-  return std::move(code_);
-}
 
 }  // namespace
 

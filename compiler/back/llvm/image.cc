@@ -26,134 +26,122 @@ Status FromLlvm(llvm::Error error, const char* doing) {
 class ImageLinker {
  public:
   explicit ImageLinker(const Object& object) : object_(object) {}
-  StatusOr<LinkedImage> Link(std::span<const std::string> entries);
+  StatusOr<LinkedImage> Link(std::span<const std::string> entries) {
+    HPVMD_RETURN_IF_ERROR(PlaceSections(true));
+    HPVMD_RETURN_IF_ERROR(PlaceSections(false));
+    for (const SectionRef& section : object_.sections()) {
+      HPVMD_RETURN_IF_ERROR(Relocate(section));
+    }
+    std::map<std::string, uint64_t> offsets;
+    for (const SymbolRef& symbol : object_.symbols()) {
+      llvm::Expected<llvm::StringRef> name = symbol.getName();
+      if (!name) {
+        return FromLlvm(name.takeError(), "Reading a symbol's name");
+      }
+      if (std::find(entries.begin(), entries.end(), *name) != entries.end()) {
+        HPVMD_ASSIGN_OR_RETURN(offsets[name->str()], OffsetOf(symbol));
+      }
+    }
+    for (const std::string& entry : entries) {
+      auto found = offsets.find(entry);
+      if (found == offsets.end()) {
+        return Internal("The object lacks the entry \"" + entry + "\".");
+      }
+      image_.entry_offsets.push_back(found->second);
+    }
+    return std::move(image_);
+  }
 
  private:
-  Status PlaceSections(bool is_code);
-  Status Place(const ELFSectionRef& section);
-  Status Relocate(const SectionRef& relocations);
-  Status RelocateOne(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset, uint64_t section_bytes);
-  StatusOr<uint64_t> OffsetOf(const SymbolRef& symbol);
+  Status PlaceSections(bool is_code) {
+    for (ELFSectionRef section : object_.sections()) {
+      uint64_t flags = section.getFlags();
+      // An empty one may be referred to as well: by a jump table all of whose entries turned out unreachable.
+      const bool is_empty_data = section.getSize() == 0 && (flags & llvm::ELF::SHF_WRITE) != 0;
+      bool is_loaded = (flags & llvm::ELF::SHF_ALLOC) != 0 && !is_empty_data;
+      if (is_loaded && is_code == ((flags & llvm::ELF::SHF_EXECINSTR) != 0)) {
+        HPVMD_RETURN_IF_ERROR(Place(section));
+      }
+    }
+    return absl::OkStatus();
+  }
+  Status Place(const ELFSectionRef& section) {
+    if ((section.getFlags() & llvm::ELF::SHF_WRITE) != 0) {
+      return Internal("The object has writable data, which an image cannot hold.");
+    }
+    llvm::Expected<llvm::StringRef> contents = section.getContents();
+    if (!contents) {
+      return FromLlvm(contents.takeError(), "Reading a section");
+    }
+    uint64_t align = std::max<uint64_t>(section.getAlignment().value(), 16);
+    if (align > 4096) {
+      return Internal("A section's alignment (" + std::to_string(align) + ") is above a page's.");
+    }
+    // 0xcc traps; no code runs into it.
+    image_.bytes.resize((image_.bytes.size() + align - 1) / align * align, 0xcc);
+    offsets_[section.getIndex()] = image_.bytes.size();
+    image_.bytes.insert(image_.bytes.end(), contents->bytes_begin(), contents->bytes_end());
+    return absl::OkStatus();
+  }
+  Status Relocate(const SectionRef& relocations) {
+    llvm::Expected<llvm::object::section_iterator> of = relocations.getRelocatedSection();
+    if (!of) {
+      return FromLlvm(of.takeError(), "Reading relocations");
+    }
+    auto placed = *of == object_.section_end() ? offsets_.end() : offsets_.find((*of)->getIndex());
+    if (placed == offsets_.end()) {
+      return absl::OkStatus();  // Of a section that is not loaded.
+    }
+    for (const llvm::object::RelocationRef& relocation : relocations.relocations()) {
+      HPVMD_RETURN_IF_ERROR(RelocateOne(relocation, placed->second, (*of)->getSize()));
+    }
+    return absl::OkStatus();
+  }
+  Status RelocateOne(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset,
+                     uint64_t section_bytes) {
+    uint64_t type = relocation.getType();
+    if (type != llvm::ELF::R_X86_64_PC32 && type != llvm::ELF::R_X86_64_PLT32) {
+      return Internal("The object has a relocation of type " + std::to_string(type) + ", which an image cannot hold.");
+    }
+    if (relocation.getSymbol() == object_.symbol_end() || section_bytes < 4 ||
+        relocation.getOffset() > section_bytes - 4) {
+      return Internal("The object has a malformed relocation.");
+    }
+    llvm::Expected<int64_t> addend = relocation.getAddend();
+    if (!addend) {
+      return FromLlvm(addend.takeError(), "Reading a relocation");
+    }
+    HPVMD_ASSIGN_OR_RETURN(uint64_t target, OffsetOf(*relocation.getSymbol()));
+    uint64_t place = section_offset + relocation.getOffset();
+    int64_t value = static_cast<int64_t>(target) + *addend - static_cast<int64_t>(place);
+    int32_t narrow = static_cast<int32_t>(value);
+    if (narrow != value) {
+      return Internal("The image is too large for a relative reference (" + std::to_string(value) + ").");
+    }
+    std::memcpy(image_.bytes.data() + place, &narrow, sizeof(narrow));
+    return absl::OkStatus();
+  }
+  StatusOr<uint64_t> OffsetOf(const SymbolRef& symbol) {
+    llvm::Expected<llvm::object::section_iterator> section = symbol.getSection();
+    llvm::Expected<uint64_t> value = symbol.getValue();
+    llvm::Expected<llvm::StringRef> name = symbol.getName();
+    if (!section || !value || !name) {
+      llvm::consumeError(section.takeError());
+      llvm::consumeError(value.takeError());
+      llvm::consumeError(name.takeError());
+      return Internal("The object has a malformed symbol.");
+    }
+    auto placed = *section == object_.section_end() ? offsets_.end() : offsets_.find((*section)->getIndex());
+    if (placed == offsets_.end()) {
+      return Internal("The code refers to \"" + name->str() + "\", which is not part of it.");
+    }
+    return placed->second + *value;
+  }
 
   const Object& object_;
   LinkedImage image_;
   std::map<uint64_t, uint64_t> offsets_;  // Of placed sections, by section index.
 };
-
-Status ImageLinker::Place(const ELFSectionRef& section) {
-  if ((section.getFlags() & llvm::ELF::SHF_WRITE) != 0) {
-    return Internal("The object has writable data, which an image cannot hold.");
-  }
-  llvm::Expected<llvm::StringRef> contents = section.getContents();
-  if (!contents) {
-    return FromLlvm(contents.takeError(), "Reading a section");
-  }
-  uint64_t align = std::max<uint64_t>(section.getAlignment().value(), 16);
-  if (align > 4096) {
-    return Internal("A section's alignment (" + std::to_string(align) + ") is above a page's.");
-  }
-  // 0xcc traps; no code runs into it.
-  image_.bytes.resize((image_.bytes.size() + align - 1) / align * align, 0xcc);
-  offsets_[section.getIndex()] = image_.bytes.size();
-  image_.bytes.insert(image_.bytes.end(), contents->bytes_begin(), contents->bytes_end());
-  return absl::OkStatus();
-}
-
-Status ImageLinker::PlaceSections(bool is_code) {
-  for (ELFSectionRef section : object_.sections()) {
-    uint64_t flags = section.getFlags();
-    // An empty one may be referred to as well: by a jump table all of whose entries turned out unreachable.
-    const bool is_empty_data = section.getSize() == 0 && (flags & llvm::ELF::SHF_WRITE) != 0;
-    bool is_loaded = (flags & llvm::ELF::SHF_ALLOC) != 0 && !is_empty_data;
-    if (is_loaded && is_code == ((flags & llvm::ELF::SHF_EXECINSTR) != 0)) {
-      HPVMD_RETURN_IF_ERROR(Place(section));
-    }
-  }
-  return absl::OkStatus();
-}
-
-StatusOr<uint64_t> ImageLinker::OffsetOf(const SymbolRef& symbol) {
-  llvm::Expected<llvm::object::section_iterator> section = symbol.getSection();
-  llvm::Expected<uint64_t> value = symbol.getValue();
-  llvm::Expected<llvm::StringRef> name = symbol.getName();
-  if (!section || !value || !name) {
-    llvm::consumeError(section.takeError());
-    llvm::consumeError(value.takeError());
-    llvm::consumeError(name.takeError());
-    return Internal("The object has a malformed symbol.");
-  }
-  auto placed = *section == object_.section_end() ? offsets_.end() : offsets_.find((*section)->getIndex());
-  if (placed == offsets_.end()) {
-    return Internal("The code refers to \"" + name->str() + "\", which is not part of it.");
-  }
-  return placed->second + *value;
-}
-
-Status ImageLinker::RelocateOne(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset,
-                                uint64_t section_bytes) {
-  uint64_t type = relocation.getType();
-  if (type != llvm::ELF::R_X86_64_PC32 && type != llvm::ELF::R_X86_64_PLT32) {
-    return Internal("The object has a relocation of type " + std::to_string(type) + ", which an image cannot hold.");
-  }
-  if (relocation.getSymbol() == object_.symbol_end() || section_bytes < 4 ||
-      relocation.getOffset() > section_bytes - 4) {
-    return Internal("The object has a malformed relocation.");
-  }
-  llvm::Expected<int64_t> addend = relocation.getAddend();
-  if (!addend) {
-    return FromLlvm(addend.takeError(), "Reading a relocation");
-  }
-  HPVMD_ASSIGN_OR_RETURN(uint64_t target, OffsetOf(*relocation.getSymbol()));
-  uint64_t place = section_offset + relocation.getOffset();
-  int64_t value = static_cast<int64_t>(target) + *addend - static_cast<int64_t>(place);
-  int32_t narrow = static_cast<int32_t>(value);
-  if (narrow != value) {
-    return Internal("The image is too large for a relative reference (" + std::to_string(value) + ").");
-  }
-  std::memcpy(image_.bytes.data() + place, &narrow, sizeof(narrow));
-  return absl::OkStatus();
-}
-
-Status ImageLinker::Relocate(const SectionRef& relocations) {
-  llvm::Expected<llvm::object::section_iterator> of = relocations.getRelocatedSection();
-  if (!of) {
-    return FromLlvm(of.takeError(), "Reading relocations");
-  }
-  auto placed = *of == object_.section_end() ? offsets_.end() : offsets_.find((*of)->getIndex());
-  if (placed == offsets_.end()) {
-    return absl::OkStatus();  // Of a section that is not loaded.
-  }
-  for (const llvm::object::RelocationRef& relocation : relocations.relocations()) {
-    HPVMD_RETURN_IF_ERROR(RelocateOne(relocation, placed->second, (*of)->getSize()));
-  }
-  return absl::OkStatus();
-}
-
-StatusOr<LinkedImage> ImageLinker::Link(std::span<const std::string> entries) {
-  HPVMD_RETURN_IF_ERROR(PlaceSections(true));
-  HPVMD_RETURN_IF_ERROR(PlaceSections(false));
-  for (const SectionRef& section : object_.sections()) {
-    HPVMD_RETURN_IF_ERROR(Relocate(section));
-  }
-  std::map<std::string, uint64_t> offsets;
-  for (const SymbolRef& symbol : object_.symbols()) {
-    llvm::Expected<llvm::StringRef> name = symbol.getName();
-    if (!name) {
-      return FromLlvm(name.takeError(), "Reading a symbol's name");
-    }
-    if (std::find(entries.begin(), entries.end(), *name) != entries.end()) {
-      HPVMD_ASSIGN_OR_RETURN(offsets[name->str()], OffsetOf(symbol));
-    }
-  }
-  for (const std::string& entry : entries) {
-    auto found = offsets.find(entry);
-    if (found == offsets.end()) {
-      return Internal("The object lacks the entry \"" + entry + "\".");
-    }
-    image_.entry_offsets.push_back(found->second);
-  }
-  return std::move(image_);
-}
 
 // .stack_sizes: {u64 address, ULEB128 bytes} a function; the address is a relocation against the function's section.
 Status ReadFrames(const SectionRef& section, std::vector<Frame>& frames) {

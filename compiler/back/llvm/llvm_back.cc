@@ -25,19 +25,80 @@ struct Compiled {
 // Compiles a kernel, and again with other variants when some turn out to be too large.
 class Compiler {
  public:
-  static StatusOr<Compiler> Create(const ir::Module& module, const CpuTarget& target, const CpuOptions& options);
-  StatusOr<Compiled> ToLlvm();
+  static StatusOr<Compiler> Create(const ir::Module& module, const CpuTarget& target, const CpuOptions& options) {
+    Compiler compiler(module);
+    compiler.options_ = options;
+    HPVMD_ASSIGN_OR_RETURN(compiler.machine_, cpu::MachineOf(target));
+    compiler.machine_.fast_math = options.fast_math;
+    compiler.machine_.audits_proofs = options.audits_proofs;
+    HPVMD_ASSIGN_OR_RETURN(compiler.target_, cpu::CreateTargetMachine(target));
+    compiler.choice_ = cpu::ChooseVariants(module, compiler.machine_, options, &compiler.chosen_);
+    return compiler;
+  }
+  StatusOr<Compiled> ToLlvm() {
+    emitted_.remarks.clear();
+    Compiled compiled;
+    cpu::ModuleEmitter m(module_, machine_);
+    HPVMD_RETURN_IF_ERROR(cpu::EmitFunctions(m, *compiled.context));
+    compiled.variants = cpu::EmitVariants(m, choice_, &emitted_);
+    HPVMD_RETURN_IF_ERROR(cpu::FinishModule(m));
+    compiled.module = std::move(m.module);
+    compiled.module->setTargetTriple(target_->getTargetTriple());
+    compiled.module->setDataLayout(target_->createDataLayout());
+    compiled.module->setPICLevel(llvm::PICLevel::SmallPIC);
+    cpu::Optimise(*compiled.module, *target_);
+    return compiled;
+  }
   // The object, and what it was made of.
-  StatusOr<std::string> ToObject(std::vector<cpu::EmittedVariant>* variants);
+  StatusOr<std::string> ToObject(std::vector<cpu::EmittedVariant>* variants) {
+    while (true) {
+      HPVMD_ASSIGN_OR_RETURN(Compiled compiled, ToLlvm());
+      HPVMD_ASSIGN_OR_RETURN(std::string object, cpu::GenerateCode(*compiled.module, *target_, cpu::FileKind::kObject));
+      HPVMD_ASSIGN_OR_RETURN(std::vector<cpu::Frame> large, cpu::LargeFrames(object));
+      if (large.empty()) {
+        *variants = std::move(compiled.variants);
+        return object;
+      }
+      // Each time a shape is gone or smaller, so that this ends.
+      if (!Shrink(compiled.variants, large.front())) {
+        return ResourceExhausted("A function's stack frame (" + std::to_string(large.front().bytes) +
+                                 " bytes) is larger than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
+      }
+    }
+  }
   llvm::TargetMachine& target() { return *target_; }
   const ir::BoundsProgram& bounds() const { return choice_.bounds; }
   // Adds what was said of the last module that was made.
-  void Report();
+  void Report() {
+    if (options_.report == nullptr) {
+      return;
+    }
+    for (const KernelReport* report : {&chosen_, &emitted_}) {
+      options_.report->remarks.insert(options_.report->remarks.end(), report->remarks.begin(), report->remarks.end());
+    }
+  }
 
  private:
   explicit Compiler(const ir::Module& module) : module_(module) {}
   // Whether it could.
-  bool Shrink(const std::vector<cpu::EmittedVariant>& variants, const cpu::Frame& frame);
+  bool Shrink(const std::vector<cpu::EmittedVariant>& variants, const cpu::Frame& frame) {
+    bool found = false;
+    // From behind: the choice's indices of those before stay.
+    for (auto variant = variants.rbegin(); variant != variants.rend(); ++variant) {
+      const std::vector<std::string>& functions = variant->functions;
+      const bool uses_it = variant->entry == frame.function ||
+                           std::find(functions.begin(), functions.end(), frame.function) != functions.end();
+      if (uses_it && variant->variant.unit != CpuVariant::Unit::kInstance) {
+        chosen_.Add(KernelRemark::Kind::kRefused, 0,
+                    "The stack frame of \"" + frame.function + "\" has " + std::to_string(frame.bytes) +
+                        " bytes, more than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
+        cpu::ReplaceBySmaller(choice_, *variant);
+        return true;
+      }
+      found = found || uses_it;
+    }
+    return found;
+  }
 
   const ir::Module& module_;
   CpuOptions options_;
@@ -46,77 +107,6 @@ class Compiler {
   cpu::VariantChoice choice_;
   KernelReport chosen_, emitted_;
 };
-
-StatusOr<Compiler> Compiler::Create(const ir::Module& module, const CpuTarget& target, const CpuOptions& options) {
-  Compiler compiler(module);
-  compiler.options_ = options;
-  HPVMD_ASSIGN_OR_RETURN(compiler.machine_, cpu::MachineOf(target));
-  compiler.machine_.fast_math = options.fast_math;
-  compiler.machine_.audits_proofs = options.audits_proofs;
-  HPVMD_ASSIGN_OR_RETURN(compiler.target_, cpu::CreateTargetMachine(target));
-  compiler.choice_ = cpu::ChooseVariants(module, compiler.machine_, options, &compiler.chosen_);
-  return compiler;
-}
-
-StatusOr<Compiled> Compiler::ToLlvm() {
-  emitted_.remarks.clear();
-  Compiled compiled;
-  cpu::ModuleEmitter m(module_, machine_);
-  HPVMD_RETURN_IF_ERROR(cpu::EmitFunctions(m, *compiled.context));
-  compiled.variants = cpu::EmitVariants(m, choice_, &emitted_);
-  HPVMD_RETURN_IF_ERROR(cpu::FinishModule(m));
-  compiled.module = std::move(m.module);
-  compiled.module->setTargetTriple(target_->getTargetTriple());
-  compiled.module->setDataLayout(target_->createDataLayout());
-  compiled.module->setPICLevel(llvm::PICLevel::SmallPIC);
-  cpu::Optimise(*compiled.module, *target_);
-  return compiled;
-}
-
-bool Compiler::Shrink(const std::vector<cpu::EmittedVariant>& variants, const cpu::Frame& frame) {
-  bool found = false;
-  // From behind: the choice's indices of those before stay.
-  for (auto variant = variants.rbegin(); variant != variants.rend(); ++variant) {
-    const std::vector<std::string>& functions = variant->functions;
-    const bool uses_it = variant->entry == frame.function ||
-                         std::find(functions.begin(), functions.end(), frame.function) != functions.end();
-    if (uses_it && variant->variant.unit != CpuVariant::Unit::kInstance) {
-      chosen_.Add(KernelRemark::Kind::kRefused, 0,
-                  "The stack frame of \"" + frame.function + "\" has " + std::to_string(frame.bytes) +
-                      " bytes, more than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
-      cpu::ReplaceBySmaller(choice_, *variant);
-      return true;
-    }
-    found = found || uses_it;
-  }
-  return found;
-}
-
-StatusOr<std::string> Compiler::ToObject(std::vector<cpu::EmittedVariant>* variants) {
-  while (true) {
-    HPVMD_ASSIGN_OR_RETURN(Compiled compiled, ToLlvm());
-    HPVMD_ASSIGN_OR_RETURN(std::string object, cpu::GenerateCode(*compiled.module, *target_, cpu::FileKind::kObject));
-    HPVMD_ASSIGN_OR_RETURN(std::vector<cpu::Frame> large, cpu::LargeFrames(object));
-    if (large.empty()) {
-      *variants = std::move(compiled.variants);
-      return object;
-    }
-    // Each time a shape is gone or smaller, so that this ends.
-    if (!Shrink(compiled.variants, large.front())) {
-      return ResourceExhausted("A function's stack frame (" + std::to_string(large.front().bytes) +
-                               " bytes) is larger than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
-    }
-  }
-}
-
-void Compiler::Report() {
-  if (options_.report == nullptr) {
-    return;
-  }
-  for (const KernelReport* report : {&chosen_, &emitted_}) {
-    options_.report->remarks.insert(options_.report->remarks.end(), report->remarks.begin(), report->remarks.end());
-  }
-}
 
 }  // namespace
 

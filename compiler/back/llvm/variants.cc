@@ -43,35 +43,6 @@ void Remark(KernelReport* report, uint32_t source, std::string text) {
   }
 }
 
-class VariantEmitter {
- public:
-  VariantEmitter(ModuleEmitter& m, const VariantChoice& choice, KernelReport* report)
-      : m_(m), choice_(choice), report_(report), none_proven_(choice.proven.size(), false) {}
-  std::vector<EmittedVariant> Emit();
-
- private:
-  bool HasProof() const { return !choice_.bounds.accesses.empty(); }
-  void EmitTile(size_t index);
-  void EmitChecked();
-  bool EmitGroup(size_t index, bool is_unchecked);
-  Status EmitUncheckedInstances();
-  StatusOr<llvm::Function*> Gang(const GangFunction& kind, const std::string& name);
-  StatusOr<llvm::Function*> Masked(uint32_t lanes, bool is_unchecked);
-  void Leave(const GangShape& shape, const Status& why);
-
-  ModuleEmitter& m_;
-  const VariantChoice& choice_;
-  KernelReport* report_;
-  const std::vector<bool> none_proven_;
-  std::map<std::pair<uint32_t, bool>, llvm::Function*> masked_;  // By lanes and whether it is unchecked.
-  std::map<std::pair<bool, bool>, std::optional<GangPlan>> plans_;
-  std::vector<EmittedVariant> made_;
-};
-
-void VariantEmitter::Leave(const GangShape& shape, const Status& why) {
-  Remark(report_, 0, "No code for tiles of " + ToString(shape) + ": " + std::string(why.message()));
-}
-
 // A gang that failed half-way leaves a function that LLVM would choke on.
 void RemoveUnfinished(llvm::Module& module) {
   for (llvm::Function& function : llvm::make_early_inc_range(module)) {
@@ -82,138 +53,152 @@ void RemoveUnfinished(llvm::Module& module) {
   }
 }
 
-StatusOr<llvm::Function*> VariantEmitter::Gang(const GangFunction& kind, const std::string& name) {
-  const bool has_rows = kind.shape.rows > 1;
-  auto [plan, is_new] = plans_.try_emplace({has_rows, kind.is_masked});
-  if (is_new) {
-    plan->second = PlanGang(m_.source, {.has_rows = has_rows, .assumes_guards = !kind.is_masked});
-  }
-  if (!plan->second.has_value()) {
-    return Unimplemented("What instances have in common did not settle.");
-  }
-  // One function tells of the kernel; the others would say the same again.
-  KernelReport* report = made_.empty() && !kind.is_masked ? report_ : nullptr;
-  GangEmitter gang(m_, *plan->second, kind, kind.is_unchecked ? choice_.proven : none_proven_, report);
-  StatusOr<llvm::Function*> function = gang.Emit();
-  if (!function.ok()) {
-    RemoveUnfinished(*m_.module);
-    return function.status();
-  }
-  std::string fault;
-  llvm::raw_string_ostream stream(fault);
-  if (llvm::verifyFunction(**function, &stream)) {
-    RemoveUnfinished(*m_.module);
-    return Internal("The back end made malformed LLVM IR: " + fault.substr(0, 1000));
-  }
-  (*function)->setName(name);
-  return function;
-}
-
-StatusOr<llvm::Function*> VariantEmitter::Masked(uint32_t lanes, bool is_unchecked) {
-  llvm::Function*& function = masked_[{lanes, is_unchecked}];
-  if (function == nullptr) {
-    const std::string name = "hpvm_masked" + std::to_string(lanes) + (is_unchecked ? "" : "_checked");
-    HPVMD_ASSIGN_OR_RETURN(function,
-                           Gang({.shape = {.lanes = lanes}, .is_masked = true, .is_unchecked = is_unchecked}, name));
-    // Several entries call it, seldom.
-    function->addFnAttr(llvm::Attribute::NoInline);
-  }
-  return function;
-}
-
-void VariantEmitter::EmitTile(size_t index) {
-  const GangShape& shape = choice_.shapes[index];
-  TileEntry tiles;
-  tiles.name = "hpvm_tile" + std::to_string(index);
-  tiles.shape = shape;
-  const std::string whole_name = tiles.name + ".whole";
-  StatusOr<llvm::Function*> whole = Gang({.shape = shape, .is_masked = false, .is_unchecked = HasProof()}, whole_name);
-  if (!whole.ok()) {
-    return Leave(shape, whole.status());
-  }
-  tiles.whole = *whole;
-  StatusOr<llvm::Function*> masked = Masked(shape.lanes, HasProof());
-  if (!masked.ok()) {
-    return Leave(shape, masked.status());
-  }
-  tiles.masked = *masked;
-  EmitTileEntry(m_, tiles);
-  CpuVariant variant{.unit = CpuVariant::Unit::kTile,
-                     .lanes = shape.lanes,
-                     .columns = shape.columns,
-                     .rows = shape.rows,
-                     .needs_proof = HasProof()};
-  made_.push_back({variant, tiles.name, {whole_name, tiles.masked->getName().str()}, index});
-}
-
-// As tiles of one instance, which are numbered as instances are. Kernels that gather most of what they read are
-// quickest this way.
-Status VariantEmitter::EmitUncheckedInstances() {
-  const std::string name = "hpvm_unchecked";
-  const uint32_t entry = m_.source.entry.index;
-  llvm::Function* instance = m_.Declare(m_.source.functions[entry].type, name + ".instance");
-  HPVMD_RETURN_IF_ERROR(FunctionEmitter(m_, entry, instance, &choice_.proven).Emit());
-  EmitEntry(m_, name, instance);
-  made_.push_back({{.unit = CpuVariant::Unit::kTile, .needs_proof = true}, name, {name + ".instance"}, 0});
-  return absl::OkStatus();
-}
-
-// For launches whose proof fails: every gang under a mask, which costs less than the checks do.
-void VariantEmitter::EmitChecked() {
-  const size_t index = made_.front().choice;
-  TileEntry tiles;
-  tiles.name = "hpvm_checked";
-  tiles.shape = {.lanes = choice_.shapes[index].lanes};
-  StatusOr<llvm::Function*> masked = Masked(tiles.shape.lanes, false);
-  if (!masked.ok()) {
-    return Leave(tiles.shape, masked.status());
-  }
-  tiles.masked = *masked;
-  EmitTileEntry(m_, tiles);
-  CpuVariant variant{.unit = CpuVariant::Unit::kTile, .lanes = tiles.shape.lanes};
-  made_.push_back({variant, tiles.name, {tiles.masked->getName().str()}, index});
-}
-
-// Whether it could.
-bool VariantEmitter::EmitGroup(size_t index, bool is_unchecked) {
-  const GangShape& shape = choice_.group_shapes[index];
-  GroupEntry group{"hpvm_group" + std::to_string(index) + (is_unchecked ? "" : "_checked"), shape, is_unchecked,
-                   &choice_.proven};
-  const StatusOr<GroupCode> code = EmitGroupEntry(m_, group, made_.empty() ? report_ : nullptr);
-  if (!code.ok()) {
-    Remark(
-        report_, 0,
-        "No code for groups by " + std::to_string(shape.lanes) + " instances: " + std::string(code.status().message()));
-    return false;
-  }
-  CpuVariant variant{.unit = CpuVariant::Unit::kGroup, .lanes = shape.lanes, .needs_proof = is_unchecked};
-  variant.value_bytes = code->value_bytes;
-  made_.push_back({variant, group.name, code->functions, index});
-  return true;
-}
-
-std::vector<EmittedVariant> VariantEmitter::Emit() {
-  for (size_t i = 0; i < choice_.group_shapes.size() && EmitGroup(i, HasProof()); ++i) {
-  }
-  if (!choice_.group_shapes.empty()) {
+class VariantEmitter {
+ public:
+  VariantEmitter(ModuleEmitter& m, const VariantChoice& choice, KernelReport* report)
+      : m_(m), choice_(choice), report_(report), none_proven_(choice.proven.size(), false) {}
+  std::vector<EmittedVariant> Emit() {
+    for (size_t i = 0; i < choice_.group_shapes.size() && EmitGroup(i, HasProof()); ++i) {
+    }
+    if (!choice_.group_shapes.empty()) {
+      if (!made_.empty() && HasProof()) {
+        EmitGroup(made_.front().choice, false);
+      }
+      return std::move(made_);
+    }
+    for (size_t i = 0; i < choice_.shapes.size(); ++i) {
+      EmitTile(i);
+    }
     if (!made_.empty() && HasProof()) {
-      EmitGroup(made_.front().choice, false);
+      EmitChecked();
+    }
+    if (choice_.has_unchecked_instances) {
+      if (const Status status = EmitUncheckedInstances(); !status.ok()) {
+        Leave({.lanes = 1}, status);
+      }
     }
     return std::move(made_);
   }
-  for (size_t i = 0; i < choice_.shapes.size(); ++i) {
-    EmitTile(i);
-  }
-  if (!made_.empty() && HasProof()) {
-    EmitChecked();
-  }
-  if (choice_.has_unchecked_instances) {
-    if (const Status status = EmitUncheckedInstances(); !status.ok()) {
-      Leave({.lanes = 1}, status);
+
+ private:
+  bool HasProof() const { return !choice_.bounds.accesses.empty(); }
+  void EmitTile(size_t index) {
+    const GangShape& shape = choice_.shapes[index];
+    TileEntry tiles;
+    tiles.name = "hpvm_tile" + std::to_string(index);
+    tiles.shape = shape;
+    const std::string whole_name = tiles.name + ".whole";
+    StatusOr<llvm::Function*> whole =
+        Gang({.shape = shape, .is_masked = false, .is_unchecked = HasProof()}, whole_name);
+    if (!whole.ok()) {
+      return Leave(shape, whole.status());
     }
+    tiles.whole = *whole;
+    StatusOr<llvm::Function*> masked = Masked(shape.lanes, HasProof());
+    if (!masked.ok()) {
+      return Leave(shape, masked.status());
+    }
+    tiles.masked = *masked;
+    EmitTileEntry(m_, tiles);
+    CpuVariant variant{.unit = CpuVariant::Unit::kTile,
+                       .lanes = shape.lanes,
+                       .columns = shape.columns,
+                       .rows = shape.rows,
+                       .needs_proof = HasProof()};
+    made_.push_back({variant, tiles.name, {whole_name, tiles.masked->getName().str()}, index});
   }
-  return std::move(made_);
-}
+  // For launches whose proof fails: every gang under a mask, which costs less than the checks do.
+  void EmitChecked() {
+    const size_t index = made_.front().choice;
+    TileEntry tiles;
+    tiles.name = "hpvm_checked";
+    tiles.shape = {.lanes = choice_.shapes[index].lanes};
+    StatusOr<llvm::Function*> masked = Masked(tiles.shape.lanes, false);
+    if (!masked.ok()) {
+      return Leave(tiles.shape, masked.status());
+    }
+    tiles.masked = *masked;
+    EmitTileEntry(m_, tiles);
+    CpuVariant variant{.unit = CpuVariant::Unit::kTile, .lanes = tiles.shape.lanes};
+    made_.push_back({variant, tiles.name, {tiles.masked->getName().str()}, index});
+  }
+  // Whether it could.
+  bool EmitGroup(size_t index, bool is_unchecked) {
+    const GangShape& shape = choice_.group_shapes[index];
+    GroupEntry group{"hpvm_group" + std::to_string(index) + (is_unchecked ? "" : "_checked"), shape, is_unchecked,
+                     &choice_.proven};
+    const StatusOr<GroupCode> code = EmitGroupEntry(m_, group, made_.empty() ? report_ : nullptr);
+    if (!code.ok()) {
+      Remark(report_, 0,
+             "No code for groups by " + std::to_string(shape.lanes) +
+                 " instances: " + std::string(code.status().message()));
+      return false;
+    }
+    CpuVariant variant{.unit = CpuVariant::Unit::kGroup, .lanes = shape.lanes, .needs_proof = is_unchecked};
+    variant.value_bytes = code->value_bytes;
+    made_.push_back({variant, group.name, code->functions, index});
+    return true;
+  }
+  // As tiles of one instance, which are numbered as instances are. Kernels that gather most of what they read are
+  // quickest this way.
+  Status EmitUncheckedInstances() {
+    const std::string name = "hpvm_unchecked";
+    const uint32_t entry = m_.source.entry.index;
+    llvm::Function* instance = m_.Declare(m_.source.functions[entry].type, name + ".instance");
+    HPVMD_RETURN_IF_ERROR(FunctionEmitter(m_, entry, instance, &choice_.proven).Emit());
+    EmitEntry(m_, name, instance);
+    made_.push_back({{.unit = CpuVariant::Unit::kTile, .needs_proof = true}, name, {name + ".instance"}, 0});
+    return absl::OkStatus();
+  }
+  StatusOr<llvm::Function*> Gang(const GangFunction& kind, const std::string& name) {
+    const bool has_rows = kind.shape.rows > 1;
+    auto [plan, is_new] = plans_.try_emplace({has_rows, kind.is_masked});
+    if (is_new) {
+      plan->second = PlanGang(m_.source, {.has_rows = has_rows, .assumes_guards = !kind.is_masked});
+    }
+    if (!plan->second.has_value()) {
+      return Unimplemented("What instances have in common did not settle.");
+    }
+    // One function tells of the kernel; the others would say the same again.
+    KernelReport* report = made_.empty() && !kind.is_masked ? report_ : nullptr;
+    GangEmitter gang(m_, *plan->second, kind, kind.is_unchecked ? choice_.proven : none_proven_, report);
+    StatusOr<llvm::Function*> function = gang.Emit();
+    if (!function.ok()) {
+      RemoveUnfinished(*m_.module);
+      return function.status();
+    }
+    std::string fault;
+    llvm::raw_string_ostream stream(fault);
+    if (llvm::verifyFunction(**function, &stream)) {
+      RemoveUnfinished(*m_.module);
+      return Internal("The back end made malformed LLVM IR: " + fault.substr(0, 1000));
+    }
+    (*function)->setName(name);
+    return function;
+  }
+  StatusOr<llvm::Function*> Masked(uint32_t lanes, bool is_unchecked) {
+    llvm::Function*& function = masked_[{lanes, is_unchecked}];
+    if (function == nullptr) {
+      const std::string name = "hpvm_masked" + std::to_string(lanes) + (is_unchecked ? "" : "_checked");
+      HPVMD_ASSIGN_OR_RETURN(function,
+                             Gang({.shape = {.lanes = lanes}, .is_masked = true, .is_unchecked = is_unchecked}, name));
+      // Several entries call it, seldom.
+      function->addFnAttr(llvm::Attribute::NoInline);
+    }
+    return function;
+  }
+  void Leave(const GangShape& shape, const Status& why) {
+    Remark(report_, 0, "No code for tiles of " + ToString(shape) + ": " + std::string(why.message()));
+  }
+
+  ModuleEmitter& m_;
+  const VariantChoice& choice_;
+  KernelReport* report_;
+  const std::vector<bool> none_proven_;
+  std::map<std::pair<uint32_t, bool>, llvm::Function*> masked_;  // By lanes and whether it is unchecked.
+  std::map<std::pair<bool, bool>, std::optional<GangPlan>> plans_;
+  std::vector<EmittedVariant> made_;
+};
 
 // Vectors of whole 32-bit values; and half as many for groups that are narrow, as those of two dimensions often are.
 std::vector<GangShape> GroupShapes(const ir::Module& module, const VectorUnit& unit) {

@@ -19,98 +19,88 @@ class GroupRunner {
  public:
   explicit GroupRunner(LaunchState& launch) : launch_(launch) {}
 
-  StatusOr<TrapReport> Run(uint64_t group);
+  StatusOr<TrapReport> Run(uint64_t group) {
+    const Box box = BoxOfGroup(launch_.launch, group);
+    if (launch_.decoded.module.uses_group_memory) {
+      launch_.group_memory.fill(0);
+    }
+    if (launch_.check != nullptr) {
+      launch_.check->BeginUnit();
+    }
+    const bool together = launch_.decoded.module.uses_barrier;
+    HPVMD_RETURN_IF_ERROR(Prepare(together ? box.count() : 1));
+    return together ? Together(box) : OneByOne(box);
+  }
 
  private:
-  Status Prepare(size_t count);
-  TrapReport OneByOne(const Box& box);
-  TrapReport Together(const Box& box);
-  TrapReport Diverge(std::span<Instance> group, Instance& waiting);
+  Status Prepare(size_t count) {
+    while (instances_.size() < count) {
+      instances_.emplace_back(launch_);
+      HPVMD_RETURN_IF_ERROR(instances_.back().Allocate());
+    }
+    return absl::OkStatus();
+  }
+  TrapReport OneByOne(const Box& box) {
+    for (uint64_t i = 0; i < box.count(); ++i) {
+      instances_[0].Start(box.At(i), static_cast<uint32_t>(i));
+      if (instances_[0].Run() == InstanceState::kTrapped) {
+        return instances_[0].trap_report();
+      }
+    }
+    return {};
+  }
+  TrapReport Together(const Box& box) {
+    const std::span<Instance> group(instances_.data(), box.count());
+    for (size_t i = 0; i < group.size(); ++i) {
+      group[i].Start(box.At(i), static_cast<uint32_t>(i));
+    }
+    while (true) {
+      Instance* waiting = nullptr;
+      bool diverges = false;
+      for (Instance& instance : group) {
+        if (instance.Run() == InstanceState::kTrapped) {
+          return instance.trap_report();
+        }
+        if (instance.state() == InstanceState::kWaiting && waiting == nullptr) {
+          waiting = &instance;
+        }
+      }
+      if (waiting == nullptr) {
+        return {};
+      }
+      for (const Instance& instance : group) {
+        diverges |= instance.state() == InstanceState::kEnded || instance.waits_at() != waiting->waits_at();
+      }
+      if (diverges) {
+        return Diverge(group, *waiting);
+      }
+      if (launch_.check != nullptr) {
+        launch_.check->PassBarrier();
+      }
+    }
+  }
+  // Some instance of the group does not wait where the lowest one that waits does.
+  TrapReport Diverge(std::span<Instance> group, Instance& waiting) {
+    const Code* barrier = waiting.waits_at() - 1;
+    for (const Instance& other : group) {
+      const bool has_ended = other.state() == InstanceState::kEnded;
+      if (launch_.check == nullptr || (!has_ended && other.waits_at() == waiting.waits_at())) {
+        continue;
+      }
+      const InstanceCheck& check = *other.check();
+      CheckedSite site;
+      site.instance = other.id();
+      launch_.check->ReportMissedBarrier(waiting.check()->SiteAt(waiting, waiting.function(), barrier),
+                                         has_ended ? site : check.SiteAt(other, other.function(), other.waits_at() - 1),
+                                         has_ended);
+    }
+    waiting.Trap(TrapCode::kBarrierDivergence, barrier);
+    return waiting.trap_report();
+  }
 
   LaunchState& launch_;
   std::vector<Instance> instances_;  // Reused from group to group.
 };
-
-Status GroupRunner::Prepare(size_t count) {
-  while (instances_.size() < count) {
-    instances_.emplace_back(launch_);
-    HPVMD_RETURN_IF_ERROR(instances_.back().Allocate());
-  }
-  return absl::OkStatus();
-}
-
-StatusOr<TrapReport> GroupRunner::Run(uint64_t group) {
-  const Box box = BoxOfGroup(launch_.launch, group);
-  if (launch_.decoded.module.uses_group_memory) {
-    launch_.group_memory.fill(0);
-  }
-  if (launch_.check != nullptr) {
-    launch_.check->BeginUnit();
-  }
-  const bool together = launch_.decoded.module.uses_barrier;
-  HPVMD_RETURN_IF_ERROR(Prepare(together ? box.count() : 1));
-  return together ? Together(box) : OneByOne(box);
-}
-
-TrapReport GroupRunner::OneByOne(const Box& box) {
-  for (uint64_t i = 0; i < box.count(); ++i) {
-    instances_[0].Start(box.At(i), static_cast<uint32_t>(i));
-    if (instances_[0].Run() == InstanceState::kTrapped) {
-      return instances_[0].trap_report();
-    }
-  }
-  return {};
-}
-
-// Some instance of the group does not wait where the lowest one that waits does.
-TrapReport GroupRunner::Diverge(std::span<Instance> group, Instance& waiting) {
-  const Code* barrier = waiting.waits_at() - 1;
-  for (const Instance& other : group) {
-    const bool has_ended = other.state() == InstanceState::kEnded;
-    if (launch_.check == nullptr || (!has_ended && other.waits_at() == waiting.waits_at())) {
-      continue;
-    }
-    const InstanceCheck& check = *other.check();
-    CheckedSite site;
-    site.instance = other.id();
-    launch_.check->ReportMissedBarrier(waiting.check()->SiteAt(waiting, waiting.function(), barrier),
-                                       has_ended ? site : check.SiteAt(other, other.function(), other.waits_at() - 1),
-                                       has_ended);
-  }
-  waiting.Trap(TrapCode::kBarrierDivergence, barrier);
-  return waiting.trap_report();
-}
-
-TrapReport GroupRunner::Together(const Box& box) {
-  const std::span<Instance> group(instances_.data(), box.count());
-  for (size_t i = 0; i < group.size(); ++i) {
-    group[i].Start(box.At(i), static_cast<uint32_t>(i));
-  }
-  while (true) {
-    Instance* waiting = nullptr;
-    bool diverges = false;
-    for (Instance& instance : group) {
-      if (instance.Run() == InstanceState::kTrapped) {
-        return instance.trap_report();
-      }
-      if (instance.state() == InstanceState::kWaiting && waiting == nullptr) {
-        waiting = &instance;
-      }
-    }
-    if (waiting == nullptr) {
-      return {};
-    }
-    for (const Instance& instance : group) {
-      diverges |= instance.state() == InstanceState::kEnded || instance.waits_at() != waiting->waits_at();
-    }
-    if (diverges) {
-      return Diverge(group, *waiting);
-    }
-    if (launch_.check != nullptr) {
-      launch_.check->PassBarrier();
-    }
-  }
-}
 
 StatusOr<TrapReport> RunInstances(LaunchState& launch, uint64_t begin, uint64_t end) {
   Instance instance(launch);

@@ -20,7 +20,20 @@ class Decoder {
     ends_.resize(f_.ops.size());
   }
 
-  DecodedFunction Run() &&;
+  DecodedFunction Run() && {
+    open_.push_back({f_.body});
+    while (!open_.empty()) {
+      Open& top = open_.back();
+      const Region& region = f_.region(top.region);
+      if (top.next == region.ops.size()) {
+        CloseRegion();
+      } else {
+        Step(region.ops[top.next++]);
+      }
+    }
+    out_.frame_slots = static_cast<uint32_t>(f_.values.size()) + scratch_;
+    return std::move(out_);
+  }
 
  private:
   struct Open {
@@ -43,18 +56,197 @@ class Decoder {
     out_.ops.push_back(op_);
     return out_.code.back();
   }
-  void Step(OpId id);
-  void Plain(const Op& op);
-  Handler HandlerFor(const Op& op) const;
-  void CallStep(const Op& op);
-  uint32_t List(std::span<const ValueId> values);
-  void OpenBlock(OpId id);
-  void CloseRegion();
-  void Resolve(const Fixup& fixup);
-  bool FallsThrough(const Target& target) const;
-  void JumpTo(const Target& target, std::span<const ValueId> values, uint32_t source);
-  void Table(const Op& op);
-  void Moves(ValueId first, std::span<const ValueId> values);
+  void Step(OpId id) {
+    op_ = id;
+    origin_ = f_.op(id).origin;
+    const Op& op = f_.op(id);
+    switch (op.code) {
+      case Opcode::kBlock:
+      case Opcode::kLoop:
+      case Opcode::kIf:
+        return OpenBlock(id);
+      case Opcode::kLeave:
+      case Opcode::kContinue: {
+        const Target& target = f_.targets_of(op)[0];
+        if (FallsThrough(target)) {
+          return Moves(f_.op(target.op).first_result, f_.operands_of(op));
+        }
+        return JumpTo(target, f_.operands_of(op), op.source);
+      }
+      case Opcode::kLeaveTable:
+        return Table(op);
+      case Opcode::kReturn: {
+        Code& code = Emit(step::Return, op.source);
+        code.b = List(f_.operands_of(op));
+        code.c = op.operand_count;
+        return;
+      }
+      case Opcode::kTrap:
+        Emit(step::Trap, op.source).imm = op.imm;
+        return;
+      case Opcode::kCall:
+      case Opcode::kCallRef:
+      case Opcode::kPrint:
+        return CallStep(op);
+      default:
+        return Plain(op);
+    }
+  }
+  void Plain(const Op& op) {
+    Code& code = Emit(HandlerFor(op), op.source);
+    const auto operands = f_.operands_of(op);
+    code.result = op.result_count > 0 ? op.first_result.index : 0;
+    code.a = operands.size() > 0 ? operands[0].index : 0;
+    code.b = operands.size() > 1 ? operands[1].index : 0;
+    code.c = operands.size() > 2 ? operands[2].index : 0;
+    code.imm = op.imm;
+    code.extra = op.space_index;
+    if (op.code == Opcode::kStore128) {
+      code.b = List(operands.subspan(1));
+    }
+    if (Info(op.code).family == Family::kQuery) {
+      code.imm = op.type == Type::kI32 ? 0xffffffffu : ~uint64_t{0};
+    }
+  }
+  Handler HandlerFor(const Op& op) const {
+    switch (Info(op.code).family) {
+      case Family::kIntUnary:
+      case Family::kIntBinary:
+      case Family::kIntCompare:
+        return IntegerHandler(op);
+      case Family::kFloatUnary:
+      case Family::kFloatBinary:
+      case Family::kFloatCompare:
+        return FloatHandler(op);
+      case Family::kConvert:
+        return ConversionHandler(op, f_.type_of(op.first_result));
+      case Family::kMemory:
+        return MemoryHandler(op);
+      case Family::kAtomic:
+        return AtomicHandler(op);
+      default:
+        return LaunchHandler(op);
+    }
+  }
+  void CallStep(const Op& op) {
+    auto operands = f_.operands_of(op);
+    Code& code = Emit(op.code == Opcode::kCallRef ? step::CallRef
+                      : op.code == Opcode::kPrint ? step::Print
+                                                  : step::Call,
+                      op.source);
+    code.result = op.result_count > 0 ? op.first_result.index : 0;
+    code.imm = op.imm;
+    if (op.code == Opcode::kCallRef) {
+      code.a = operands[0].index;
+      operands = operands.subspan(1);
+    }
+    code.b = List(operands);
+    code.c = static_cast<uint32_t>(operands.size());
+  }
+  uint32_t List(std::span<const ValueId> values) {
+    const uint32_t first = static_cast<uint32_t>(out_.slots.size());
+    for (const ValueId value : values) {
+      out_.slots.push_back(value.index);
+    }
+    return first;
+  }
+  void OpenBlock(OpId id) {
+    const Op& op = f_.op(id);
+    if (op.code == Opcode::kIf) {
+      else_[id.index] = Here();
+      Emit(step::JumpIfZero, op.source).a = f_.operands_of(op)[0].index;
+    } else {
+      Moves(f_.region(op.body).first_param, f_.operands_of(op));
+      begin_[id.index] = Here();
+    }
+    open_.push_back({op.body});
+  }
+  void CloseRegion() {
+    const RegionId closed = open_.back().region;
+    open_.pop_back();
+    const OpId owner = f_.region(closed).owner;
+    if (!owner.valid()) {
+      return;
+    }
+    const Op& op = f_.op(owner);
+    if (op.code == Opcode::kIf && op.body == closed) {
+      const size_t branch = else_[owner.index];
+      Resolve({false, branch, branch});
+      open_.push_back({op.otherwise});
+      return;
+    }
+    for (const Fixup& fixup : ends_[owner.index]) {
+      Resolve(fixup);
+    }
+  }
+  void Resolve(const Fixup& fixup) {
+    const int64_t distance = static_cast<int64_t>(Here()) - static_cast<int64_t>(fixup.from);
+    if (fixup.is_table) {
+      out_.jumps[fixup.place] = distance;
+    } else {
+      out_.code[fixup.place].imm = static_cast<uint64_t>(distance);
+    }
+  }
+  // Whether leaving it from the end of the region being decoded arrives at the next code.
+  bool FallsThrough(const Target& target) const {
+    const Op& op = f_.op(target.op);
+    return !target.is_continue && open_.back().region == (op.code == Opcode::kIf ? op.otherwise : op.body);
+  }
+  void JumpTo(const Target& target, std::span<const ValueId> values, uint32_t source) {
+    const Op& op = f_.op(target.op);
+    if (target.is_continue) {
+      Moves(f_.region(op.body).first_param, values);
+      const size_t from = Here();
+      Emit(step::JumpBack, source).imm = static_cast<uint64_t>(begin_[target.op.index] - from);
+      return;
+    }
+    Moves(op.first_result, values);
+    ends_[target.op.index].push_back({false, Here(), Here()});
+    Emit(step::Jump, source);
+  }
+  void Table(const Op& op) {
+    const auto targets = f_.targets_of(op);
+    const auto values = f_.operands_of(op).subspan(1);
+    const size_t from = Here();
+    const size_t first = out_.jumps.size();
+    Code& code = Emit(step::JumpTable, op.source);
+    code.a = f_.operands_of(op)[0].index;
+    code.b = static_cast<uint32_t>(first);
+    code.c = static_cast<uint32_t>(targets.size());
+    out_.jumps.resize(first + targets.size());
+    // Each distinct target has its moves and jump once.
+    std::map<std::pair<OpId, bool>, int64_t> stubs;
+    for (size_t i = 0; i < targets.size(); ++i) {
+      const auto [stub, is_new] =
+          stubs.emplace(std::pair(targets[i].op, targets[i].is_continue), static_cast<int64_t>(Here() - from));
+      if (is_new) {
+        JumpTo(targets[i], values, op.source);
+      }
+      out_.jumps[first + i] = stub->second;
+    }
+  }
+  // Parallel: a value that is also a destination is read before it is overwritten.
+  void Moves(ValueId first, std::span<const ValueId> values) {
+    const uint32_t count = static_cast<uint32_t>(values.size());
+    bool is_safe = true;
+    for (uint32_t i = 0; i < count; ++i) {
+      // Destination j < i is already overwritten when value i is read.
+      is_safe &= values[i].index < first.index || values[i].index >= first.index + i;
+    }
+    const uint32_t scratch = static_cast<uint32_t>(f_.values.size());
+    if (!is_safe) {
+      scratch_ = std::max(scratch_, count);
+      for (uint32_t i = 0; i < count; ++i) {
+        EmitMove(scratch + i, values[i].index);
+      }
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t from = is_safe ? values[i].index : scratch + i;
+      if (from != first.index + i) {
+        EmitMove(first.index + i, from);
+      }
+    }
+  }
   void EmitMove(uint32_t to, uint32_t from) {
     Code& code = Emit(step::Move, 0);
     code.result = to;
@@ -71,224 +263,6 @@ class Decoder {
   std::unordered_map<uint32_t, size_t> else_;  // Ifs: the JumpIfZero.
   uint32_t scratch_ = 0;                       // Slots above the values.
 };
-
-Handler Decoder::HandlerFor(const Op& op) const {
-  switch (Info(op.code).family) {
-    case Family::kIntUnary:
-    case Family::kIntBinary:
-    case Family::kIntCompare:
-      return IntegerHandler(op);
-    case Family::kFloatUnary:
-    case Family::kFloatBinary:
-    case Family::kFloatCompare:
-      return FloatHandler(op);
-    case Family::kConvert:
-      return ConversionHandler(op, f_.type_of(op.first_result));
-    case Family::kMemory:
-      return MemoryHandler(op);
-    case Family::kAtomic:
-      return AtomicHandler(op);
-    default:
-      return LaunchHandler(op);
-  }
-}
-
-void Decoder::Plain(const Op& op) {
-  Code& code = Emit(HandlerFor(op), op.source);
-  const auto operands = f_.operands_of(op);
-  code.result = op.result_count > 0 ? op.first_result.index : 0;
-  code.a = operands.size() > 0 ? operands[0].index : 0;
-  code.b = operands.size() > 1 ? operands[1].index : 0;
-  code.c = operands.size() > 2 ? operands[2].index : 0;
-  code.imm = op.imm;
-  code.extra = op.space_index;
-  if (op.code == Opcode::kStore128) {
-    code.b = List(operands.subspan(1));
-  }
-  if (Info(op.code).family == Family::kQuery) {
-    code.imm = op.type == Type::kI32 ? 0xffffffffu : ~uint64_t{0};
-  }
-}
-
-uint32_t Decoder::List(std::span<const ValueId> values) {
-  const uint32_t first = static_cast<uint32_t>(out_.slots.size());
-  for (const ValueId value : values) {
-    out_.slots.push_back(value.index);
-  }
-  return first;
-}
-
-void Decoder::CallStep(const Op& op) {
-  auto operands = f_.operands_of(op);
-  Code& code = Emit(op.code == Opcode::kCallRef ? step::CallRef
-                    : op.code == Opcode::kPrint ? step::Print
-                                                : step::Call,
-                    op.source);
-  code.result = op.result_count > 0 ? op.first_result.index : 0;
-  code.imm = op.imm;
-  if (op.code == Opcode::kCallRef) {
-    code.a = operands[0].index;
-    operands = operands.subspan(1);
-  }
-  code.b = List(operands);
-  code.c = static_cast<uint32_t>(operands.size());
-}
-
-// Parallel: a value that is also a destination is read before it is overwritten.
-void Decoder::Moves(ValueId first, std::span<const ValueId> values) {
-  const uint32_t count = static_cast<uint32_t>(values.size());
-  bool is_safe = true;
-  for (uint32_t i = 0; i < count; ++i) {
-    // Destination j < i is already overwritten when value i is read.
-    is_safe &= values[i].index < first.index || values[i].index >= first.index + i;
-  }
-  const uint32_t scratch = static_cast<uint32_t>(f_.values.size());
-  if (!is_safe) {
-    scratch_ = std::max(scratch_, count);
-    for (uint32_t i = 0; i < count; ++i) {
-      EmitMove(scratch + i, values[i].index);
-    }
-  }
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t from = is_safe ? values[i].index : scratch + i;
-    if (from != first.index + i) {
-      EmitMove(first.index + i, from);
-    }
-  }
-}
-
-void Decoder::OpenBlock(OpId id) {
-  const Op& op = f_.op(id);
-  if (op.code == Opcode::kIf) {
-    else_[id.index] = Here();
-    Emit(step::JumpIfZero, op.source).a = f_.operands_of(op)[0].index;
-  } else {
-    Moves(f_.region(op.body).first_param, f_.operands_of(op));
-    begin_[id.index] = Here();
-  }
-  open_.push_back({op.body});
-}
-
-void Decoder::Resolve(const Fixup& fixup) {
-  const int64_t distance = static_cast<int64_t>(Here()) - static_cast<int64_t>(fixup.from);
-  if (fixup.is_table) {
-    out_.jumps[fixup.place] = distance;
-  } else {
-    out_.code[fixup.place].imm = static_cast<uint64_t>(distance);
-  }
-}
-
-void Decoder::CloseRegion() {
-  const RegionId closed = open_.back().region;
-  open_.pop_back();
-  const OpId owner = f_.region(closed).owner;
-  if (!owner.valid()) {
-    return;
-  }
-  const Op& op = f_.op(owner);
-  if (op.code == Opcode::kIf && op.body == closed) {
-    const size_t branch = else_[owner.index];
-    Resolve({false, branch, branch});
-    open_.push_back({op.otherwise});
-    return;
-  }
-  for (const Fixup& fixup : ends_[owner.index]) {
-    Resolve(fixup);
-  }
-}
-
-// Whether leaving it from the end of the region being decoded arrives at the next code.
-bool Decoder::FallsThrough(const Target& target) const {
-  const Op& op = f_.op(target.op);
-  return !target.is_continue && open_.back().region == (op.code == Opcode::kIf ? op.otherwise : op.body);
-}
-
-void Decoder::JumpTo(const Target& target, std::span<const ValueId> values, uint32_t source) {
-  const Op& op = f_.op(target.op);
-  if (target.is_continue) {
-    Moves(f_.region(op.body).first_param, values);
-    const size_t from = Here();
-    Emit(step::JumpBack, source).imm = static_cast<uint64_t>(begin_[target.op.index] - from);
-    return;
-  }
-  Moves(op.first_result, values);
-  ends_[target.op.index].push_back({false, Here(), Here()});
-  Emit(step::Jump, source);
-}
-
-void Decoder::Table(const Op& op) {
-  const auto targets = f_.targets_of(op);
-  const auto values = f_.operands_of(op).subspan(1);
-  const size_t from = Here();
-  const size_t first = out_.jumps.size();
-  Code& code = Emit(step::JumpTable, op.source);
-  code.a = f_.operands_of(op)[0].index;
-  code.b = static_cast<uint32_t>(first);
-  code.c = static_cast<uint32_t>(targets.size());
-  out_.jumps.resize(first + targets.size());
-  // Each distinct target has its moves and jump once.
-  std::map<std::pair<OpId, bool>, int64_t> stubs;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    const auto [stub, is_new] =
-        stubs.emplace(std::pair(targets[i].op, targets[i].is_continue), static_cast<int64_t>(Here() - from));
-    if (is_new) {
-      JumpTo(targets[i], values, op.source);
-    }
-    out_.jumps[first + i] = stub->second;
-  }
-}
-
-void Decoder::Step(OpId id) {
-  op_ = id;
-  origin_ = f_.op(id).origin;
-  const Op& op = f_.op(id);
-  switch (op.code) {
-    case Opcode::kBlock:
-    case Opcode::kLoop:
-    case Opcode::kIf:
-      return OpenBlock(id);
-    case Opcode::kLeave:
-    case Opcode::kContinue: {
-      const Target& target = f_.targets_of(op)[0];
-      if (FallsThrough(target)) {
-        return Moves(f_.op(target.op).first_result, f_.operands_of(op));
-      }
-      return JumpTo(target, f_.operands_of(op), op.source);
-    }
-    case Opcode::kLeaveTable:
-      return Table(op);
-    case Opcode::kReturn: {
-      Code& code = Emit(step::Return, op.source);
-      code.b = List(f_.operands_of(op));
-      code.c = op.operand_count;
-      return;
-    }
-    case Opcode::kTrap:
-      Emit(step::Trap, op.source).imm = op.imm;
-      return;
-    case Opcode::kCall:
-    case Opcode::kCallRef:
-    case Opcode::kPrint:
-      return CallStep(op);
-    default:
-      return Plain(op);
-  }
-}
-
-DecodedFunction Decoder::Run() && {
-  open_.push_back({f_.body});
-  while (!open_.empty()) {
-    Open& top = open_.back();
-    const Region& region = f_.region(top.region);
-    if (top.next == region.ops.size()) {
-      CloseRegion();
-    } else {
-      Step(region.ops[top.next++]);
-    }
-  }
-  out_.frame_slots = static_cast<uint32_t>(f_.values.size()) + scratch_;
-  return std::move(out_);
-}
 
 }  // namespace
 

@@ -62,9 +62,40 @@ class FunctionPrinter {
         values_(function.values.size(), kUnnumbered),
         blocks_(function.ops.size(), kUnnumbered) {}
 
-  void Body();
+  void Body() {
+    out_ += '{';
+    if (f_.body.valid()) {
+      open_.push_back({f_.body});
+    }
+    // Not recursive: regions nest as deeply as the module says.
+    while (!open_.empty()) {
+      Open& top = open_.back();
+      const Region& region = f_.region(top.region);
+      if (top.next == region.ops.size()) {
+        CloseRegion();
+        continue;
+      }
+      const OpId id = region.ops[top.next++];
+      const Op& op = f_.op(id);
+      Line();
+      if (OwnsRegions(op.code)) {
+        BlockHeader(id);
+        continue;
+      }
+      IsTerminator(op.code) ? Terminator(op) : Plain(op);
+      PrintSource(op);
+    }
+    out_ += f_.body.valid() ? "\n" : "}\n";
+  }
   // "(%0: i32, %1: f32)", which also numbers them.
-  void Params();
+  void Params() {
+    out_ += '(';
+    for (uint32_t i = 0; f_.body.valid() && i < f_.region(f_.body).param_count; ++i) {
+      out_ += i == 0 ? "" : ", ";
+      Define(ValueId(f_.region(f_.body).first_param.index + i));
+    }
+    out_ += ')';
+  }
 
  private:
   struct Open {
@@ -76,18 +107,158 @@ class FunctionPrinter {
     out_ += '\n';
     out_.append(2 * std::min(open_.size(), kIndentMax), ' ');
   }
-  void Define(ValueId value);
-  void Use(ValueId value);
-  void Uses(std::span<const ValueId> values);
-  void Label(OpId op);
-  void Results(const Op& op);
-  void Plain(const Op& op);
-  void Immediate(const Op& op);
-  void BlockHeader(OpId id);
-  void Terminator(const Op& op);
-  void PrintTarget(const Target& target);
-  void PrintSource(const Op& op);
-  void CloseRegion();
+  void Define(ValueId value) {
+    values_[value.index] = next_value_++;
+    Use(value);
+    out_ += ": ";
+    out_ += Name(f_.type_of(value));
+  }
+  void Use(ValueId value) {
+    const uint32_t number = value.index < values_.size() ? values_[value.index] : kUnnumbered;
+    out_ += '%';
+    out_ += number == kUnnumbered ? "undefined" : std::to_string(number);
+  }
+  void Uses(std::span<const ValueId> values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      out_ += i == 0 ? "" : ", ";
+      Use(values[i]);
+    }
+  }
+  void Label(OpId op) {
+    const uint32_t number = op.index < blocks_.size() ? blocks_[op.index] : kUnnumbered;
+    out_ += 'b';
+    out_ += number == kUnnumbered ? "_undefined" : std::to_string(number);
+  }
+  void Results(const Op& op) {
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      out_ += i == 0 ? "" : ", ";
+      Define(ValueId(op.first_result.index + i));
+    }
+    out_ += op.result_count == 0 ? "" : " = ";
+  }
+  void Plain(const Op& op) {
+    Results(op);
+    out_ += Info(op.code).text;
+    if (HasType(op.code)) {
+      out_ += '.';
+      out_ += Name(op.type);
+    }
+    Immediate(op);
+    if (HasSpace(op.code)) {
+      if (op.width != UsualWidth(op)) {
+        out_ += " w" + std::to_string(op.width);
+      }
+      out_ += op.sign ? " signed " : " ";
+      out_ += Name(op.space);
+      if (op.space == Space::kParam || op.space == Space::kPrivate) {
+        out_ += '(' + std::to_string(op.space_index) + ')';
+      }
+    }
+    const bool is_call = Info(op.code).family == Family::kCall;
+    out_ += is_call ? " (" : op.operand_count > 0 ? " " : "";
+    const auto operands = f_.operands_of(op);
+    if (HasSpace(op.code) && op.imm != 0 && !operands.empty()) {
+      Use(operands[0]);
+      out_ += " + " + std::to_string(op.imm) + (operands.size() > 1 ? ", " : "");
+      Uses(operands.subspan(1));
+    } else {
+      Uses(operands);
+    }
+    out_ += is_call ? ")" : "";
+  }
+  void Immediate(const Op& op) {
+    if (op.code == Opcode::kConst) {
+      out_ += ' ';
+      if (op.type == Type::kI32 && op.imm <= 0xffffffffu) {
+        out_ += std::to_string(static_cast<int32_t>(op.imm));
+      } else if (op.type == Type::kI64) {
+        out_ += std::to_string(static_cast<int64_t>(op.imm));
+      } else {
+        out_ += Hex(op.imm);
+      }
+    }
+    if (const char prefix = IndexPrefix(op.code); prefix != 0) {
+      out_ += ' ';
+      out_ += prefix;
+      out_ += std::to_string(op.imm);
+    }
+  }
+  void BlockHeader(OpId id) {
+    const Op& op = f_.op(id);
+    Results(op);
+    out_ += Info(op.code).text;
+    out_ += ' ';
+    blocks_[id.index] = next_block_++;
+    Label(id);
+    if (op.code == Opcode::kIf) {
+      out_ += ' ';
+      Uses(f_.operands_of(op));
+    } else {
+      const Region& body = f_.region(op.body);
+      const auto arguments = f_.operands_of(op);
+      out_ += " (";
+      for (uint32_t i = 0; i < body.param_count; ++i) {
+        out_ += i == 0 ? "" : ", ";
+        Define(ValueId(body.first_param.index + i));
+        out_ += " = ";
+        Use(i < arguments.size() ? arguments[i] : ValueId());
+      }
+      out_ += ')';
+    }
+    PrintSource(op);
+    out_ += " {";
+    open_.push_back({op.body});
+  }
+  void Terminator(const Op& op) {
+    out_ += Info(op.code).text;
+    auto values = f_.operands_of(op);
+    const auto targets = f_.targets_of(op);
+    if (op.code == Opcode::kTrap) {
+      out_ += ' ' + std::to_string(op.imm);
+      return;
+    }
+    if (op.code == Opcode::kLeaveTable) {
+      out_ += ' ';
+      Use(values.empty() ? ValueId() : values[0]);
+      values = values.subspan(values.empty() ? 0 : 1);
+      out_ += " [";
+      for (size_t i = 0; i < targets.size(); ++i) {
+        out_ += i == 0 ? "" : ", ";
+        PrintTarget(targets[i]);
+      }
+      out_ += ']';
+    } else if (op.code != Opcode::kReturn) {
+      out_ += ' ';
+      Label(targets.empty() ? OpId() : targets[0].op);
+    }
+    out_ += " (";
+    Uses(values);
+    out_ += ')';
+  }
+  void PrintTarget(const Target& target) {
+    out_ += target.is_continue ? "continue " : "";
+    Label(target.op);
+  }
+  void PrintSource(const Op& op) {
+    if (op.source != 0 || op.origin != 0) {
+      out_ += " @" + std::to_string(op.source);
+    }
+    if (op.origin != 0) {
+      out_ += " in f" + std::to_string(op.origin - 1);
+    }
+  }
+  void CloseRegion() {
+    const RegionId closed = open_.back().region;
+    open_.pop_back();
+    const OpId owner = f_.region(closed).owner;
+    Line();
+    if (owner.valid() && f_.op(owner).code == Opcode::kIf && f_.op(owner).body == closed) {
+      out_ += "} else {";
+      open_.push_back({f_.op(owner).otherwise});
+    } else {
+      out_ += '}';
+    }
+  }
 
   const Function& f_;
   std::string& out_;
@@ -97,205 +268,6 @@ class FunctionPrinter {
   uint32_t next_block_ = 0;
   std::vector<Open> open_;
 };
-
-void FunctionPrinter::Define(ValueId value) {
-  values_[value.index] = next_value_++;
-  Use(value);
-  out_ += ": ";
-  out_ += Name(f_.type_of(value));
-}
-
-void FunctionPrinter::Use(ValueId value) {
-  const uint32_t number = value.index < values_.size() ? values_[value.index] : kUnnumbered;
-  out_ += '%';
-  out_ += number == kUnnumbered ? "undefined" : std::to_string(number);
-}
-
-void FunctionPrinter::Uses(std::span<const ValueId> values) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    out_ += i == 0 ? "" : ", ";
-    Use(values[i]);
-  }
-}
-
-void FunctionPrinter::Label(OpId op) {
-  const uint32_t number = op.index < blocks_.size() ? blocks_[op.index] : kUnnumbered;
-  out_ += 'b';
-  out_ += number == kUnnumbered ? "_undefined" : std::to_string(number);
-}
-
-void FunctionPrinter::Results(const Op& op) {
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    out_ += i == 0 ? "" : ", ";
-    Define(ValueId(op.first_result.index + i));
-  }
-  out_ += op.result_count == 0 ? "" : " = ";
-}
-
-void FunctionPrinter::Immediate(const Op& op) {
-  if (op.code == Opcode::kConst) {
-    out_ += ' ';
-    if (op.type == Type::kI32 && op.imm <= 0xffffffffu) {
-      out_ += std::to_string(static_cast<int32_t>(op.imm));
-    } else if (op.type == Type::kI64) {
-      out_ += std::to_string(static_cast<int64_t>(op.imm));
-    } else {
-      out_ += Hex(op.imm);
-    }
-  }
-  if (const char prefix = IndexPrefix(op.code); prefix != 0) {
-    out_ += ' ';
-    out_ += prefix;
-    out_ += std::to_string(op.imm);
-  }
-}
-
-void FunctionPrinter::Plain(const Op& op) {
-  Results(op);
-  out_ += Info(op.code).text;
-  if (HasType(op.code)) {
-    out_ += '.';
-    out_ += Name(op.type);
-  }
-  Immediate(op);
-  if (HasSpace(op.code)) {
-    if (op.width != UsualWidth(op)) {
-      out_ += " w" + std::to_string(op.width);
-    }
-    out_ += op.sign ? " signed " : " ";
-    out_ += Name(op.space);
-    if (op.space == Space::kParam || op.space == Space::kPrivate) {
-      out_ += '(' + std::to_string(op.space_index) + ')';
-    }
-  }
-  const bool is_call = Info(op.code).family == Family::kCall;
-  out_ += is_call ? " (" : op.operand_count > 0 ? " " : "";
-  const auto operands = f_.operands_of(op);
-  if (HasSpace(op.code) && op.imm != 0 && !operands.empty()) {
-    Use(operands[0]);
-    out_ += " + " + std::to_string(op.imm) + (operands.size() > 1 ? ", " : "");
-    Uses(operands.subspan(1));
-  } else {
-    Uses(operands);
-  }
-  out_ += is_call ? ")" : "";
-}
-
-void FunctionPrinter::BlockHeader(OpId id) {
-  const Op& op = f_.op(id);
-  Results(op);
-  out_ += Info(op.code).text;
-  out_ += ' ';
-  blocks_[id.index] = next_block_++;
-  Label(id);
-  if (op.code == Opcode::kIf) {
-    out_ += ' ';
-    Uses(f_.operands_of(op));
-  } else {
-    const Region& body = f_.region(op.body);
-    const auto arguments = f_.operands_of(op);
-    out_ += " (";
-    for (uint32_t i = 0; i < body.param_count; ++i) {
-      out_ += i == 0 ? "" : ", ";
-      Define(ValueId(body.first_param.index + i));
-      out_ += " = ";
-      Use(i < arguments.size() ? arguments[i] : ValueId());
-    }
-    out_ += ')';
-  }
-  PrintSource(op);
-  out_ += " {";
-  open_.push_back({op.body});
-}
-
-void FunctionPrinter::PrintSource(const Op& op) {
-  if (op.source != 0 || op.origin != 0) {
-    out_ += " @" + std::to_string(op.source);
-  }
-  if (op.origin != 0) {
-    out_ += " in f" + std::to_string(op.origin - 1);
-  }
-}
-
-void FunctionPrinter::PrintTarget(const Target& target) {
-  out_ += target.is_continue ? "continue " : "";
-  Label(target.op);
-}
-
-void FunctionPrinter::Terminator(const Op& op) {
-  out_ += Info(op.code).text;
-  auto values = f_.operands_of(op);
-  const auto targets = f_.targets_of(op);
-  if (op.code == Opcode::kTrap) {
-    out_ += ' ' + std::to_string(op.imm);
-    return;
-  }
-  if (op.code == Opcode::kLeaveTable) {
-    out_ += ' ';
-    Use(values.empty() ? ValueId() : values[0]);
-    values = values.subspan(values.empty() ? 0 : 1);
-    out_ += " [";
-    for (size_t i = 0; i < targets.size(); ++i) {
-      out_ += i == 0 ? "" : ", ";
-      PrintTarget(targets[i]);
-    }
-    out_ += ']';
-  } else if (op.code != Opcode::kReturn) {
-    out_ += ' ';
-    Label(targets.empty() ? OpId() : targets[0].op);
-  }
-  out_ += " (";
-  Uses(values);
-  out_ += ')';
-}
-
-void FunctionPrinter::CloseRegion() {
-  const RegionId closed = open_.back().region;
-  open_.pop_back();
-  const OpId owner = f_.region(closed).owner;
-  Line();
-  if (owner.valid() && f_.op(owner).code == Opcode::kIf && f_.op(owner).body == closed) {
-    out_ += "} else {";
-    open_.push_back({f_.op(owner).otherwise});
-  } else {
-    out_ += '}';
-  }
-}
-
-void FunctionPrinter::Params() {
-  out_ += '(';
-  for (uint32_t i = 0; f_.body.valid() && i < f_.region(f_.body).param_count; ++i) {
-    out_ += i == 0 ? "" : ", ";
-    Define(ValueId(f_.region(f_.body).first_param.index + i));
-  }
-  out_ += ')';
-}
-
-void FunctionPrinter::Body() {
-  out_ += '{';
-  if (f_.body.valid()) {
-    open_.push_back({f_.body});
-  }
-  // Not recursive: regions nest as deeply as the module says.
-  while (!open_.empty()) {
-    Open& top = open_.back();
-    const Region& region = f_.region(top.region);
-    if (top.next == region.ops.size()) {
-      CloseRegion();
-      continue;
-    }
-    const OpId id = region.ops[top.next++];
-    const Op& op = f_.op(id);
-    Line();
-    if (OwnsRegions(op.code)) {
-      BlockHeader(id);
-      continue;
-    }
-    IsTerminator(op.code) ? Terminator(op) : Plain(op);
-    PrintSource(op);
-  }
-  out_ += f_.body.valid() ? "\n" : "}\n";
-}
 
 void PrintFunction(const Module& module, FunctionId id, std::string& out) {
   const Function& function = module.function(id);

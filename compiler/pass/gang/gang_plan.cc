@@ -83,7 +83,18 @@ const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>&
 // a buffer for it, but it may be an address of module memory.
 class OddAddresses {
  public:
-  explicit OddAddresses(const ir::Module& module);
+  explicit OddAddresses(const ir::Module& module)
+      : f_(module.function(module.entry)), how_(f_.values.size(), How::kPlain) {
+    for (uint32_t k = 0; k < module.params.size(); ++k) {
+      if (module.params[k].is_buffer) {
+        how_[f_.region(f_.body).first_param.index + k] = How::kDerived;
+      }
+    }
+    while (changed_) {
+      changed_ = false;
+      ir::ForEachOp(f_, [&](OpId id) { Visit(f_.op(id)); });
+    }
+  }
   bool IsOdd(ValueId id) const { return how_[id.index] == How::kOdd; }
 
  private:
@@ -92,54 +103,39 @@ class OddAddresses {
     changed_ |= how > how_[id.index];
     how_[id.index] = std::max(how_[id.index], how);
   }
-  void Visit(const Op& op);
+  void Visit(const Op& op) {
+    const std::span<const ValueId> operands = f_.operands_of(op);
+    auto bring = [&](ValueId first, uint32_t count, uint32_t from) {
+      for (uint32_t i = 0; i < count; ++i) {
+        Raise(ValueId(first.index + i), how_[operands[from + i].index]);
+      }
+    };
+    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+      return bring(f_.region(op.body).first_param, f_.region(op.body).param_count, 0);
+    }
+    for (const ir::Target& target : f_.targets_of(op)) {
+      const Op& owner = f_.op(target.op);
+      const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
+      target.is_continue ? bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, from)
+                         : bring(owner.first_result, owner.result_count, from);
+    }
+    const uint8_t effects = ir::Info(op.code).effects;
+    if (op.result_count != 1 || (effects & (ir::kReads | ir::kControl)) != 0) {
+      return;
+    }
+    How how = How::kPlain;
+    for (ValueId operand : operands) {
+      how = std::max(how, how_[operand.index]);
+    }
+    const bool keeps = op.code == Opcode::kAdd || op.code == Opcode::kSub || op.code == Opcode::kSelect ||
+                       ir::Info(op.code).family == ir::Family::kIntCompare;
+    Raise(op.first_result, how == How::kDerived && !keeps ? How::kOdd : how);
+  }
 
   const ir::Function& f_;
   std::vector<How> how_;
   bool changed_ = true;
 };
-
-OddAddresses::OddAddresses(const ir::Module& module)
-    : f_(module.function(module.entry)), how_(f_.values.size(), How::kPlain) {
-  for (uint32_t k = 0; k < module.params.size(); ++k) {
-    if (module.params[k].is_buffer) {
-      how_[f_.region(f_.body).first_param.index + k] = How::kDerived;
-    }
-  }
-  while (changed_) {
-    changed_ = false;
-    ir::ForEachOp(f_, [&](OpId id) { Visit(f_.op(id)); });
-  }
-}
-
-void OddAddresses::Visit(const Op& op) {
-  const std::span<const ValueId> operands = f_.operands_of(op);
-  auto bring = [&](ValueId first, uint32_t count, uint32_t from) {
-    for (uint32_t i = 0; i < count; ++i) {
-      Raise(ValueId(first.index + i), how_[operands[from + i].index]);
-    }
-  };
-  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-    return bring(f_.region(op.body).first_param, f_.region(op.body).param_count, 0);
-  }
-  for (const ir::Target& target : f_.targets_of(op)) {
-    const Op& owner = f_.op(target.op);
-    const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
-    target.is_continue ? bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, from)
-                       : bring(owner.first_result, owner.result_count, from);
-  }
-  const uint8_t effects = ir::Info(op.code).effects;
-  if (op.result_count != 1 || (effects & (ir::kReads | ir::kControl)) != 0) {
-    return;
-  }
-  How how = How::kPlain;
-  for (ValueId operand : operands) {
-    how = std::max(how, how_[operand.index]);
-  }
-  const bool keeps = op.code == Opcode::kAdd || op.code == Opcode::kSub || op.code == Opcode::kSelect ||
-                     ir::Info(op.code).family == ir::Family::kIntCompare;
-  Raise(op.first_result, how == How::kDerived && !keeps ? How::kOdd : how);
-}
 
 // The first store of the entry to such an address.
 std::optional<GangRefusal> RefuseOddStores(const ir::Module& module) {
@@ -169,21 +165,207 @@ class Planner {
  public:
   Planner(const ir::Module& module, const GangPlanOptions& options)
       : module_(module), options_(options), f_(module.function(module.entry)) {}
-  std::optional<GangPlan> Run();
+  std::optional<GangPlan> Run() {
+    owners_.resize(f_.ops.size());
+    definitions_.resize(f_.values.size());
+    plan_.is_assumed.assign(f_.ops.size(), false);
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        definitions_[op.first_result.index + i] = id;
+      }
+      for (RegionId inner : {op.body, op.otherwise}) {
+        if (inner.valid() && f_.region(inner).owner == id) {
+          for (OpId child : f_.region(inner).ops) {
+            owners_[child.index] = id;
+          }
+        }
+      }
+    });
+    // Each guard may let those behind it be reached together.
+    constexpr int kRoundsMax = 16;
+    for (int round = 0; round < kRoundsMax; ++round) {
+      if (!Analyse()) {
+        return std::nullopt;
+      }
+      if (!options_.assumes_guards || round + 1 == kRoundsMax || !AssumeMore()) {
+        break;
+      }
+    }
+    FindMasked();
+    plan_.layouts = Layouts();
+    plan_.row_steps = RowSteps();
+    return std::move(plan_);
+  }
 
  private:
-  bool Analyse();
-  bool Differs(ValueId id) const;
+  bool Analyse() {
+    along_x_ = AnalyseUniformity(module_, Lanes::kAlongX, &plan_.is_assumed);
+    if (options_.has_rows) {
+      along_y_ = AnalyseUniformity(module_, Lanes::kAlongY, &plan_.is_assumed);
+    }
+    return along_x_.has_value() && along_y_.has_value() == options_.has_rows;
+  }
+  // Whether the value is not the same for all lanes of a tile.
+  bool Differs(ValueId id) const {
+    const uint32_t entry = module_.entry.index;
+    return !along_x_->functions[entry].shapes[id.index].is_uniform() ||
+           (options_.has_rows && !along_y_->functions[entry].shapes[id.index].is_uniform());
+  }
   bool IsFree(const Shape& shape) const { return shape.kind == Shape::Kind::kLinear; }
-  bool IsReachedTogether(OpId id) const;
-  bool AssumeMore();
-  bool ExtendsLinear(const Op& op) const;
-  bool IsGuard(ValueId id, int depth) const;
-  void FindMasked();
-  bool MarkJump(OpId id, const Op& op);
-  bool MarkWay(OpId from, OpId target, bool is_apart);
-  std::vector<Layout> Layouts() const;
-  std::vector<std::optional<uint64_t>> RowSteps() const;
+  bool IsReachedTogether(OpId id) const {
+    const uint32_t entry = module_.entry.index;
+    return !along_x_->functions[entry].decided_by[id.index].valid() &&
+           !(options_.has_rows && along_y_->functions[entry].decided_by[id.index].valid());
+  }
+  // Marks guards that are reached before anything has an effect. Whether any was found.
+  bool AssumeMore() {
+    bool has_effect = false, found = false;
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      has_effect = has_effect || (ir::Info(op.code).effects & (ir::kWrites | ir::kSyncs)) != 0;
+      if (has_effect || plan_.is_assumed[id.index] || !IsReachedTogether(id)) {
+        return;
+      }
+      if (op.code == Opcode::kIf) {
+        const ValueId condition = f_.operands_of(op)[0];
+        if (!Differs(condition) || !IsGuard(condition, 0)) {
+          return;
+        }
+      } else if (!ExtendsLinear(op)) {
+        return;
+      }
+      for (OpId owner = owners_[id.index]; owner.valid(); owner = owners_[owner.index]) {
+        if (f_.op(owner).code == Opcode::kLoop) {
+          return;
+        }
+      }
+      plan_.is_assumed[id.index] = found = true;
+    });
+    return found;
+  }
+  // Whether the operation extends an i32 that grows along x by less than what a tile could carry out of its range.
+  bool ExtendsLinear(const Op& op) const {
+    constexpr int32_t kStepMax = 1 << 20;
+    if (op.code != Opcode::kExtendS && op.code != Opcode::kExtendU) {
+      return false;
+    }
+    const Shape& shape = along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[0].index];
+    const auto step = static_cast<int32_t>(static_cast<uint32_t>(shape.step[0]));
+    return shape.kind == Shape::Kind::kLinear && step != 0 && step <= kStepMax && step >= -kStepMax;
+  }
+  // Whether the value is made of comparisons of ids: what guards at the edges of an extent look like.
+  bool IsGuard(ValueId id, int depth) const {
+    constexpr int kDepthMax = 16;
+    if (!Differs(id)) {
+      return true;
+    }
+    const OpId definition = definitions_[id.index];
+    if (!definition.valid() || depth == kDepthMax) {
+      return false;
+    }
+    const Op& op = f_.op(definition);
+    const std::span<const ValueId> operands = f_.operands_of(op);
+    auto is_guard = [&](ValueId operand) { return IsGuard(operand, depth + 1); };
+    switch (op.code) {
+      case Opcode::kAnd:
+      case Opcode::kOr:
+      case Opcode::kXor:
+      case Opcode::kSelect:
+        return std::all_of(operands.begin(), operands.end(), is_guard);
+      case Opcode::kEqz:
+        if (is_guard(operands[0])) {
+          return true;
+        }
+        break;
+      default:
+        break;
+    }
+    if (ir::Info(op.code).family != ir::Family::kIntCompare) {
+      return false;
+    }
+    const uint32_t entry = module_.entry.index;
+    return std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
+      const OpId by = definitions_[operand.index];
+      if (by.valid() && (f_.op(by).code == Opcode::kExtendS || f_.op(by).code == Opcode::kExtendU)) {
+        operand = f_.operands_of(f_.op(by))[0];
+      }
+      return along_x_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear &&
+             (!options_.has_rows || along_y_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear);
+    });
+  }
+  void FindMasked() {
+    plan_.is_masked.assign(f_.ops.size(), false);
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      if (op.code == Opcode::kIf && !plan_.is_assumed[id.index] && Differs(f_.operands_of(op)[0])) {
+        plan_.is_masked[id.index] = true;
+      }
+    });
+    for (bool changed = true; changed;) {
+      changed = false;
+      ir::ForEachOp(f_, [&](OpId id) { changed |= MarkJump(id, f_.op(id)); });
+    }
+  }
+  bool MarkJump(OpId id, const Op& op) {
+    const OpId from = owners_[id.index];
+    if (op.code == Opcode::kReturn) {
+      return MarkWay(from, OpId(), false);
+    }
+    const bool parts = op.code == Opcode::kLeaveTable && Differs(f_.operands_of(op)[0]);
+    bool changed = false;
+    for (const ir::Target& target : f_.targets_of(op)) {
+      changed |= MarkWay(from, target.op, parts);
+    }
+    return changed;
+  }
+  // Walks from a jump's region out to its target. Lanes that are apart stay so until the end of what they leave.
+  // Whether anything new is masked.
+  bool MarkWay(OpId from, OpId target, bool is_apart) {
+    bool changed = false;
+    auto mark = [&](std::vector<bool>::reference masked) {
+      changed |= !masked;
+      masked = true;
+    };
+    for (OpId id = from; id.valid(); id = owners_[id.index]) {
+      if (is_apart) {
+        mark(plan_.is_masked[id.index]);
+      }
+      if (id == target) {
+        return changed;
+      }
+      is_apart = plan_.is_masked[id.index];
+    }
+    if (is_apart && !plan_.body_is_masked) {
+      plan_.body_is_masked = changed = true;
+    }
+    return changed;
+  }
+  std::vector<Layout> Layouts() const {
+    const uint32_t entry = module_.entry.index;
+    std::vector<Layout> layouts(f_.values.size());
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      const Shape& x = along_x_->functions[entry].shapes[i];
+      Layout& layout = layouts[i];
+      if (x.kind == Shape::Kind::kLinear) {
+        layout.kind = x.is_uniform() ? Layout::Kind::kUniform : Layout::Kind::kLinear;
+        layout.step = x.step[0];
+      }
+      // What nothing reaches has no shape: it varies, so that its users need not look.
+      layout.by_row = options_.has_rows && !along_y_->functions[entry].shapes[i].is_uniform();
+    }
+    return layouts;
+  }
+  std::vector<std::optional<uint64_t>> RowSteps() const {
+    std::vector<std::optional<uint64_t>> steps(f_.values.size());
+    for (size_t i = 0; i < steps.size() && options_.has_rows; ++i) {
+      const Shape& y = along_y_->functions[module_.entry.index].shapes[i];
+      if (y.kind == Shape::Kind::kLinear && !y.is_uniform()) {
+        steps[i] = y.step[1];
+      }
+    }
+    return steps;
+  }
 
   const ir::Module& module_;
   const GangPlanOptions& options_;
@@ -193,216 +375,6 @@ class Planner {
   std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
   GangPlan plan_;
 };
-
-bool Planner::Analyse() {
-  along_x_ = AnalyseUniformity(module_, Lanes::kAlongX, &plan_.is_assumed);
-  if (options_.has_rows) {
-    along_y_ = AnalyseUniformity(module_, Lanes::kAlongY, &plan_.is_assumed);
-  }
-  return along_x_.has_value() && along_y_.has_value() == options_.has_rows;
-}
-
-// Whether the value is not the same for all lanes of a tile.
-bool Planner::Differs(ValueId id) const {
-  const uint32_t entry = module_.entry.index;
-  return !along_x_->functions[entry].shapes[id.index].is_uniform() ||
-         (options_.has_rows && !along_y_->functions[entry].shapes[id.index].is_uniform());
-}
-
-bool Planner::IsReachedTogether(OpId id) const {
-  const uint32_t entry = module_.entry.index;
-  return !along_x_->functions[entry].decided_by[id.index].valid() &&
-         !(options_.has_rows && along_y_->functions[entry].decided_by[id.index].valid());
-}
-
-// Whether the value is made of comparisons of ids: what guards at the edges of an extent look like.
-bool Planner::IsGuard(ValueId id, int depth) const {
-  constexpr int kDepthMax = 16;
-  if (!Differs(id)) {
-    return true;
-  }
-  const OpId definition = definitions_[id.index];
-  if (!definition.valid() || depth == kDepthMax) {
-    return false;
-  }
-  const Op& op = f_.op(definition);
-  const std::span<const ValueId> operands = f_.operands_of(op);
-  auto is_guard = [&](ValueId operand) { return IsGuard(operand, depth + 1); };
-  switch (op.code) {
-    case Opcode::kAnd:
-    case Opcode::kOr:
-    case Opcode::kXor:
-    case Opcode::kSelect:
-      return std::all_of(operands.begin(), operands.end(), is_guard);
-    case Opcode::kEqz:
-      if (is_guard(operands[0])) {
-        return true;
-      }
-      break;
-    default:
-      break;
-  }
-  if (ir::Info(op.code).family != ir::Family::kIntCompare) {
-    return false;
-  }
-  const uint32_t entry = module_.entry.index;
-  return std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
-    const OpId by = definitions_[operand.index];
-    if (by.valid() && (f_.op(by).code == Opcode::kExtendS || f_.op(by).code == Opcode::kExtendU)) {
-      operand = f_.operands_of(f_.op(by))[0];
-    }
-    return along_x_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear &&
-           (!options_.has_rows || along_y_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear);
-  });
-}
-
-// Whether the operation extends an i32 that grows along x by less than what a tile could carry out of its range.
-bool Planner::ExtendsLinear(const Op& op) const {
-  constexpr int32_t kStepMax = 1 << 20;
-  if (op.code != Opcode::kExtendS && op.code != Opcode::kExtendU) {
-    return false;
-  }
-  const Shape& shape = along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[0].index];
-  const auto step = static_cast<int32_t>(static_cast<uint32_t>(shape.step[0]));
-  return shape.kind == Shape::Kind::kLinear && step != 0 && step <= kStepMax && step >= -kStepMax;
-}
-
-// Marks guards that are reached before anything has an effect. Whether any was found.
-bool Planner::AssumeMore() {
-  bool has_effect = false, found = false;
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    has_effect = has_effect || (ir::Info(op.code).effects & (ir::kWrites | ir::kSyncs)) != 0;
-    if (has_effect || plan_.is_assumed[id.index] || !IsReachedTogether(id)) {
-      return;
-    }
-    if (op.code == Opcode::kIf) {
-      const ValueId condition = f_.operands_of(op)[0];
-      if (!Differs(condition) || !IsGuard(condition, 0)) {
-        return;
-      }
-    } else if (!ExtendsLinear(op)) {
-      return;
-    }
-    for (OpId owner = owners_[id.index]; owner.valid(); owner = owners_[owner.index]) {
-      if (f_.op(owner).code == Opcode::kLoop) {
-        return;
-      }
-    }
-    plan_.is_assumed[id.index] = found = true;
-  });
-  return found;
-}
-
-// Walks from a jump's region out to its target. Lanes that are apart stay so until the end of what they leave. Whether
-// anything new is masked.
-bool Planner::MarkWay(OpId from, OpId target, bool is_apart) {
-  bool changed = false;
-  auto mark = [&](std::vector<bool>::reference masked) {
-    changed |= !masked;
-    masked = true;
-  };
-  for (OpId id = from; id.valid(); id = owners_[id.index]) {
-    if (is_apart) {
-      mark(plan_.is_masked[id.index]);
-    }
-    if (id == target) {
-      return changed;
-    }
-    is_apart = plan_.is_masked[id.index];
-  }
-  if (is_apart && !plan_.body_is_masked) {
-    plan_.body_is_masked = changed = true;
-  }
-  return changed;
-}
-
-bool Planner::MarkJump(OpId id, const Op& op) {
-  const OpId from = owners_[id.index];
-  if (op.code == Opcode::kReturn) {
-    return MarkWay(from, OpId(), false);
-  }
-  const bool parts = op.code == Opcode::kLeaveTable && Differs(f_.operands_of(op)[0]);
-  bool changed = false;
-  for (const ir::Target& target : f_.targets_of(op)) {
-    changed |= MarkWay(from, target.op, parts);
-  }
-  return changed;
-}
-
-void Planner::FindMasked() {
-  plan_.is_masked.assign(f_.ops.size(), false);
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    if (op.code == Opcode::kIf && !plan_.is_assumed[id.index] && Differs(f_.operands_of(op)[0])) {
-      plan_.is_masked[id.index] = true;
-    }
-  });
-  for (bool changed = true; changed;) {
-    changed = false;
-    ir::ForEachOp(f_, [&](OpId id) { changed |= MarkJump(id, f_.op(id)); });
-  }
-}
-
-std::vector<Layout> Planner::Layouts() const {
-  const uint32_t entry = module_.entry.index;
-  std::vector<Layout> layouts(f_.values.size());
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    const Shape& x = along_x_->functions[entry].shapes[i];
-    Layout& layout = layouts[i];
-    if (x.kind == Shape::Kind::kLinear) {
-      layout.kind = x.is_uniform() ? Layout::Kind::kUniform : Layout::Kind::kLinear;
-      layout.step = x.step[0];
-    }
-    // What nothing reaches has no shape: it varies, so that its users need not look.
-    layout.by_row = options_.has_rows && !along_y_->functions[entry].shapes[i].is_uniform();
-  }
-  return layouts;
-}
-
-std::vector<std::optional<uint64_t>> Planner::RowSteps() const {
-  std::vector<std::optional<uint64_t>> steps(f_.values.size());
-  for (size_t i = 0; i < steps.size() && options_.has_rows; ++i) {
-    const Shape& y = along_y_->functions[module_.entry.index].shapes[i];
-    if (y.kind == Shape::Kind::kLinear && !y.is_uniform()) {
-      steps[i] = y.step[1];
-    }
-  }
-  return steps;
-}
-
-std::optional<GangPlan> Planner::Run() {
-  owners_.resize(f_.ops.size());
-  definitions_.resize(f_.values.size());
-  plan_.is_assumed.assign(f_.ops.size(), false);
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      definitions_[op.first_result.index + i] = id;
-    }
-    for (RegionId inner : {op.body, op.otherwise}) {
-      if (inner.valid() && f_.region(inner).owner == id) {
-        for (OpId child : f_.region(inner).ops) {
-          owners_[child.index] = id;
-        }
-      }
-    }
-  });
-  // Each guard may let those behind it be reached together.
-  constexpr int kRoundsMax = 16;
-  for (int round = 0; round < kRoundsMax; ++round) {
-    if (!Analyse()) {
-      return std::nullopt;
-    }
-    if (!options_.assumes_guards || round + 1 == kRoundsMax || !AssumeMore()) {
-      break;
-    }
-  }
-  FindMasked();
-  plan_.layouts = Layouts();
-  plan_.row_steps = RowSteps();
-  return std::move(plan_);
-}
 
 }  // namespace
 

@@ -53,6 +53,8 @@ struct Incoming {
   bool is_table = false;
 };
 
+// --- What is kept.
+
 class GroupPlanner {
  public:
   GroupPlanner(const ir::Function& f, const GroupOutline& outline, const FunctionUniformity& known)
@@ -78,34 +80,467 @@ class GroupPlanner {
  private:
   bool IsUniform(ValueId value) const { return known_.shapes[value.index].is_uniform(); }
   // Whether a pass at group level runs the operation, which stands in a region at group level and not in its tail.
-  bool IsTail(OpId op) const;
+  bool IsTail(OpId op) const {
+    const RegionId region = outline_.region_of(op);
+    const auto& tail = outline_.tail(region);
+    if (!tail.has_value()) {
+      return false;
+    }
+    const std::vector<OpId>& ops = f_.region(region).ops;
+    return std::find(ops.begin() + static_cast<ptrdiff_t>(tail->begin), ops.end(), op) != ops.end();
+  }
 
-  void CollectSlots();
-  void AddIncoming(const Op& jump);
-  void FindScalars();
-  bool Evaluate();
-  bool IsForFirst(OpId id, const Op& op) const;
-  Status CheckControl();
-  Status CheckBranch(OpId id);
-  std::set<uint32_t> FirstSyncs(OpId from) const;
+  void CollectSlots() {
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        plan_.definition[op.first_result.index + i] = id;
+      }
+      AddIncoming(op);
+      if (!outline_.is_group()[id.index]) {
+        if (op.code == Opcode::kLeaveTable && outline_.is_level(outline_.region_of(id)) && !IsTail(id)) {
+          group_branches_.push_back(id);
+        }
+        return;
+      }
+      if (op.code == Opcode::kIf) {
+        group_branches_.push_back(id);
+      } else {
+        const ir::Region& body = f_.region(op.body);
+        for (uint32_t i = 0; i < body.param_count; ++i) {
+          incoming_.push_back({ValueId(body.first_param.index + i), f_.operands_of(op)[i]});
+          plan_.is_passed[body.first_param.index + i] = true;
+        }
+      }
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        plan_.is_passed[op.first_result.index + i] = true;
+      }
+    });
+  }
+  void AddIncoming(const Op& jump) {
+    const uint32_t first = jump.code == Opcode::kLeaveTable ? 1 : 0;
+    for (const ir::Target& target : f_.targets_of(jump)) {
+      if (!outline_.is_group()[target.op.index]) {
+        continue;
+      }
+      const Op& owner = f_.op(target.op);
+      const ir::Region& body = f_.region(owner.body);
+      const ValueId slot = target.is_continue ? body.first_param : owner.first_result;
+      const uint32_t count = target.is_continue ? body.param_count : owner.result_count;
+      for (uint32_t i = 0; i < count; ++i) {
+        incoming_.push_back({ValueId(slot.index + i), f_.operands_of(jump)[first + i], first == 1});
+      }
+    }
+  }
+  // Everything passed is a scalar at first, unless its shape or a tail says otherwise; then what contradicts goes.
+  void FindScalars() {
+    plan_.is_scalar.assign(f_.values.size(), false);
+    plan_.for_first.assign(f_.values.size(), false);
+    const ir::Region& body = f_.region(f_.body);
+    for (uint32_t i = 0; i < body.param_count; ++i) {
+      plan_.is_scalar[body.first_param.index + i] = plan_.for_first[body.first_param.index + i] = true;
+    }
+    for (size_t v = 0; v < f_.values.size(); ++v) {
+      if (plan_.is_passed[v] && IsUniform(ValueId(v))) {
+        plan_.is_scalar[v] = plan_.for_first[v] = true;
+      }
+    }
+    // A tail's jumps are apart: what they bring is one scalar only if it is one value.
+    std::map<uint32_t, ValueId> brought;
+    for (size_t r = 0; r < f_.regions.size(); ++r) {
+      const auto& tail = outline_.tail(RegionId(r));
+      if (!tail.has_value()) {
+        continue;
+      }
+      const std::vector<OpId>& ops = f_.regions[r].ops;
+      brought.clear();
+      const size_t before = incoming_.size();
+      for (size_t i = tail->begin; i < ops.size(); ++i) {
+        ir::ForEachOp(f_, [&](OpId id) {
+          if (outline_.IsInside(id, ops[i])) {
+            AddIncoming(f_.op(id));
+          }
+        });
+      }
+      for (size_t i = before; i < incoming_.size(); ++i) {
+        const Incoming& in = incoming_[i];
+        if (brought.emplace(in.slot.index, in.value).first->second != in.value) {
+          plan_.is_scalar[in.slot.index] = plan_.for_first[in.slot.index] = false;
+        }
+      }
+      incoming_.resize(before);
+    }
+    for (int round = 0; round < kRoundsMax; ++round) {
+      if (!Evaluate()) {
+        return;
+      }
+    }
+    for (size_t v = 0; v < f_.values.size(); ++v) {
+      if (plan_.is_passed[v]) {
+        plan_.is_scalar[v] = plan_.for_first[v] = false;
+      }
+    }
+    Evaluate();
+  }
+  // One walk, given what is passed; whether any passed value turned out to be no scalar.
+  bool Evaluate() {
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      if (outline_.is_group()[id.index] || ir::OwnsRegions(op.code)) {
+        return;
+      }
+      const bool for_first = IsForFirst(id, op);
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        const ValueId result(op.first_result.index + i);
+        plan_.for_first[result.index] = for_first;
+        plan_.is_scalar[result.index] = for_first && IsUniform(result);
+      }
+    });
+    bool changed = false;
+    auto drop = [&](ValueId slot) {
+      changed |= plan_.is_scalar[slot.index];
+      plan_.is_scalar[slot.index] = plan_.for_first[slot.index] = false;
+    };
+    for (const Incoming& in : incoming_) {
+      if (!plan_.is_scalar[in.value.index]) {
+        drop(in.slot);
+      }
+    }
+    return changed;
+  }
+  // Whether group level can do the operation for the group's first instance, given its operands.
+  bool IsForFirst(OpId id, const Op& op) const {
+    if (op.code == Opcode::kConst) {
+      return true;
+    }
+    if (!outline_.is_level(outline_.region_of(id)) || ir::OwnsRegions(op.code)) {
+      return false;
+    }
+    if (op.code == Opcode::kGlobalGet) {
+      return IsUniform(op.first_result);
+    }
+    bool all_first = true, all_scalar = true;
+    for (ValueId operand : f_.operands_of(op)) {
+      all_first = all_first && plan_.for_first[operand.index];
+      all_scalar = all_scalar && plan_.is_scalar[operand.index];
+    }
+    const ir::OpcodeInfo& info = ir::Info(op.code);
+    if (op.code == Opcode::kLocalAlloc) {
+      return all_scalar;
+    }
+    if (info.effects == ir::kPure) {
+      return all_first;
+    }
+    // Once for the group is as often as it takes to trap.
+    return IsArithmetic(info.family) && all_scalar && !IsTail(id);
+  }
+  Status CheckControl() {
+    for (OpId id : group_branches_) {
+      const Op& op = f_.op(id);
+      if (!plan_.is_scalar[f_.operands_of(op)[0].index]) {
+        HPVMD_RETURN_IF_ERROR(CheckBranch(id));
+      }
+      if (op.code != Opcode::kLeaveTable || op.operand_count == 1) {
+        continue;
+      }
+      // One list of values goes to all targets: each is a scalar for all of them, or for a single target.
+      bool is_one_target = true, all_scalars = true;
+      for (const ir::Target& target : f_.targets_of(op)) {
+        const Op& owner = f_.op(target.op);
+        const ir::Target& first = f_.targets_of(op)[0];
+        is_one_target = is_one_target && target.op == first.op && target.is_continue == first.is_continue;
+        const uint32_t slot = target.is_continue ? f_.region(owner.body).first_param.index : owner.first_result.index;
+        for (uint32_t i = 0; i + 1 < op.operand_count; ++i) {
+          all_scalars = all_scalars && plan_.is_scalar[slot + i];
+        }
+      }
+      if (!is_one_target && !all_scalars) {
+        return Unimplemented("The leave_table at byte " + std::to_string(op.source) +
+                             " takes values of each instance to several places between barriers.");
+      }
+    }
+    return absl::OkStatus();
+  }
+  Status CheckBranch(OpId id) {
+    const std::vector<OpId>& ways = flow_.next[id.index];
+    std::set<uint32_t> all;
+    size_t count = 0;
+    for (OpId way : ways) {
+      const std::set<uint32_t> first = FirstSyncs(way);
+      count += first.size();
+      all.insert(first.begin(), first.end());
+    }
+    if (all.size() != count) {
+      return Unimplemented("A branch at byte " + std::to_string(f_.op(id).source) +
+                           " decides what is between barriers and may differ within a group without a trap.");
+    }
+    return absl::OkStatus();
+  }
+  // The barriers that may be the next one from `from` on; kNoSegment stands for the end.
+  std::set<uint32_t> FirstSyncs(OpId from) const {
+    std::set<uint32_t> found;
+    std::vector<bool> seen(f_.ops.size(), false);
+    std::vector<OpId> work{from};
+    while (!work.empty()) {
+      const OpId id = work.back();
+      work.pop_back();
+      if (seen[id.index]) {
+        continue;
+      }
+      seen[id.index] = true;
+      const Op& op = f_.op(id);
+      if (op.code == Opcode::kBarrier) {
+        found.insert(id.index);
+        continue;
+      }
+      if (op.code == Opcode::kReturn) {
+        found.insert(kNoSegment);
+      }
+      work.insert(work.end(), flow_.next[id.index].begin(), flow_.next[id.index].end());
+    }
+    return found;
+  }
 
-  Status VisitRegion(RegionId region);
-  Status VisitConstruct(OpId id);
-  Status VisitEnd(OpId id);
-  bool IsScalarStep(OpId id) const;
-  bool IsForGroup(OpId id) const;
-  void AddTail(RegionId region);
-  void Pass(ValueId first, uint32_t count, const Op& from, uint32_t first_operand);
-  SegmentPlan& Pending();
-  void Flush(RegionId region);
-  bool PendingHasEffects() const;
+  Status VisitRegion(RegionId region) {
+    const std::vector<OpId>& ops = f_.region(region).ops;
+    const auto& tail = outline_.tail(region);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (tail.has_value() && i == tail->begin) {
+        AddTail(region);
+        break;
+      }
+      const Op& op = f_.op(ops[i]);
+      if (outline_.is_group()[ops[i].index]) {
+        HPVMD_RETURN_IF_ERROR(VisitConstruct(ops[i]));
+      } else if (op.code == Opcode::kBarrier) {
+        Flush(region);
+      } else if (ir::IsTerminator(op.code)) {
+        HPVMD_RETURN_IF_ERROR(VisitEnd(ops[i]));
+      } else if (IsScalarStep(ops[i])) {
+        if (op.code == Opcode::kLocalAlloc && !plan_.is_scalar[op.first_result.index]) {
+          return Unimplemented("The size of the local_alloc at byte " + std::to_string(op.source) +
+                               " is not surely the same for all of a group.");
+        }
+        if (ir::Info(op.code).effects != ir::kPure && PendingHasEffects()) {
+          Flush(region);
+        }
+        plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});
+      } else {
+        if (IsForGroup(ops[i])) {
+          plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});  // Scalars may be made of it.
+        }
+        Pending().ops.push_back(ops[i]);
+      }
+    }
+    return absl::OkStatus();
+  }
+  Status VisitConstruct(OpId id) {
+    const Op& op = f_.op(id);
+    const RegionId region = outline_.region_of(id);
+    if (op.code == Opcode::kIf) {
+      if (!plan_.is_scalar[f_.operands_of(op)[0].index]) {
+        Pending().checked = id;
+      }
+    } else {
+      Pass(f_.region(op.body).first_param, op.operand_count, op, 0);
+    }
+    Flush(region);
+    plan_.steps[region.index].push_back({GroupStep::Kind::kConstruct, 0, id});
+    HPVMD_RETURN_IF_ERROR(VisitRegion(op.body));
+    return op.code == Opcode::kIf ? VisitRegion(op.otherwise) : absl::OkStatus();
+  }
+  Status VisitEnd(OpId id) {
+    const Op& op = f_.op(id);
+    const RegionId region = outline_.region_of(id);
+    const bool is_table = op.code == Opcode::kLeaveTable;
+    if (op.target_count != 0) {
+      const ir::Target& target = f_.targets_of(op)[0];
+      const Op& owner = f_.op(target.op);
+      const ir::Region& body = f_.region(owner.body);
+      Pass(target.is_continue ? body.first_param : owner.first_result,
+           target.is_continue ? body.param_count : owner.result_count, op, is_table ? 1 : 0);
+    }
+    if (is_table && !plan_.is_scalar[f_.operands_of(op)[0].index]) {
+      Pending().checked = id;
+    }
+    Flush(region);
+    plan_.steps[region.index].push_back({GroupStep::Kind::kEnd, 0, id});
+    return absl::OkStatus();
+  }
+  bool IsScalarStep(OpId id) const {
+    const Op& op = f_.op(id);
+    if (op.code == Opcode::kLocalAlloc) {
+      return true;
+    }
+    return op.result_count == 1 && !ir::OwnsRegions(op.code) && plan_.is_scalar[op.first_result.index];
+  }
+  // Whether group level computes the operation, if only for its first instance.
+  bool IsForGroup(OpId id) const {
+    const Op& op = f_.op(id);
+    return op.result_count == 1 && !ir::OwnsRegions(op.code) && plan_.for_first[op.first_result.index];
+  }
+  void AddTail(RegionId region) {
+    const auto& tail = outline_.tail(region);
+    const std::vector<OpId>& ops = f_.region(region).ops;
+    SegmentPlan& segment = Pending();
+    segment.is_tail = true;
+    segment.tail_target = tail->target;
+    for (size_t i = tail->begin; i < ops.size(); ++i) {
+      if (IsForGroup(ops[i])) {
+        plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});
+      }
+      if (!IsScalarStep(ops[i])) {
+        segment.ops.push_back(ops[i]);
+      }
+    }
+    plan_.tails[region.index] = tail->target;
+    Flush(region);
+  }
+  // Values that instances take along into a construct, or out of it.
+  void Pass(ValueId first, uint32_t count, const Op& from, uint32_t first_operand) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const ValueId slot(first.index + i);
+      const ValueId value = f_.operands_of(from)[first_operand + i];
+      if (!plan_.is_scalar[slot.index] && slot != value) {
+        Pending().passes.push_back({slot, value});
+      }
+    }
+  }
+  SegmentPlan& Pending() {
+    if (!pending_.has_value()) {
+      pending_.emplace();
+    }
+    return *pending_;
+  }
+  void Flush(RegionId region) {
+    if (!pending_.has_value()) {
+      return;
+    }
+    plan_.steps[region.index].push_back(
+        {GroupStep::Kind::kSegment, static_cast<uint32_t>(plan_.segments.size()), OpId()});
+    plan_.segments.push_back(*std::move(pending_));
+    pending_.reset();
+  }
+  bool PendingHasEffects() const {
+    if (!pending_.has_value()) {
+      return false;
+    }
+    return std::any_of(pending_->ops.begin(), pending_->ops.end(),
+                       [&](OpId id) { return ir::Info(f_.op(id).code).effects != ir::kPure; });
+  }
 
-  void FindKept();
-  void NoteSegments();
-  void NoteNeeds(const std::vector<std::vector<ValueId>>& needs);
-  std::vector<std::vector<ValueId>> FindNeeds() const;
-  bool IsFree(ValueId value) const;
-  bool CanRemake(ValueId value) const;
+  void FindKept() {
+    NoteSegments();
+    NoteNeeds(FindNeeds());
+  }
+  void NoteSegments() {
+    for (uint32_t s = 0; s < plan_.segments.size(); ++s) {
+      for (OpId top : plan_.segments[s].ops) {
+        auto note = [&](ValueId first, uint32_t count) {
+          for (uint32_t i = 0; i < count; ++i) {
+            plan_.segment_of[first.index + i] = s;
+          }
+        };
+        std::vector<OpId> work{top};
+        while (!work.empty()) {
+          const Op& op = f_.op(work.back());
+          work.pop_back();
+          note(op.first_result, op.result_count);
+          if (ir::OwnsRegions(op.code)) {
+            for (RegionId region : {op.body, op.code == Opcode::kIf ? op.otherwise : op.body}) {
+              note(f_.region(region).first_param, f_.region(region).param_count);
+              work.insert(work.end(), f_.region(region).ops.begin(), f_.region(region).ops.end());
+            }
+          }
+        }
+      }
+    }
+  }
+  void NoteNeeds(const std::vector<std::vector<ValueId>>& needs) {
+    plan_.is_kept.assign(f_.values.size(), false);
+    CutGraph graph;
+    std::map<uint32_t, uint32_t> node_of;
+    std::vector<ValueId> values;
+    auto node = [&](ValueId value) {
+      const auto [at, is_new] = node_of.emplace(value.index, static_cast<uint32_t>(values.size()));
+      if (is_new) {
+        values.push_back(value);
+        graph.costs.push_back(ir::Bytes(f_.type_of(value)));
+      }
+      return at->second;
+    };
+    for (const auto& list : needs) {
+      for (ValueId value : list) {
+        if (std::find(graph.sinks.begin(), graph.sinks.end(), node(value)) == graph.sinks.end()) {
+          graph.sinks.push_back(node(value));
+        }
+      }
+    }
+    for (size_t i = 0; i < values.size() && i <= kCutNodesMax; ++i) {
+      const auto at = static_cast<uint32_t>(i);
+      if (!CanRemake(values[i])) {
+        graph.sources.push_back(at);
+        continue;
+      }
+      for (ValueId operand : f_.operands_of(f_.op(plan_.definition[values[i].index]))) {
+        if (!IsFree(operand)) {
+          graph.edges.push_back({node(operand), at});
+        }
+      }
+    }
+    if (values.size() > kCutNodesMax) {
+      for (uint32_t at : graph.sinks) {
+        plan_.is_kept[values[at].index] = true;
+      }
+      return;
+    }
+    const std::vector<bool> is_cut = MinCut(graph);  // Scalars, constants and what is passed anyway are not in it.
+    for (size_t i = 0; i < values.size(); ++i) {
+      plan_.is_kept[values[i].index] = is_cut[i];
+    }
+  }
+  // Values of other segments that each one reads.
+  std::vector<std::vector<ValueId>> FindNeeds() const {
+    std::vector<std::vector<ValueId>> needs(plan_.segments.size());
+    for (uint32_t s = 0; s < plan_.segments.size(); ++s) {
+      const SegmentPlan& segment = plan_.segments[s];
+      auto need = [&](ValueId value) {
+        if (plan_.segment_of[value.index] != s && !IsFree(value)) {
+          needs[s].push_back(value);
+        }
+      };
+      std::vector<OpId> work = segment.ops;
+      while (!work.empty()) {
+        const Op& op = f_.op(work.back());
+        work.pop_back();
+        for (ValueId operand : f_.operands_of(op)) {
+          need(operand);
+        }
+        if (ir::OwnsRegions(op.code)) {
+          for (RegionId region : {op.body, op.code == Opcode::kIf ? op.otherwise : op.body}) {
+            work.insert(work.end(), f_.region(region).ops.begin(), f_.region(region).ops.end());
+          }
+        }
+      }
+      for (const auto& [slot, value] : segment.passes) {
+        need(value);
+      }
+      if (segment.checked.valid()) {
+        need(f_.operands_of(f_.op(segment.checked))[0]);
+      }
+    }
+    return needs;
+  }
+  // Known everywhere at no cost.
+  bool IsFree(ValueId value) const {
+    const OpId definition = plan_.definition[value.index];
+    return plan_.is_scalar[value.index] || plan_.is_passed[value.index] ||
+           (definition.valid() && f_.op(definition).code == Opcode::kConst);
+  }
+  bool CanRemake(ValueId value) const {
+    const OpId definition = plan_.definition[value.index];
+    return definition.valid() && IsCheapAndPure(f_.op(definition));
+  }
 
   const ir::Function& f_;
   const GroupOutline& outline_;
@@ -116,491 +551,6 @@ class GroupPlanner {
   std::vector<OpId> group_branches_;
   std::optional<SegmentPlan> pending_;
 };
-
-bool GroupPlanner::IsTail(OpId op) const {
-  const RegionId region = outline_.region_of(op);
-  const auto& tail = outline_.tail(region);
-  if (!tail.has_value()) {
-    return false;
-  }
-  const std::vector<OpId>& ops = f_.region(region).ops;
-  return std::find(ops.begin() + static_cast<ptrdiff_t>(tail->begin), ops.end(), op) != ops.end();
-}
-
-void GroupPlanner::AddIncoming(const Op& jump) {
-  const uint32_t first = jump.code == Opcode::kLeaveTable ? 1 : 0;
-  for (const ir::Target& target : f_.targets_of(jump)) {
-    if (!outline_.is_group()[target.op.index]) {
-      continue;
-    }
-    const Op& owner = f_.op(target.op);
-    const ir::Region& body = f_.region(owner.body);
-    const ValueId slot = target.is_continue ? body.first_param : owner.first_result;
-    const uint32_t count = target.is_continue ? body.param_count : owner.result_count;
-    for (uint32_t i = 0; i < count; ++i) {
-      incoming_.push_back({ValueId(slot.index + i), f_.operands_of(jump)[first + i], first == 1});
-    }
-  }
-}
-
-void GroupPlanner::CollectSlots() {
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      plan_.definition[op.first_result.index + i] = id;
-    }
-    AddIncoming(op);
-    if (!outline_.is_group()[id.index]) {
-      if (op.code == Opcode::kLeaveTable && outline_.is_level(outline_.region_of(id)) && !IsTail(id)) {
-        group_branches_.push_back(id);
-      }
-      return;
-    }
-    if (op.code == Opcode::kIf) {
-      group_branches_.push_back(id);
-    } else {
-      const ir::Region& body = f_.region(op.body);
-      for (uint32_t i = 0; i < body.param_count; ++i) {
-        incoming_.push_back({ValueId(body.first_param.index + i), f_.operands_of(op)[i]});
-        plan_.is_passed[body.first_param.index + i] = true;
-      }
-    }
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      plan_.is_passed[op.first_result.index + i] = true;
-    }
-  });
-}
-
-// Whether group level can do the operation for the group's first instance, given its operands.
-bool GroupPlanner::IsForFirst(OpId id, const Op& op) const {
-  if (op.code == Opcode::kConst) {
-    return true;
-  }
-  if (!outline_.is_level(outline_.region_of(id)) || ir::OwnsRegions(op.code)) {
-    return false;
-  }
-  if (op.code == Opcode::kGlobalGet) {
-    return IsUniform(op.first_result);
-  }
-  bool all_first = true, all_scalar = true;
-  for (ValueId operand : f_.operands_of(op)) {
-    all_first = all_first && plan_.for_first[operand.index];
-    all_scalar = all_scalar && plan_.is_scalar[operand.index];
-  }
-  const ir::OpcodeInfo& info = ir::Info(op.code);
-  if (op.code == Opcode::kLocalAlloc) {
-    return all_scalar;
-  }
-  if (info.effects == ir::kPure) {
-    return all_first;
-  }
-  // Once for the group is as often as it takes to trap.
-  return IsArithmetic(info.family) && all_scalar && !IsTail(id);
-}
-
-// One walk, given what is passed; whether any passed value turned out to be no scalar.
-bool GroupPlanner::Evaluate() {
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    if (outline_.is_group()[id.index] || ir::OwnsRegions(op.code)) {
-      return;
-    }
-    const bool for_first = IsForFirst(id, op);
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      const ValueId result(op.first_result.index + i);
-      plan_.for_first[result.index] = for_first;
-      plan_.is_scalar[result.index] = for_first && IsUniform(result);
-    }
-  });
-  bool changed = false;
-  auto drop = [&](ValueId slot) {
-    changed |= plan_.is_scalar[slot.index];
-    plan_.is_scalar[slot.index] = plan_.for_first[slot.index] = false;
-  };
-  for (const Incoming& in : incoming_) {
-    if (!plan_.is_scalar[in.value.index]) {
-      drop(in.slot);
-    }
-  }
-  return changed;
-}
-
-// Everything passed is a scalar at first, unless its shape or a tail says otherwise; then what contradicts goes.
-void GroupPlanner::FindScalars() {
-  plan_.is_scalar.assign(f_.values.size(), false);
-  plan_.for_first.assign(f_.values.size(), false);
-  const ir::Region& body = f_.region(f_.body);
-  for (uint32_t i = 0; i < body.param_count; ++i) {
-    plan_.is_scalar[body.first_param.index + i] = plan_.for_first[body.first_param.index + i] = true;
-  }
-  for (size_t v = 0; v < f_.values.size(); ++v) {
-    if (plan_.is_passed[v] && IsUniform(ValueId(v))) {
-      plan_.is_scalar[v] = plan_.for_first[v] = true;
-    }
-  }
-  // A tail's jumps are apart: what they bring is one scalar only if it is one value.
-  std::map<uint32_t, ValueId> brought;
-  for (size_t r = 0; r < f_.regions.size(); ++r) {
-    const auto& tail = outline_.tail(RegionId(r));
-    if (!tail.has_value()) {
-      continue;
-    }
-    const std::vector<OpId>& ops = f_.regions[r].ops;
-    brought.clear();
-    const size_t before = incoming_.size();
-    for (size_t i = tail->begin; i < ops.size(); ++i) {
-      ir::ForEachOp(f_, [&](OpId id) {
-        if (outline_.IsInside(id, ops[i])) {
-          AddIncoming(f_.op(id));
-        }
-      });
-    }
-    for (size_t i = before; i < incoming_.size(); ++i) {
-      const Incoming& in = incoming_[i];
-      if (brought.emplace(in.slot.index, in.value).first->second != in.value) {
-        plan_.is_scalar[in.slot.index] = plan_.for_first[in.slot.index] = false;
-      }
-    }
-    incoming_.resize(before);
-  }
-  for (int round = 0; round < kRoundsMax; ++round) {
-    if (!Evaluate()) {
-      return;
-    }
-  }
-  for (size_t v = 0; v < f_.values.size(); ++v) {
-    if (plan_.is_passed[v]) {
-      plan_.is_scalar[v] = plan_.for_first[v] = false;
-    }
-  }
-  Evaluate();
-}
-
-// The barriers that may be the next one from `from` on; kNoSegment stands for the end.
-std::set<uint32_t> GroupPlanner::FirstSyncs(OpId from) const {
-  std::set<uint32_t> found;
-  std::vector<bool> seen(f_.ops.size(), false);
-  std::vector<OpId> work{from};
-  while (!work.empty()) {
-    const OpId id = work.back();
-    work.pop_back();
-    if (seen[id.index]) {
-      continue;
-    }
-    seen[id.index] = true;
-    const Op& op = f_.op(id);
-    if (op.code == Opcode::kBarrier) {
-      found.insert(id.index);
-      continue;
-    }
-    if (op.code == Opcode::kReturn) {
-      found.insert(kNoSegment);
-    }
-    work.insert(work.end(), flow_.next[id.index].begin(), flow_.next[id.index].end());
-  }
-  return found;
-}
-
-Status GroupPlanner::CheckBranch(OpId id) {
-  const std::vector<OpId>& ways = flow_.next[id.index];
-  std::set<uint32_t> all;
-  size_t count = 0;
-  for (OpId way : ways) {
-    const std::set<uint32_t> first = FirstSyncs(way);
-    count += first.size();
-    all.insert(first.begin(), first.end());
-  }
-  if (all.size() != count) {
-    return Unimplemented("A branch at byte " + std::to_string(f_.op(id).source) +
-                         " decides what is between barriers and may differ within a group without a trap.");
-  }
-  return absl::OkStatus();
-}
-
-Status GroupPlanner::CheckControl() {
-  for (OpId id : group_branches_) {
-    const Op& op = f_.op(id);
-    if (!plan_.is_scalar[f_.operands_of(op)[0].index]) {
-      HPVMD_RETURN_IF_ERROR(CheckBranch(id));
-    }
-    if (op.code != Opcode::kLeaveTable || op.operand_count == 1) {
-      continue;
-    }
-    // One list of values goes to all targets: each is a scalar for all of them, or for a single target.
-    bool is_one_target = true, all_scalars = true;
-    for (const ir::Target& target : f_.targets_of(op)) {
-      const Op& owner = f_.op(target.op);
-      const ir::Target& first = f_.targets_of(op)[0];
-      is_one_target = is_one_target && target.op == first.op && target.is_continue == first.is_continue;
-      const uint32_t slot = target.is_continue ? f_.region(owner.body).first_param.index : owner.first_result.index;
-      for (uint32_t i = 0; i + 1 < op.operand_count; ++i) {
-        all_scalars = all_scalars && plan_.is_scalar[slot + i];
-      }
-    }
-    if (!is_one_target && !all_scalars) {
-      return Unimplemented("The leave_table at byte " + std::to_string(op.source) +
-                           " takes values of each instance to several places between barriers.");
-    }
-  }
-  return absl::OkStatus();
-}
-
-SegmentPlan& GroupPlanner::Pending() {
-  if (!pending_.has_value()) {
-    pending_.emplace();
-  }
-  return *pending_;
-}
-
-bool GroupPlanner::PendingHasEffects() const {
-  if (!pending_.has_value()) {
-    return false;
-  }
-  return std::any_of(pending_->ops.begin(), pending_->ops.end(),
-                     [&](OpId id) { return ir::Info(f_.op(id).code).effects != ir::kPure; });
-}
-
-void GroupPlanner::Flush(RegionId region) {
-  if (!pending_.has_value()) {
-    return;
-  }
-  plan_.steps[region.index].push_back(
-      {GroupStep::Kind::kSegment, static_cast<uint32_t>(plan_.segments.size()), OpId()});
-  plan_.segments.push_back(*std::move(pending_));
-  pending_.reset();
-}
-
-// Values that instances take along into a construct, or out of it.
-void GroupPlanner::Pass(ValueId first, uint32_t count, const Op& from, uint32_t first_operand) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const ValueId slot(first.index + i);
-    const ValueId value = f_.operands_of(from)[first_operand + i];
-    if (!plan_.is_scalar[slot.index] && slot != value) {
-      Pending().passes.push_back({slot, value});
-    }
-  }
-}
-
-Status GroupPlanner::VisitConstruct(OpId id) {
-  const Op& op = f_.op(id);
-  const RegionId region = outline_.region_of(id);
-  if (op.code == Opcode::kIf) {
-    if (!plan_.is_scalar[f_.operands_of(op)[0].index]) {
-      Pending().checked = id;
-    }
-  } else {
-    Pass(f_.region(op.body).first_param, op.operand_count, op, 0);
-  }
-  Flush(region);
-  plan_.steps[region.index].push_back({GroupStep::Kind::kConstruct, 0, id});
-  HPVMD_RETURN_IF_ERROR(VisitRegion(op.body));
-  return op.code == Opcode::kIf ? VisitRegion(op.otherwise) : absl::OkStatus();
-}
-
-Status GroupPlanner::VisitEnd(OpId id) {
-  const Op& op = f_.op(id);
-  const RegionId region = outline_.region_of(id);
-  const bool is_table = op.code == Opcode::kLeaveTable;
-  if (op.target_count != 0) {
-    const ir::Target& target = f_.targets_of(op)[0];
-    const Op& owner = f_.op(target.op);
-    const ir::Region& body = f_.region(owner.body);
-    Pass(target.is_continue ? body.first_param : owner.first_result,
-         target.is_continue ? body.param_count : owner.result_count, op, is_table ? 1 : 0);
-  }
-  if (is_table && !plan_.is_scalar[f_.operands_of(op)[0].index]) {
-    Pending().checked = id;
-  }
-  Flush(region);
-  plan_.steps[region.index].push_back({GroupStep::Kind::kEnd, 0, id});
-  return absl::OkStatus();
-}
-
-bool GroupPlanner::IsScalarStep(OpId id) const {
-  const Op& op = f_.op(id);
-  if (op.code == Opcode::kLocalAlloc) {
-    return true;
-  }
-  return op.result_count == 1 && !ir::OwnsRegions(op.code) && plan_.is_scalar[op.first_result.index];
-}
-
-// Whether group level computes the operation, if only for its first instance.
-bool GroupPlanner::IsForGroup(OpId id) const {
-  const Op& op = f_.op(id);
-  return op.result_count == 1 && !ir::OwnsRegions(op.code) && plan_.for_first[op.first_result.index];
-}
-
-void GroupPlanner::AddTail(RegionId region) {
-  const auto& tail = outline_.tail(region);
-  const std::vector<OpId>& ops = f_.region(region).ops;
-  SegmentPlan& segment = Pending();
-  segment.is_tail = true;
-  segment.tail_target = tail->target;
-  for (size_t i = tail->begin; i < ops.size(); ++i) {
-    if (IsForGroup(ops[i])) {
-      plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});
-    }
-    if (!IsScalarStep(ops[i])) {
-      segment.ops.push_back(ops[i]);
-    }
-  }
-  plan_.tails[region.index] = tail->target;
-  Flush(region);
-}
-
-Status GroupPlanner::VisitRegion(RegionId region) {
-  const std::vector<OpId>& ops = f_.region(region).ops;
-  const auto& tail = outline_.tail(region);
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (tail.has_value() && i == tail->begin) {
-      AddTail(region);
-      break;
-    }
-    const Op& op = f_.op(ops[i]);
-    if (outline_.is_group()[ops[i].index]) {
-      HPVMD_RETURN_IF_ERROR(VisitConstruct(ops[i]));
-    } else if (op.code == Opcode::kBarrier) {
-      Flush(region);
-    } else if (ir::IsTerminator(op.code)) {
-      HPVMD_RETURN_IF_ERROR(VisitEnd(ops[i]));
-    } else if (IsScalarStep(ops[i])) {
-      if (op.code == Opcode::kLocalAlloc && !plan_.is_scalar[op.first_result.index]) {
-        return Unimplemented("The size of the local_alloc at byte " + std::to_string(op.source) +
-                             " is not surely the same for all of a group.");
-      }
-      if (ir::Info(op.code).effects != ir::kPure && PendingHasEffects()) {
-        Flush(region);
-      }
-      plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});
-    } else {
-      if (IsForGroup(ops[i])) {
-        plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});  // Scalars may be made of it.
-      }
-      Pending().ops.push_back(ops[i]);
-    }
-  }
-  return absl::OkStatus();
-}
-
-// --- What is kept.
-
-void GroupPlanner::NoteSegments() {
-  for (uint32_t s = 0; s < plan_.segments.size(); ++s) {
-    for (OpId top : plan_.segments[s].ops) {
-      auto note = [&](ValueId first, uint32_t count) {
-        for (uint32_t i = 0; i < count; ++i) {
-          plan_.segment_of[first.index + i] = s;
-        }
-      };
-      std::vector<OpId> work{top};
-      while (!work.empty()) {
-        const Op& op = f_.op(work.back());
-        work.pop_back();
-        note(op.first_result, op.result_count);
-        if (ir::OwnsRegions(op.code)) {
-          for (RegionId region : {op.body, op.code == Opcode::kIf ? op.otherwise : op.body}) {
-            note(f_.region(region).first_param, f_.region(region).param_count);
-            work.insert(work.end(), f_.region(region).ops.begin(), f_.region(region).ops.end());
-          }
-        }
-      }
-    }
-  }
-}
-
-// Known everywhere at no cost.
-bool GroupPlanner::IsFree(ValueId value) const {
-  const OpId definition = plan_.definition[value.index];
-  return plan_.is_scalar[value.index] || plan_.is_passed[value.index] ||
-         (definition.valid() && f_.op(definition).code == Opcode::kConst);
-}
-
-// Values of other segments that each one reads.
-std::vector<std::vector<ValueId>> GroupPlanner::FindNeeds() const {
-  std::vector<std::vector<ValueId>> needs(plan_.segments.size());
-  for (uint32_t s = 0; s < plan_.segments.size(); ++s) {
-    const SegmentPlan& segment = plan_.segments[s];
-    auto need = [&](ValueId value) {
-      if (plan_.segment_of[value.index] != s && !IsFree(value)) {
-        needs[s].push_back(value);
-      }
-    };
-    std::vector<OpId> work = segment.ops;
-    while (!work.empty()) {
-      const Op& op = f_.op(work.back());
-      work.pop_back();
-      for (ValueId operand : f_.operands_of(op)) {
-        need(operand);
-      }
-      if (ir::OwnsRegions(op.code)) {
-        for (RegionId region : {op.body, op.code == Opcode::kIf ? op.otherwise : op.body}) {
-          work.insert(work.end(), f_.region(region).ops.begin(), f_.region(region).ops.end());
-        }
-      }
-    }
-    for (const auto& [slot, value] : segment.passes) {
-      need(value);
-    }
-    if (segment.checked.valid()) {
-      need(f_.operands_of(f_.op(segment.checked))[0]);
-    }
-  }
-  return needs;
-}
-
-bool GroupPlanner::CanRemake(ValueId value) const {
-  const OpId definition = plan_.definition[value.index];
-  return definition.valid() && IsCheapAndPure(f_.op(definition));
-}
-
-void GroupPlanner::NoteNeeds(const std::vector<std::vector<ValueId>>& needs) {
-  plan_.is_kept.assign(f_.values.size(), false);
-  CutGraph graph;
-  std::map<uint32_t, uint32_t> node_of;
-  std::vector<ValueId> values;
-  auto node = [&](ValueId value) {
-    const auto [at, is_new] = node_of.emplace(value.index, static_cast<uint32_t>(values.size()));
-    if (is_new) {
-      values.push_back(value);
-      graph.costs.push_back(ir::Bytes(f_.type_of(value)));
-    }
-    return at->second;
-  };
-  for (const auto& list : needs) {
-    for (ValueId value : list) {
-      if (std::find(graph.sinks.begin(), graph.sinks.end(), node(value)) == graph.sinks.end()) {
-        graph.sinks.push_back(node(value));
-      }
-    }
-  }
-  for (size_t i = 0; i < values.size() && i <= kCutNodesMax; ++i) {
-    const auto at = static_cast<uint32_t>(i);
-    if (!CanRemake(values[i])) {
-      graph.sources.push_back(at);
-      continue;
-    }
-    for (ValueId operand : f_.operands_of(f_.op(plan_.definition[values[i].index]))) {
-      if (!IsFree(operand)) {
-        graph.edges.push_back({node(operand), at});
-      }
-    }
-  }
-  if (values.size() > kCutNodesMax) {
-    for (uint32_t at : graph.sinks) {
-      plan_.is_kept[values[at].index] = true;
-    }
-    return;
-  }
-  const std::vector<bool> is_cut = MinCut(graph);  // Scalars, constants and what is passed anyway are not in it.
-  for (size_t i = 0; i < values.size(); ++i) {
-    plan_.is_kept[values[i].index] = is_cut[i];
-  }
-}
-
-void GroupPlanner::FindKept() {
-  NoteSegments();
-  NoteNeeds(FindNeeds());
-}
 
 // Functions in which, or below which, something waits for others or takes group memory.
 bool CallsSync(const ir::Module& module, const ir::Function& entry) {

@@ -80,17 +80,183 @@ class Planner {
 
   // Whether the value is made of scalars and the launch's shape, so that no store of anyone changes it.
   bool IsSteady(ValueId id) const { return is_steady_[id.index]; }
-  void FindSteady();
+  void FindSteady() {
+    is_steady_.assign(f_.values.size(), false);
+    for (uint32_t i = 0; i < module_.params.size(); ++i) {
+      is_steady_[f_.region(f_.body).first_param.index + i] = true;
+    }
+    // Definitions stand before uses.
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      const bool computes = (ir::Info(op.code).effects & ~ir::kTraps) == 0 && op.code != Opcode::kInstanceId;
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        is_steady_[op.first_result.index + i] =
+            computes && std::ranges::all_of(f_.operands_of(op), [&](ValueId operand) { return IsSteady(operand); });
+      }
+    });
+  }
   // What has to be computed so as to have the value for another instance and iteration: of what all share, ids, and the
   // parameters of the loop that grow by steps. Nothing when that is not enough, or too much work.
-  bool IsSlice(ValueId id, OpId loop) const;
+  bool IsSlice(ValueId id, OpId loop) const {
+    const ir::Region& body = f_.region(f_.op(loop).body);
+    std::vector<ValueId> open = {id}, seen;
+    while (!open.empty()) {
+      const ValueId value = open.back();
+      open.pop_back();
+      if (std::ranges::find(seen, value) != seen.end()) {
+        continue;
+      }
+      seen.push_back(value);
+      if (seen.size() > kSliceMax) {
+        return false;
+      }
+      const TileLayout& layout = tile_.layouts[value.index];
+      const OpId by = definitions_[value.index];
+      const uint32_t index = value.index - body.first_param.index;
+      const bool is_inside = by.valid() && std::ranges::find(body.ops, by) != body.ops.end();
+      if (value.index >= body.first_param.index && index < body.param_count) {
+        if (!plan_.steps[index]) {
+          return false;
+        }
+        open.push_back(f_.operands_of(f_.op(loop))[index]);
+        open.push_back(*plan_.steps[index]);
+      } else if (IsParam(value) || (by.valid() && f_.op(by).code == Opcode::kInstanceId) ||
+                 (!layout.Differs(0) && !layout.Differs(1) && !is_inside)) {
+        continue;
+      } else if (!by.valid() || ir::Info(f_.op(by).code).effects != ir::kPure) {
+        return false;
+      } else {
+        open.insert(open.end(), f_.operands_of(f_.op(by)).begin(), f_.operands_of(f_.op(by)).end());
+      }
+    }
+    return true;
+  }
 
-  bool Take(OpId loop);
-  const Op* MatchEnd(OpId loop, ValueId* condition) const;
-  void FindSteps(OpId loop, const Op& again);
-  bool FindCounter(OpId loop, const Op& again, ValueId condition);
-  void FindPanels(OpId loop);
-  void AddPanel(OpId load, bool is_along_x);
+  // Whether the loop is the one, or at least may be passed over.
+  bool Take(OpId loop) {
+    ValueId condition;
+    const Op* again = tile_.gang.is_masked[loop.index] ? nullptr : MatchEnd(loop, &condition);
+    if (again == nullptr) {
+      return false;
+    }
+    FindSteps(loop, *again);
+    if (!FindCounter(loop, *again, condition)) {
+      return false;
+    }
+    // Blocks so large that each work item has a whole piece of every panel to load.
+    for (const uint32_t block : {8u, 16u, 32u}) {
+      plan_.block = block;
+      FindPanels(loop);
+      const auto count = std::ranges::count_if(plan_.panels, [](const StagePanel& panel) { return panel.is_along_x; });
+      if (count != 0 && count != std::ssize(plan_.panels) && plan_.bytes <= kPanelBytesMax &&
+          plan_.panels.size() <= kPanelsMax) {
+        plan_.loop = loop;
+        return true;
+      }
+    }
+    return true;
+  }
+  // A loop that ends in `if c { continue } else { leave the if }  leave the loop`: its `continue`, else null.
+  const Op* MatchEnd(OpId loop, ValueId* condition) const {
+    const std::vector<OpId>& ops = f_.region(f_.op(loop).body).ops;
+    if (ops.size() < 2) {
+      return nullptr;
+    }
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const Op& op = f_.op(ops[i]);
+      const bool is_last = i + 2 >= ops.size();
+      if (!is_last && (ir::Info(op.code).effects & (ir::kControl | ir::kWrites | ir::kSyncs)) != 0) {
+        return nullptr;
+      }
+    }
+    const Op& branch = f_.op(ops[ops.size() - 2]);
+    const Op& end = f_.op(ops.back());
+    if (branch.code != Opcode::kIf || end.code != Opcode::kLeave || f_.targets_of(end)[0].op != loop) {
+      return nullptr;
+    }
+    const Op& again = f_.op(f_.region(branch.body).ops[0]);
+    const Op& over = f_.op(f_.region(branch.otherwise).ops[0]);
+    if (again.code != Opcode::kContinue || f_.targets_of(again)[0].op != loop || over.code != Opcode::kLeave ||
+        f_.targets_of(over)[0].op != ops[ops.size() - 2]) {
+      return nullptr;
+    }
+    *condition = f_.operands_of(branch)[0];
+    return &again;
+  }
+  void FindSteps(OpId loop, const Op& again) {
+    const ir::Region& body = f_.region(f_.op(loop).body);
+    plan_.steps.assign(body.param_count, std::nullopt);
+    for (uint32_t i = 0; i < body.param_count; ++i) {
+      const ValueId param(body.first_param.index + i);
+      const OpId by = definitions_[f_.operands_of(again)[i].index];
+      if (!by.valid() || f_.op(by).code != Opcode::kAdd) {
+        continue;
+      }
+      const ValueId a = f_.operands_of(f_.op(by))[0], b = f_.operands_of(f_.op(by))[1];
+      const ValueId step = a == param ? b : a;
+      if ((a == param || b == param) && IsSteady(step)) {
+        plan_.steps[i] = step;
+      }
+    }
+  }
+  bool FindCounter(OpId loop, const Op& again, ValueId condition) {
+    ValueId next = condition;
+    plan_.bound = ValueId();
+    plan_.is_below = false;
+    const OpId by = definitions_[condition.index];
+    if (by.valid() && (f_.op(by).code == Opcode::kNe || f_.op(by).code == Opcode::kLtS)) {
+      const Op& test = f_.op(by);
+      plan_.is_below = test.code == Opcode::kLtS;
+      next = f_.operands_of(test)[0];
+      plan_.bound = f_.operands_of(test)[1];
+      if (!plan_.is_below && IsSteady(next)) {
+        std::swap(next, plan_.bound);
+      }
+      if (!IsSteady(plan_.bound)) {
+        return false;
+      }
+    }
+    for (uint32_t i = 0; i < plan_.steps.size(); ++i) {
+      const std::optional<uint64_t> stride = plan_.steps[i] ? ConstantOf(*plan_.steps[i]) : std::nullopt;
+      if (f_.operands_of(again)[i] != next || !stride || f_.type_of(next) != ir::Type::kI32 ||
+          !IsSteady(f_.operands_of(f_.op(loop))[i])) {
+        continue;
+      }
+      plan_.counter = i;
+      plan_.stride = static_cast<int32_t>(static_cast<uint32_t>(*stride));
+      const uint64_t size = static_cast<uint64_t>(std::abs(plan_.stride));
+      return std::has_single_bit(size) && (!plan_.is_below || plan_.stride > 0);
+    }
+    return false;
+  }
+  void FindPanels(OpId loop) {
+    plan_.panels.clear();
+    plan_.bytes = 0;
+    const uint32_t items = plan_.group[0] * plan_.group[1];
+    for (OpId id : f_.region(f_.op(loop).body).ops) {
+      const Op& op = f_.op(id);
+      if (op.code != Opcode::kLoad || op.space != ir::Space::kParam || module_.params[op.space_index].is_writable ||
+          op.width < 4 || op.width != ir::Bytes(op.type) || !IsSlice(f_.operands_of(op)[0], loop)) {
+        continue;
+      }
+      const TileLayout& address = tile_.layouts[f_.operands_of(op)[0].index];
+      const uint32_t per_access = 16 / op.width;
+      const uint32_t columns = plan_.group[0] * tile_.tile[0], rows = plan_.group[1] * tile_.tile[1];
+      // Whole pieces for each work item.
+      if (tile_.is_vector[id.index] && !address.Differs(1) && columns / per_access * plan_.block % items == 0) {
+        AddPanel(id, true);
+      } else if (!address.Differs(0) && address.Differs(1) && tile_.tile[1] % per_access == 0 &&
+                 rows * plan_.block % items == 0) {
+        AddPanel(id, false);
+      }
+    }
+  }
+  void AddPanel(OpId load, bool is_along_x) {
+    const uint64_t instances = uint64_t{plan_.group[is_along_x ? 0 : 1]} * tile_.tile[is_along_x ? 0 : 1];
+    const uint64_t row_bytes = instances * f_.op(load).width + (is_along_x ? 0 : kPadBytes);
+    plan_.panels.push_back({load, is_along_x, plan_.bytes, row_bytes});
+    plan_.bytes += row_bytes * plan_.block;
+  }
 
   const ir::Module& module_;
   const TilePlan& tile_;
@@ -99,188 +265,6 @@ class Planner {
   std::vector<bool> is_steady_;    // By ValueId.
   StagePlan plan_;
 };
-
-void Planner::FindSteady() {
-  is_steady_.assign(f_.values.size(), false);
-  for (uint32_t i = 0; i < module_.params.size(); ++i) {
-    is_steady_[f_.region(f_.body).first_param.index + i] = true;
-  }
-  // Definitions stand before uses.
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    const bool computes = (ir::Info(op.code).effects & ~ir::kTraps) == 0 && op.code != Opcode::kInstanceId;
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      is_steady_[op.first_result.index + i] =
-          computes && std::ranges::all_of(f_.operands_of(op), [&](ValueId operand) { return IsSteady(operand); });
-    }
-  });
-}
-
-bool Planner::IsSlice(ValueId id, OpId loop) const {
-  const ir::Region& body = f_.region(f_.op(loop).body);
-  std::vector<ValueId> open = {id}, seen;
-  while (!open.empty()) {
-    const ValueId value = open.back();
-    open.pop_back();
-    if (std::ranges::find(seen, value) != seen.end()) {
-      continue;
-    }
-    seen.push_back(value);
-    if (seen.size() > kSliceMax) {
-      return false;
-    }
-    const TileLayout& layout = tile_.layouts[value.index];
-    const OpId by = definitions_[value.index];
-    const uint32_t index = value.index - body.first_param.index;
-    const bool is_inside = by.valid() && std::ranges::find(body.ops, by) != body.ops.end();
-    if (value.index >= body.first_param.index && index < body.param_count) {
-      if (!plan_.steps[index]) {
-        return false;
-      }
-      open.push_back(f_.operands_of(f_.op(loop))[index]);
-      open.push_back(*plan_.steps[index]);
-    } else if (IsParam(value) || (by.valid() && f_.op(by).code == Opcode::kInstanceId) ||
-               (!layout.Differs(0) && !layout.Differs(1) && !is_inside)) {
-      continue;
-    } else if (!by.valid() || ir::Info(f_.op(by).code).effects != ir::kPure) {
-      return false;
-    } else {
-      open.insert(open.end(), f_.operands_of(f_.op(by)).begin(), f_.operands_of(f_.op(by)).end());
-    }
-  }
-  return true;
-}
-
-// A loop that ends in `if c { continue } else { leave the if }  leave the loop`: its `continue`, else null.
-const Op* Planner::MatchEnd(OpId loop, ValueId* condition) const {
-  const std::vector<OpId>& ops = f_.region(f_.op(loop).body).ops;
-  if (ops.size() < 2) {
-    return nullptr;
-  }
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const Op& op = f_.op(ops[i]);
-    const bool is_last = i + 2 >= ops.size();
-    if (!is_last && (ir::Info(op.code).effects & (ir::kControl | ir::kWrites | ir::kSyncs)) != 0) {
-      return nullptr;
-    }
-  }
-  const Op& branch = f_.op(ops[ops.size() - 2]);
-  const Op& end = f_.op(ops.back());
-  if (branch.code != Opcode::kIf || end.code != Opcode::kLeave || f_.targets_of(end)[0].op != loop) {
-    return nullptr;
-  }
-  const Op& again = f_.op(f_.region(branch.body).ops[0]);
-  const Op& over = f_.op(f_.region(branch.otherwise).ops[0]);
-  if (again.code != Opcode::kContinue || f_.targets_of(again)[0].op != loop || over.code != Opcode::kLeave ||
-      f_.targets_of(over)[0].op != ops[ops.size() - 2]) {
-    return nullptr;
-  }
-  *condition = f_.operands_of(branch)[0];
-  return &again;
-}
-
-void Planner::FindSteps(OpId loop, const Op& again) {
-  const ir::Region& body = f_.region(f_.op(loop).body);
-  plan_.steps.assign(body.param_count, std::nullopt);
-  for (uint32_t i = 0; i < body.param_count; ++i) {
-    const ValueId param(body.first_param.index + i);
-    const OpId by = definitions_[f_.operands_of(again)[i].index];
-    if (!by.valid() || f_.op(by).code != Opcode::kAdd) {
-      continue;
-    }
-    const ValueId a = f_.operands_of(f_.op(by))[0], b = f_.operands_of(f_.op(by))[1];
-    const ValueId step = a == param ? b : a;
-    if ((a == param || b == param) && IsSteady(step)) {
-      plan_.steps[i] = step;
-    }
-  }
-}
-
-bool Planner::FindCounter(OpId loop, const Op& again, ValueId condition) {
-  ValueId next = condition;
-  plan_.bound = ValueId();
-  plan_.is_below = false;
-  const OpId by = definitions_[condition.index];
-  if (by.valid() && (f_.op(by).code == Opcode::kNe || f_.op(by).code == Opcode::kLtS)) {
-    const Op& test = f_.op(by);
-    plan_.is_below = test.code == Opcode::kLtS;
-    next = f_.operands_of(test)[0];
-    plan_.bound = f_.operands_of(test)[1];
-    if (!plan_.is_below && IsSteady(next)) {
-      std::swap(next, plan_.bound);
-    }
-    if (!IsSteady(plan_.bound)) {
-      return false;
-    }
-  }
-  for (uint32_t i = 0; i < plan_.steps.size(); ++i) {
-    const std::optional<uint64_t> stride = plan_.steps[i] ? ConstantOf(*plan_.steps[i]) : std::nullopt;
-    if (f_.operands_of(again)[i] != next || !stride || f_.type_of(next) != ir::Type::kI32 ||
-        !IsSteady(f_.operands_of(f_.op(loop))[i])) {
-      continue;
-    }
-    plan_.counter = i;
-    plan_.stride = static_cast<int32_t>(static_cast<uint32_t>(*stride));
-    const uint64_t size = static_cast<uint64_t>(std::abs(plan_.stride));
-    return std::has_single_bit(size) && (!plan_.is_below || plan_.stride > 0);
-  }
-  return false;
-}
-
-void Planner::AddPanel(OpId load, bool is_along_x) {
-  const uint64_t instances = uint64_t{plan_.group[is_along_x ? 0 : 1]} * tile_.tile[is_along_x ? 0 : 1];
-  const uint64_t row_bytes = instances * f_.op(load).width + (is_along_x ? 0 : kPadBytes);
-  plan_.panels.push_back({load, is_along_x, plan_.bytes, row_bytes});
-  plan_.bytes += row_bytes * plan_.block;
-}
-
-void Planner::FindPanels(OpId loop) {
-  plan_.panels.clear();
-  plan_.bytes = 0;
-  const uint32_t items = plan_.group[0] * plan_.group[1];
-  for (OpId id : f_.region(f_.op(loop).body).ops) {
-    const Op& op = f_.op(id);
-    if (op.code != Opcode::kLoad || op.space != ir::Space::kParam || module_.params[op.space_index].is_writable ||
-        op.width < 4 || op.width != ir::Bytes(op.type) || !IsSlice(f_.operands_of(op)[0], loop)) {
-      continue;
-    }
-    const TileLayout& address = tile_.layouts[f_.operands_of(op)[0].index];
-    const uint32_t per_access = 16 / op.width;
-    const uint32_t columns = plan_.group[0] * tile_.tile[0], rows = plan_.group[1] * tile_.tile[1];
-    // Whole pieces for each work item.
-    if (tile_.is_vector[id.index] && !address.Differs(1) && columns / per_access * plan_.block % items == 0) {
-      AddPanel(id, true);
-    } else if (!address.Differs(0) && address.Differs(1) && tile_.tile[1] % per_access == 0 &&
-               rows * plan_.block % items == 0) {
-      AddPanel(id, false);
-    }
-  }
-}
-
-// Whether the loop is the one, or at least may be passed over.
-bool Planner::Take(OpId loop) {
-  ValueId condition;
-  const Op* again = tile_.gang.is_masked[loop.index] ? nullptr : MatchEnd(loop, &condition);
-  if (again == nullptr) {
-    return false;
-  }
-  FindSteps(loop, *again);
-  if (!FindCounter(loop, *again, condition)) {
-    return false;
-  }
-  // Blocks so large that each work item has a whole piece of every panel to load.
-  for (const uint32_t block : {8u, 16u, 32u}) {
-    plan_.block = block;
-    FindPanels(loop);
-    const auto count = std::ranges::count_if(plan_.panels, [](const StagePanel& panel) { return panel.is_along_x; });
-    if (count != 0 && count != std::ssize(plan_.panels) && plan_.bytes <= kPanelBytesMax &&
-        plan_.panels.size() <= kPanelsMax) {
-      plan_.loop = loop;
-      return true;
-    }
-  }
-  return true;
-}
 
 }  // namespace
 

@@ -68,8 +68,55 @@ class Alignment {
       Lower(ValueId(first.index + i), Of(op, from + i));
     }
   }
-  void Visit(const Op& op);
-  uint8_t Result(const Op& op) const;
+  void Visit(const Op& op) {
+    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+      return Bring(f_.region(op.body).first_param, f_.region(op.body).param_count, op, 0);
+    }
+    for (const ir::Target& target : f_.targets_of(op)) {
+      const Op& owner = f_.op(target.op);
+      const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
+      target.is_continue ? Bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, op, from)
+                         : Bring(owner.first_result, owner.result_count, op, from);
+    }
+    if ((ir::Info(op.code).effects & ir::kControl) != 0) {
+      return;
+    }
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      const ValueId result(op.first_result.index + i);
+      Lower(result, std::min<uint8_t>(Result(op), static_cast<uint8_t>(8 * ir::Bytes(f_.type_of(result)))));
+    }
+  }
+  uint8_t Result(const Op& op) const {
+    const auto shift = [&] { return static_cast<uint8_t>(*ConstantOf(op, 1) % (8 * ir::Bytes(op.type))); };
+    switch (op.code) {
+      case Opcode::kConst:
+        return static_cast<uint8_t>(std::countr_zero(op.imm));
+      case Opcode::kInstanceId:
+        return ConstantOf(op, 0) == uint64_t{0} ? tile_ : 0;
+      case Opcode::kAdd:
+      case Opcode::kSub:
+      case Opcode::kOr:
+      case Opcode::kXor:
+        return std::min(Of(op, 0), Of(op, 1));
+      case Opcode::kAnd:
+        return std::max(Of(op, 0), Of(op, 1));
+      case Opcode::kMul:
+        return static_cast<uint8_t>(std::min(Of(op, 0) + Of(op, 1), int{kAny}));
+      case Opcode::kShl:
+        return ConstantOf(op, 1) ? static_cast<uint8_t>(std::min(Of(op, 0) + shift(), int{kAny})) : Of(op, 0);
+      case Opcode::kShrU:
+      case Opcode::kShrS:
+        return ConstantOf(op, 1) && Of(op, 0) > shift() ? static_cast<uint8_t>(Of(op, 0) - shift()) : 0;
+      case Opcode::kSelect:
+        return std::min(Of(op, 1), Of(op, 2));
+      case Opcode::kWrap:
+      case Opcode::kExtendS:
+      case Opcode::kExtendU:
+        return Of(op, 0);
+      default:
+        return 0;
+    }
+  }
 
   const ir::Function& f_;
   const uint8_t tile_;
@@ -77,57 +124,6 @@ class Alignment {
   std::vector<std::optional<uint64_t>> constants_;
   bool changed_ = false;
 };
-
-void Alignment::Visit(const Op& op) {
-  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-    return Bring(f_.region(op.body).first_param, f_.region(op.body).param_count, op, 0);
-  }
-  for (const ir::Target& target : f_.targets_of(op)) {
-    const Op& owner = f_.op(target.op);
-    const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
-    target.is_continue ? Bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, op, from)
-                       : Bring(owner.first_result, owner.result_count, op, from);
-  }
-  if ((ir::Info(op.code).effects & ir::kControl) != 0) {
-    return;
-  }
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    const ValueId result(op.first_result.index + i);
-    Lower(result, std::min<uint8_t>(Result(op), static_cast<uint8_t>(8 * ir::Bytes(f_.type_of(result)))));
-  }
-}
-
-uint8_t Alignment::Result(const Op& op) const {
-  const auto shift = [&] { return static_cast<uint8_t>(*ConstantOf(op, 1) % (8 * ir::Bytes(op.type))); };
-  switch (op.code) {
-    case Opcode::kConst:
-      return static_cast<uint8_t>(std::countr_zero(op.imm));
-    case Opcode::kInstanceId:
-      return ConstantOf(op, 0) == uint64_t{0} ? tile_ : 0;
-    case Opcode::kAdd:
-    case Opcode::kSub:
-    case Opcode::kOr:
-    case Opcode::kXor:
-      return std::min(Of(op, 0), Of(op, 1));
-    case Opcode::kAnd:
-      return std::max(Of(op, 0), Of(op, 1));
-    case Opcode::kMul:
-      return static_cast<uint8_t>(std::min(Of(op, 0) + Of(op, 1), int{kAny}));
-    case Opcode::kShl:
-      return ConstantOf(op, 1) ? static_cast<uint8_t>(std::min(Of(op, 0) + shift(), int{kAny})) : Of(op, 0);
-    case Opcode::kShrU:
-    case Opcode::kShrS:
-      return ConstantOf(op, 1) && Of(op, 0) > shift() ? static_cast<uint8_t>(Of(op, 0) - shift()) : 0;
-    case Opcode::kSelect:
-      return std::min(Of(op, 1), Of(op, 2));
-    case Opcode::kWrap:
-    case Opcode::kExtendS:
-    case Opcode::kExtendU:
-      return Of(op, 0);
-    default:
-      return 0;
-  }
-}
 
 std::string TextOf(const GpuTile& tile) {
   return std::to_string(tile.size[0]) + " x " + std::to_string(tile.size[1]) + " x " + std::to_string(tile.size[2]);
@@ -140,19 +136,185 @@ class Planner {
     is_staged_ = tile.is_staged;
   }
   // An error's text without its beginning; empty: fine.
-  std::string Run();
+  std::string Run() {
+    if (std::string reason = Refuse(); !reason.empty()) {
+      return reason;
+    }
+    std::optional<GangPlan> gang = PlanGang(module_, {.has_rows = plan_.tile[1] > 1});
+    if (gang && AssumesApart(*gang)) {
+      gang = PlanGang(module_, {.has_rows = plan_.tile[1] > 1, .assumes_guards = false});
+    }
+    if (!gang) {
+      return "how its values differ between instances did not settle";
+    }
+    if (gang->body_is_masked) {
+      return "its instances end at different places";
+    }
+    plan_.gang = std::move(*gang);
+    LayOut();
+    // A jump through a table passes the same values whichever way it goes, so that its targets must keep them alike.
+    bool is_alike = true;
+    const auto slot = [&](const ir::Target& target, uint32_t i) {
+      const Op& owner = f_.op(target.op);
+      const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
+      return plan_.layouts[first.index + i];
+    };
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      for (uint32_t i = 1; op.code == Opcode::kLeaveTable && i < op.operand_count; ++i) {
+        for (const ir::Target& target : f_.targets_of(op)) {
+          is_alike = is_alike && slot(target, i - 1) == slot(f_.targets_of(op)[0], i - 1);
+        }
+      }
+    });
+    if (!is_alike) {
+      return "a jump through a table leads to places that keep its values differently";
+    }
+    FindVectors();
+    if (is_staged_) {
+      std::string reason;
+      plan_.stage = PlanStage(module_, plan_, &reason);
+      return reason;
+    }
+    return "";
+  }
   TilePlan Take() { return std::move(plan_); }
 
  private:
-  std::string Refuse() const;
-  std::string RefuseOp(const Op& op, std::span<const std::optional<uint64_t>> constants) const;
-  void LayOut();
-  bool IsContiguous(const Op& op) const;
-  bool IsAligned(const Op& op, std::span<const uint8_t> alignment) const;
-  size_t CountAligned(std::span<const uint8_t> scalars) const;
-  std::vector<bool> FindApart(const GangPlan& gang) const;
-  bool AssumesApart(const GangPlan& gang) const;
-  void FindVectors();
+  // What the plan of gangs leaves to this one.
+  std::string Refuse() const {
+    if (module_.uses_barrier || module_.uses_group_memory) {
+      return "its instances wait for each other or share group memory";
+    }
+    if (const std::optional<GangRefusal> refusal = RefuseGang(module_)) {
+      return "of this: " + refusal->reason;
+    }
+    std::vector<std::optional<uint64_t>> constants(f_.values.size());
+    std::string reason;
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      if (op.code == Opcode::kConst) {
+        constants[op.first_result.index] = op.imm;
+      }
+      if (reason.empty()) {
+        reason = RefuseOp(op, constants);
+      }
+    });
+    return reason;
+  }
+  std::string RefuseOp(const Op& op, std::span<const std::optional<uint64_t>> constants) const {
+    switch (op.code) {
+      case Opcode::kCall:
+        return "it calls a function that is not inlined";
+      case Opcode::kGroupId:
+      case Opcode::kLocalId:
+        return "it asks for its place in a group";
+      case Opcode::kInstanceId:
+        return constants[f_.operands_of(op)[0].index] ? "" : "it asks for its id in a dimension that is computed";
+      default:
+        return "";
+    }
+  }
+  void LayOut() {
+    plan_.layouts.resize(f_.values.size());
+    for (size_t i = 0; i < plan_.layouts.size(); ++i) {
+      const Layout& gang = plan_.gang.layouts[i];
+      const std::optional<uint64_t>& row_step = plan_.gang.row_steps[i];
+      const uint64_t mask = ir::Bytes(f_.values[i].type) == 4 ? 0xffffffffu : ~uint64_t{0};
+      TileLayout& layout = plan_.layouts[i];
+      if (plan_.tile[0] > 1) {
+        layout.varies[0] = gang.kind == Layout::Kind::kVarying;
+        layout.step[0] = gang.kind == Layout::Kind::kLinear ? gang.step & mask : 0;
+      }
+      if (plan_.tile[1] > 1 && gang.by_row) {
+        layout.varies[1] = !row_step.has_value();
+        layout.step[1] = row_step.value_or(0) & mask;
+      }
+    }
+  }
+  // Whether neighbours along x touch neighbouring elements, in whole pieces of 16 bytes.
+  bool IsContiguous(const Op& op) const {
+    if (op.code != Opcode::kLoad && op.code != Opcode::kStore) {
+      return false;
+    }
+    const TileLayout& address = plan_.layouts[f_.operands_of(op)[0].index];
+    return op.space == ir::Space::kParam && op.width >= 4 && op.width == ir::Bytes(op.type) && !address.varies[0] &&
+           address.step[0] == op.width && plan_.tile[0] * op.width % kVectorBytes == 0 &&
+           (op.code == Opcode::kStore || plan_.layouts[op.first_result.index].varies[0]);
+  }
+  bool IsAligned(const Op& op, std::span<const uint8_t> alignment) const {
+    const ValueId address = f_.operands_of(op)[0];
+    return alignment[address.index] >= kVectorAlignment && op.imm % kVectorBytes == 0 &&
+           plan_.layouts[address.index].step[1] % kVectorBytes == 0;
+  }
+  size_t CountAligned(std::span<const uint8_t> scalars) const {
+    const std::vector<uint8_t> alignment = FindAlignment(module_, plan_.tile[0], scalars);
+    return static_cast<size_t>(
+        std::ranges::count_if(contiguous_, [&](OpId id) { return IsAligned(f_.op(id), alignment); }));
+  }
+  // By OpId: what is run for one instance after the other; of constructs, what is in them.
+  std::vector<bool> FindApart(const GangPlan& gang) const {
+    std::vector<bool> is_apart(f_.ops.size());
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      for (ir::RegionId inner : {op.body, op.otherwise}) {
+        if (op.body.valid() && inner.valid() && f_.region(inner).owner == id) {
+          for (OpId child : f_.region(inner).ops) {
+            is_apart[child.index] = is_apart[id.index] || gang.is_masked[id.index];
+          }
+        }
+      }
+    });
+    return is_apart;
+  }
+  // Whether something that the plan takes to be the same for a tile stands where instances run one after the other:
+  // there nobody looks whether it is.
+  bool AssumesApart(const GangPlan& gang) const {
+    const std::vector<bool> is_apart = FindApart(gang);
+    for (size_t i = 0; i < is_apart.size(); ++i) {
+      if (gang.is_assumed[i] && (is_apart[i] || gang.is_masked[i])) {
+        return true;
+      }
+    }
+    return false;
+  }
+  // Rows are as aligned as their length: scalars are taken to be multiples of 2 or 4 where that gives more 16-byte
+  // accesses, and as few scalars as will do.
+  void FindVectors() {
+    plan_.is_vector.assign(f_.ops.size(), false);
+    const std::vector<bool> is_apart = FindApart(plan_.gang);
+    ir::ForEachOp(f_, [&](OpId id) {
+      if (!is_apart[id.index] && IsContiguous(f_.op(id))) {
+        contiguous_.push_back(id);
+      }
+    });
+    std::vector<uint8_t> scalars(module_.params.size());
+    const auto assume = [&](uint8_t log2) {
+      for (size_t i = 0; i < scalars.size(); ++i) {
+        scalars[i] = !module_.params[i].is_buffer && ir::IsInt(module_.params[i].type) ? log2 : 0;
+      }
+      return CountAligned(scalars);
+    };
+    size_t most = 0;
+    uint8_t least = 0;
+    for (const uint8_t log2 : {0, 1, 2}) {
+      if (const size_t count = assume(log2); count > most) {
+        most = count;
+        least = log2;
+      }
+    }
+    assume(least);
+    for (size_t i = 0; i < scalars.size(); ++i) {
+      if (const uint8_t before = std::exchange(scalars[i], uint8_t{0}); before != 0 && CountAligned(scalars) < most) {
+        scalars[i] = before;
+        plan_.factors.push_back({static_cast<uint32_t>(i), before});
+      }
+    }
+    const std::vector<uint8_t> alignment = FindAlignment(module_, plan_.tile[0], scalars);
+    for (OpId id : contiguous_) {
+      plan_.is_vector[id.index] = IsAligned(f_.op(id), alignment);
+    }
+  }
 
   const ir::Module& module_;
   const ir::Function& f_;
@@ -160,192 +322,6 @@ class Planner {
   std::vector<OpId> contiguous_;
   TilePlan plan_;
 };
-
-// What the plan of gangs leaves to this one.
-std::string Planner::Refuse() const {
-  if (module_.uses_barrier || module_.uses_group_memory) {
-    return "its instances wait for each other or share group memory";
-  }
-  if (const std::optional<GangRefusal> refusal = RefuseGang(module_)) {
-    return "of this: " + refusal->reason;
-  }
-  std::vector<std::optional<uint64_t>> constants(f_.values.size());
-  std::string reason;
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    if (op.code == Opcode::kConst) {
-      constants[op.first_result.index] = op.imm;
-    }
-    if (reason.empty()) {
-      reason = RefuseOp(op, constants);
-    }
-  });
-  return reason;
-}
-
-std::string Planner::RefuseOp(const Op& op, std::span<const std::optional<uint64_t>> constants) const {
-  switch (op.code) {
-    case Opcode::kCall:
-      return "it calls a function that is not inlined";
-    case Opcode::kGroupId:
-    case Opcode::kLocalId:
-      return "it asks for its place in a group";
-    case Opcode::kInstanceId:
-      return constants[f_.operands_of(op)[0].index] ? "" : "it asks for its id in a dimension that is computed";
-    default:
-      return "";
-  }
-}
-
-void Planner::LayOut() {
-  plan_.layouts.resize(f_.values.size());
-  for (size_t i = 0; i < plan_.layouts.size(); ++i) {
-    const Layout& gang = plan_.gang.layouts[i];
-    const std::optional<uint64_t>& row_step = plan_.gang.row_steps[i];
-    const uint64_t mask = ir::Bytes(f_.values[i].type) == 4 ? 0xffffffffu : ~uint64_t{0};
-    TileLayout& layout = plan_.layouts[i];
-    if (plan_.tile[0] > 1) {
-      layout.varies[0] = gang.kind == Layout::Kind::kVarying;
-      layout.step[0] = gang.kind == Layout::Kind::kLinear ? gang.step & mask : 0;
-    }
-    if (plan_.tile[1] > 1 && gang.by_row) {
-      layout.varies[1] = !row_step.has_value();
-      layout.step[1] = row_step.value_or(0) & mask;
-    }
-  }
-}
-
-// Whether neighbours along x touch neighbouring elements, in whole pieces of 16 bytes.
-bool Planner::IsContiguous(const Op& op) const {
-  if (op.code != Opcode::kLoad && op.code != Opcode::kStore) {
-    return false;
-  }
-  const TileLayout& address = plan_.layouts[f_.operands_of(op)[0].index];
-  return op.space == ir::Space::kParam && op.width >= 4 && op.width == ir::Bytes(op.type) && !address.varies[0] &&
-         address.step[0] == op.width && plan_.tile[0] * op.width % kVectorBytes == 0 &&
-         (op.code == Opcode::kStore || plan_.layouts[op.first_result.index].varies[0]);
-}
-
-bool Planner::IsAligned(const Op& op, std::span<const uint8_t> alignment) const {
-  const ValueId address = f_.operands_of(op)[0];
-  return alignment[address.index] >= kVectorAlignment && op.imm % kVectorBytes == 0 &&
-         plan_.layouts[address.index].step[1] % kVectorBytes == 0;
-}
-
-size_t Planner::CountAligned(std::span<const uint8_t> scalars) const {
-  const std::vector<uint8_t> alignment = FindAlignment(module_, plan_.tile[0], scalars);
-  return static_cast<size_t>(
-      std::ranges::count_if(contiguous_, [&](OpId id) { return IsAligned(f_.op(id), alignment); }));
-}
-
-// By OpId: what is run for one instance after the other; of constructs, what is in them.
-std::vector<bool> Planner::FindApart(const GangPlan& gang) const {
-  std::vector<bool> is_apart(f_.ops.size());
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    for (ir::RegionId inner : {op.body, op.otherwise}) {
-      if (op.body.valid() && inner.valid() && f_.region(inner).owner == id) {
-        for (OpId child : f_.region(inner).ops) {
-          is_apart[child.index] = is_apart[id.index] || gang.is_masked[id.index];
-        }
-      }
-    }
-  });
-  return is_apart;
-}
-
-// Whether something that the plan takes to be the same for a tile stands where instances run one after the other: there
-// nobody looks whether it is.
-bool Planner::AssumesApart(const GangPlan& gang) const {
-  const std::vector<bool> is_apart = FindApart(gang);
-  for (size_t i = 0; i < is_apart.size(); ++i) {
-    if (gang.is_assumed[i] && (is_apart[i] || gang.is_masked[i])) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Rows are as aligned as their length: scalars are taken to be multiples of 2 or 4 where that gives more 16-byte
-// accesses, and as few scalars as will do.
-void Planner::FindVectors() {
-  plan_.is_vector.assign(f_.ops.size(), false);
-  const std::vector<bool> is_apart = FindApart(plan_.gang);
-  ir::ForEachOp(f_, [&](OpId id) {
-    if (!is_apart[id.index] && IsContiguous(f_.op(id))) {
-      contiguous_.push_back(id);
-    }
-  });
-  std::vector<uint8_t> scalars(module_.params.size());
-  const auto assume = [&](uint8_t log2) {
-    for (size_t i = 0; i < scalars.size(); ++i) {
-      scalars[i] = !module_.params[i].is_buffer && ir::IsInt(module_.params[i].type) ? log2 : 0;
-    }
-    return CountAligned(scalars);
-  };
-  size_t most = 0;
-  uint8_t least = 0;
-  for (const uint8_t log2 : {0, 1, 2}) {
-    if (const size_t count = assume(log2); count > most) {
-      most = count;
-      least = log2;
-    }
-  }
-  assume(least);
-  for (size_t i = 0; i < scalars.size(); ++i) {
-    if (const uint8_t before = std::exchange(scalars[i], uint8_t{0}); before != 0 && CountAligned(scalars) < most) {
-      scalars[i] = before;
-      plan_.factors.push_back({static_cast<uint32_t>(i), before});
-    }
-  }
-  const std::vector<uint8_t> alignment = FindAlignment(module_, plan_.tile[0], scalars);
-  for (OpId id : contiguous_) {
-    plan_.is_vector[id.index] = IsAligned(f_.op(id), alignment);
-  }
-}
-
-std::string Planner::Run() {
-  if (std::string reason = Refuse(); !reason.empty()) {
-    return reason;
-  }
-  std::optional<GangPlan> gang = PlanGang(module_, {.has_rows = plan_.tile[1] > 1});
-  if (gang && AssumesApart(*gang)) {
-    gang = PlanGang(module_, {.has_rows = plan_.tile[1] > 1, .assumes_guards = false});
-  }
-  if (!gang) {
-    return "how its values differ between instances did not settle";
-  }
-  if (gang->body_is_masked) {
-    return "its instances end at different places";
-  }
-  plan_.gang = std::move(*gang);
-  LayOut();
-  // A jump through a table passes the same values whichever way it goes, so that its targets must keep them alike.
-  bool is_alike = true;
-  const auto slot = [&](const ir::Target& target, uint32_t i) {
-    const Op& owner = f_.op(target.op);
-    const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
-    return plan_.layouts[first.index + i];
-  };
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    for (uint32_t i = 1; op.code == Opcode::kLeaveTable && i < op.operand_count; ++i) {
-      for (const ir::Target& target : f_.targets_of(op)) {
-        is_alike = is_alike && slot(target, i - 1) == slot(f_.targets_of(op)[0], i - 1);
-      }
-    }
-  });
-  if (!is_alike) {
-    return "a jump through a table leads to places that keep its values differently";
-  }
-  FindVectors();
-  if (is_staged_) {
-    std::string reason;
-    plan_.stage = PlanStage(module_, plan_, &reason);
-    return reason;
-  }
-  return "";
-}
 
 }  // namespace
 

@@ -26,42 +26,15 @@ class PureOps {
   ir::ValueId Select(ir::ValueId condition, ir::ValueId a, ir::ValueId b);
 
   // `b` is a value or a number.
-  template <typename B>
-  ir::ValueId And(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kAnd, a, b);
-  }
-  template <typename B>
-  ir::ValueId Or(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kOr, a, b);
-  }
-  template <typename B>
-  ir::ValueId Xor(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kXor, a, b);
-  }
-  template <typename B>
-  ir::ValueId Add(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kAdd, a, b);
-  }
-  template <typename B>
-  ir::ValueId Sub(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kSub, a, b);
-  }
-  template <typename B>
-  ir::ValueId Mul(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kMul, a, b);
-  }
-  template <typename B>
-  ir::ValueId Shl(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kShl, a, b);
-  }
-  template <typename B>
-  ir::ValueId ShrU(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kShrU, a, b);
-  }
-  template <typename B>
-  ir::ValueId ShrS(ir::ValueId a, B b) {
-    return Make(ir::Opcode::kShrS, a, b);
-  }
+  ir::ValueId And(ir::ValueId a, auto b) { return Make(ir::Opcode::kAnd, a, b); }
+  ir::ValueId Or(ir::ValueId a, auto b) { return Make(ir::Opcode::kOr, a, b); }
+  ir::ValueId Xor(ir::ValueId a, auto b) { return Make(ir::Opcode::kXor, a, b); }
+  ir::ValueId Add(ir::ValueId a, auto b) { return Make(ir::Opcode::kAdd, a, b); }
+  ir::ValueId Sub(ir::ValueId a, auto b) { return Make(ir::Opcode::kSub, a, b); }
+  ir::ValueId Mul(ir::ValueId a, auto b) { return Make(ir::Opcode::kMul, a, b); }
+  ir::ValueId Shl(ir::ValueId a, auto b) { return Make(ir::Opcode::kShl, a, b); }
+  ir::ValueId ShrU(ir::ValueId a, auto b) { return Make(ir::Opcode::kShrU, a, b); }
+  ir::ValueId ShrS(ir::ValueId a, auto b) { return Make(ir::Opcode::kShrS, a, b); }
   ir::ValueId Not(ir::ValueId a) { return Xor(a, ~uint64_t{0}); }
 
   // The i64 of two words, and back. Taking apart what was put together costs nothing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a module's reading has so far, and the body that is read. Each instruction is recorded when wabt's validator has
-// taken it (delegate_code.cc).
+// taken it (code_recorder.cc).
 #ifndef HPVMD_COMPILER_FRONT_WASM_READ_CODE_RECORDER_H_
 #define HPVMD_COMPILER_FRONT_WASM_READ_CODE_RECORDER_H_
 

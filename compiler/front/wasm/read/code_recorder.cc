@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "compiler/front/wasm/read/code_recorder.h"
+
 #include <algorithm>
 #include <iterator>
 #include <string>
 
 #include "base/limits.h"
-#include "compiler/front/wasm/read/delegate.h"
 #include "compiler/front/wasm/read/fault.h"
 
 namespace hpvm::wasm {
 namespace {
 
 using wabt::Result;
-
-uint32_t Alignment(wabt::Address align_log2) { return align_log2 < 32 ? 1u << align_log2 : ~0u; }
 
 uint32_t InlineSignature(ValueType type) { return static_cast<uint32_t>(type) + 1; }
 
@@ -314,189 +313,5 @@ Result CodeRecorder::EndConstant() {
   return constant_ended_ ? r_.validator.EndInitExpr()
                          : r_.Refuse(r_.source, "The section ends within an initial value.");
 }
-
-Result CodeCallbacks::OnUnaryExpr(Opcode opcode) { return code_.RecordPlain(validator_.OnUnary(Here(), opcode)); }
-Result CodeCallbacks::OnBinaryExpr(Opcode opcode) { return code_.RecordPlain(validator_.OnBinary(Here(), opcode)); }
-Result CodeCallbacks::OnCompareExpr(Opcode opcode) { return code_.RecordPlain(validator_.OnCompare(Here(), opcode)); }
-Result CodeCallbacks::OnConvertExpr(Opcode opcode) { return code_.RecordPlain(validator_.OnConvert(Here(), opcode)); }
-
-Result CodeCallbacks::OnTernaryExpr(Opcode opcode) { return code_.RecordPlain(validator_.OnTernary(Here(), opcode)); }
-
-Result CodeCallbacks::OnI32ConstExpr(uint32_t bits) { return code_.RecordConst(wabt::Type::I32, bits); }
-Result CodeCallbacks::OnI64ConstExpr(uint64_t bits) { return code_.RecordConst(wabt::Type::I64, bits); }
-Result CodeCallbacks::OnF32ConstExpr(uint32_t bits) { return code_.RecordConst(wabt::Type::F32, bits); }
-Result CodeCallbacks::OnF64ConstExpr(uint64_t bits) { return code_.RecordConst(wabt::Type::F64, bits); }
-Result CodeCallbacks::OnV128ConstExpr(v128 bits) {
-  return code_.RecordConst(wabt::Type::V128, bits.u64(0), bits.u64(1));
-}
-
-Result AccessCallbacks::OnLoadExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnLoad(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnStoreExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnStore(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnAtomicLoadExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnAtomicLoad(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnAtomicStoreExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnAtomicStore(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnAtomicRmwExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnAtomicRmw(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnAtomicRmwCmpxchgExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnAtomicRmwCmpxchg(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnAtomicNotifyExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnAtomicNotify(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnAtomicWaitExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnAtomicWait(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnLoadSplatExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnLoadSplat(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnLoadZeroExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return code_.RecordAccess(validator_.OnLoadZero(Here(), opcode, At(memory), Alignment(align_log2)), offset);
-}
-Result AccessCallbacks::OnSimdLoadLaneExpr(Opcode opcode, Index memory, Address align_log2, Address offset,
-                                           uint64_t lane) {
-  return code_.RecordAccess(validator_.OnSimdLoadLane(Here(), opcode, At(memory), Alignment(align_log2), lane), offset,
-                            lane);
-}
-Result AccessCallbacks::OnSimdStoreLaneExpr(Opcode opcode, Index memory, Address align_log2, Address offset,
-                                            uint64_t lane) {
-  return code_.RecordAccess(validator_.OnSimdStoreLane(Here(), opcode, At(memory), Alignment(align_log2), lane), offset,
-                            lane);
-}
-Result AccessCallbacks::OnSimdLaneOpExpr(Opcode opcode, uint64_t lane) {
-  return code_.RecordSimd(validator_.OnSimdLaneOp(Here(), opcode, lane), lane, nullptr);
-}
-Result AccessCallbacks::OnSimdShuffleOpExpr(Opcode opcode, v128 lanes) {
-  const SimdImmediates immediates{lanes.u64(0), lanes.u64(1)};
-  return code_.RecordSimd(validator_.OnSimdShuffleOp(Here(), opcode, lanes), 0, &immediates);
-}
-Result AccessCallbacks::OnAtomicFenceExpr(uint32_t model) {
-  return code_.Record(validator_.OnAtomicFence(Here(), model));
-}
-
-Result AccessCallbacks::OnMemorySizeExpr(Index memory) {
-  return code_.Record(validator_.OnMemorySize(Here(), At(memory)));
-}
-Result AccessCallbacks::OnMemoryGrowExpr(Index memory) {
-  return code_.Record(validator_.OnMemoryGrow(Here(), At(memory)));
-}
-Result AccessCallbacks::OnMemoryCopyExpr(Index source, Index target) {
-  return code_.Record(validator_.OnMemoryCopy(Here(), At(source), At(target)));
-}
-Result AccessCallbacks::OnMemoryFillExpr(Index memory) {
-  return code_.Record(validator_.OnMemoryFill(Here(), At(memory)));
-}
-Result AccessCallbacks::OnMemoryInitExpr(Index segment, Index memory) {
-  return code_.Record(validator_.OnMemoryInit(Here(), At(segment), At(memory)), segment);
-}
-Result AccessCallbacks::OnDataDropExpr(Index segment) {
-  return code_.Record(validator_.OnDataDrop(Here(), At(segment)), segment);
-}
-
-Result AccessCallbacks::OnRefNullExpr(wabt::Type type) {
-  if (!r_.TypeOf(type, "A null reference")) {
-    return Result::Error;
-  }
-  code_.SetConstant({});
-  return code_.Record(validator_.OnRefNull(Here(), type));
-}
-Result AccessCallbacks::OnRefIsNullExpr() { return code_.Record(validator_.OnRefIsNull(Here())); }
-Result AccessCallbacks::OnRefFuncExpr(Index function) {
-  code_.SetConstant({.kind = Constant::Kind::kFunction, .index = function});
-  return code_.Record(validator_.OnRefFunc(Here(), At(function)), function);
-}
-
-Result AccessCallbacks::OnTableGetExpr(Index table) {
-  return code_.RecordTable(validator_.OnTableGet(Here(), At(table)), table, table);
-}
-Result AccessCallbacks::OnTableSetExpr(Index table) {
-  return code_.RecordTable(validator_.OnTableSet(Here(), At(table)), table, table);
-}
-Result AccessCallbacks::OnTableSizeExpr(Index table) {
-  return code_.RecordTable(validator_.OnTableSize(Here(), At(table)), table, table);
-}
-Result AccessCallbacks::OnTableGrowExpr(Index table) {
-  return code_.RecordTable(validator_.OnTableGrow(Here(), At(table)), table, table);
-}
-Result AccessCallbacks::OnTableFillExpr(Index table) {
-  return code_.RecordTable(validator_.OnTableFill(Here(), At(table)), table, table);
-}
-Result AccessCallbacks::OnTableCopyExpr(Index target, Index source) {
-  return code_.RecordTable(validator_.OnTableCopy(Here(), At(target), At(source)),
-                           r_.IsTable64(source) ? source : target, target | uint64_t{source} << 32);
-}
-Result AccessCallbacks::OnTableInitExpr(Index segment, Index table) {
-  return code_.RecordTable(validator_.OnTableInit(Here(), At(segment), At(table)), table,
-                           segment | uint64_t{table} << 32);
-}
-Result AccessCallbacks::OnElemDropExpr(Index segment) {
-  return code_.Record(validator_.OnElemDrop(Here(), At(segment)), segment);
-}
-
-Result CodeCallbacks::OnLocalGetExpr(Index local) {
-  return code_.RecordLocal(validator_.OnLocalGet(Here(), At(local)), local);
-}
-Result CodeCallbacks::OnLocalSetExpr(Index local) {
-  return code_.RecordLocal(validator_.OnLocalSet(Here(), At(local)), local);
-}
-Result CodeCallbacks::OnLocalTeeExpr(Index local) {
-  return code_.RecordLocal(validator_.OnLocalTee(Here(), At(local)), local);
-}
-Result CodeCallbacks::OnGlobalGetExpr(Index global) {
-  code_.SetConstant({.kind = Constant::Kind::kGlobal, .index = global});
-  return code_.Record(validator_.OnGlobalGet(Here(), At(global)), global);
-}
-Result CodeCallbacks::OnGlobalSetExpr(Index global) {
-  return code_.Record(validator_.OnGlobalSet(Here(), At(global)), global);
-}
-
-Result CodeCallbacks::OnBlockExpr(wabt::Type signature) {
-  return code_.RecordBlock(validator_.OnBlock(Here(), signature), signature);
-}
-Result CodeCallbacks::OnLoopExpr(wabt::Type signature) {
-  return code_.RecordBlock(validator_.OnLoop(Here(), signature), signature);
-}
-Result CodeCallbacks::OnIfExpr(wabt::Type signature) {
-  return code_.RecordBlock(validator_.OnIf(Here(), signature), signature);
-}
-Result CodeCallbacks::OnElseExpr() { return code_.Record(validator_.OnElse(Here())); }
-
-Result CodeCallbacks::OnBrExpr(Index depth) { return code_.Record(validator_.OnBr(Here(), At(depth)), depth); }
-Result CodeCallbacks::OnBrIfExpr(Index depth) { return code_.Record(validator_.OnBrIf(Here(), At(depth)), depth); }
-
-Result CodeCallbacks::OnReturnExpr() { return code_.Record(validator_.OnReturn(Here())); }
-Result CodeCallbacks::OnCallExpr(Index function) {
-  if (Failed(validator_.OnCall(Here(), At(function)))) {
-    return Result::Error;
-  }
-  return code_.RecordTyped(Result::Ok, r_.module.functions[function].signature, function);
-}
-Result CodeCallbacks::OnCallIndirectExpr(Index signature, Index table) {
-  // The validator does not ask what the table holds.
-  if (table < r_.module.tables.size() && r_.module.tables[table].type != ValueType::kFuncRef) {
-    return r_.Refuse(r_.source,
-                     "An indirect call goes through table " + std::to_string(table) + ", which holds no functions.");
-  }
-  // The validator knows 32-bit tables only.
-  if (r_.IsTable64(table) && Failed(validator_.OnConvert(Here(), Opcode::I32WrapI64))) {
-    return Result::Error;
-  }
-  const uint32_t index = kInlineSignatures + signature;
-  return code_.RecordTyped(validator_.OnCallIndirect(Here(), At(signature), At(table)), index,
-                           index | uint64_t{table} << 32);
-}
-Result CodeCallbacks::OnDropExpr() { return code_.Record(validator_.OnDrop(Here())); }
-Result CodeCallbacks::OnSelectExpr(Index result_count, wabt::Type* result_types) {
-  return code_.Record(validator_.OnSelect(Here(), result_count, result_types));
-}
-Result CodeCallbacks::OnNopExpr() { return code_.Record(validator_.OnNop(Here())); }
-Result CodeCallbacks::OnUnreachableExpr() { return code_.Record(validator_.OnUnreachable(Here())); }
 
 }  // namespace hpvm::wasm

@@ -59,9 +59,8 @@ class JsonSink {
   bool key(std::string& text) {
     if (text.size() > limits_.string_bytes_max) {
       faults_.AdmitError();
-      faults_.Add(
-          {Severity::kError, tree_.PointerTo(open_.back().id), std::nullopt,
-           Cat("A member's name has ", text.size(), " bytes; the limit is ", limits_.string_bytes_max, ".")});
+      faults_.Add({Severity::kError, tree_.PointerTo(open_.back().id), std::nullopt,
+                   Cat("A member's name has ", text.size(), " bytes; the limit is ", limits_.string_bytes_max, ".")});
       return false;
     }
     member_ = tree_.names_.Intern(text);
@@ -182,26 +181,9 @@ class JsonSink {
 };
 
 std::string_view KindName(Kind kind) {
-  switch (kind) {
-    case Kind::kNull:
-      return "null";
-    case Kind::kBool:
-      return "a boolean";
-    case Kind::kInteger:
-    case Kind::kBigInteger:
-      return "an integer";
-    case Kind::kFloat:
-      return "a number";
-    case Kind::kString:
-      return "a string";
-    case Kind::kArray:
-      return "an array";
-    case Kind::kObject:
-      return "an object";
-    case Kind::kRefused:
-      return "refused";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"null",     "a boolean", "an integer", "an integer", "a number",
+                                         "a string", "an array",  "an object",  "refused"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 JsonTree::JsonTree() {
@@ -213,9 +195,8 @@ JsonTree::JsonTree() {
 bool JsonTree::Read(std::string_view document, const Limits& limits, Faults& faults) {
   if (document.size() > limits.document_bytes_max) {
     faults.AdmitError();
-    faults.Add(
-        {Severity::kError, "", std::nullopt,
-         Cat("The document has ", document.size(), " bytes; the limit is ", limits.document_bytes_max, ".")});
+    faults.Add({Severity::kError, "", std::nullopt,
+                Cat("The document has ", document.size(), " bytes; the limit is ", limits.document_bytes_max, ".")});
     return false;
   }
   // The reader would take it for the end, and what follows would never be looked at.

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <span>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/status.h"
@@ -17,91 +20,46 @@ constexpr OpcodeInfo kOpcodes[] = {
 #undef HPVM_OP
 };
 
+// By enumerator.
+constexpr std::string_view kTypeNames[] = {"i32", "i64", "f32", "f64"};
+constexpr std::string_view kSpaceNames[] = {"flat", "param", "module", "private", "group", "state", "scratch"};
+constexpr std::string_view kTrapNames[] = {
+    "no trap",
+    "unreachable code reached",
+    "out of bounds memory access",
+    "integer division by zero",
+    "integer overflow",
+    "invalid conversion of a float to an integer",
+    "indirect call to a missing function or one of another type",
+    "call stack exhausted",
+    "misaligned atomic access",
+    "barrier that not every instance of the group reached",
+    "failed assertion",
+    "group memory exhausted",
+    "store into a read-only buffer",
+    "out of bounds table access",
+    "indirect call to an element outside the table",
+    "indirect call through a null reference",
+    "atomic wait on memory that is not shared",
+    "atomic wait that nothing can end",
+    "trap in a function of another module",
+};
+static_assert(std::size(kTrapNames) == static_cast<size_t>(TrapCode::kHost) + 1);
+
+std::string_view NameIn(std::span<const std::string_view> names, size_t index, std::string_view other) {
+  return index < names.size() ? names[index] : other;
+}
+
 }  // namespace
 
-std::string_view Name(Type type) {
-  switch (type) {
-    case Type::kI32:
-      return "i32";
-    case Type::kI64:
-      return "i64";
-    case Type::kF32:
-      return "f32";
-    case Type::kF64:
-      return "f64";
-  }
-  return "?";
-}
-
-std::string_view Name(Space space) {
-  switch (space) {
-    case Space::kFlat:
-      return "flat";
-    case Space::kParam:
-      return "param";
-    case Space::kModule:
-      return "module";
-    case Space::kPrivate:
-      return "private";
-    case Space::kGroup:
-      return "group";
-    case Space::kState:
-      return "state";
-    case Space::kScratch:
-      return "scratch";
-  }
-  return "?";
-}
+std::string_view Name(Type type) { return NameIn(kTypeNames, static_cast<size_t>(type), "?"); }
+std::string_view Name(Space space) { return NameIn(kSpaceNames, static_cast<size_t>(space), "?"); }
 
 std::string_view Name(TrapCode code) {
-  if (code == kLoopsCut) {
-    return "loops that the device's driver ended early";
-  }
-  switch (code) {
-    case TrapCode::kNone:
-      return "no trap";
-    case TrapCode::kUnreachable:
-      return "unreachable code reached";
-    case TrapCode::kOutOfBounds:
-      return "out of bounds memory access";
-    case TrapCode::kDivideByZero:
-      return "integer division by zero";
-    case TrapCode::kIntegerOverflow:
-      return "integer overflow";
-    case TrapCode::kInvalidConversion:
-      return "invalid conversion of a float to an integer";
-    case TrapCode::kIndirectCall:
-      return "indirect call to a missing function or one of another type";
-    case TrapCode::kStackOverflow:
-      return "call stack exhausted";
-    case TrapCode::kMisalignedAtomic:
-      return "misaligned atomic access";
-    case TrapCode::kBarrierDivergence:
-      return "barrier that not every instance of the group reached";
-    case TrapCode::kAssert:
-      return "failed assertion";
-    case TrapCode::kGroupMemoryExhausted:
-      return "group memory exhausted";
-    case TrapCode::kReadOnlyBuffer:
-      return "store into a read-only buffer";
-    case TrapCode::kTableOutOfBounds:
-      return "out of bounds table access";
-    case TrapCode::kUndefinedElement:
-      return "indirect call to an element outside the table";
-    case TrapCode::kUninitializedElement:
-      return "indirect call through a null reference";
-    case TrapCode::kExpectedShared:
-      return "atomic wait on memory that is not shared";
-    case TrapCode::kWaitsForever:
-      return "atomic wait that nothing can end";
-    case TrapCode::kHost:
-      return "trap in a function of another module";
-    case TrapCode::kStopped:
-      return "stopped";
-    case TrapCode::kWrongProof:
-      return "access outside of its buffer that was proven to lie inside";
-  }
-  return "unknown trap";
+  return code == kLoopsCut               ? "loops that the device's driver ended early"
+         : code == TrapCode::kStopped    ? "stopped"
+         : code == TrapCode::kWrongProof ? "access outside of its buffer that was proven to lie inside"
+                                         : NameIn(kTrapNames, static_cast<size_t>(code), "unknown trap");
 }
 
 const OpcodeInfo& Info(Opcode code) { return kOpcodes[static_cast<size_t>(code)]; }

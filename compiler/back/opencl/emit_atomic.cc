@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+
 #include "compiler/back/opencl/literal.h"
 #include "compiler/back/opencl/memory.h"
 
@@ -11,28 +13,10 @@ using ir::Type;
 
 // The builtin's name behind "atomic_" or "atom_".
 std::string_view Builtin(Opcode code) {
-  switch (code) {
-    case Opcode::kAtomicAdd:
-      return "add";
-    case Opcode::kAtomicSub:
-      return "sub";
-    case Opcode::kAtomicAnd:
-      return "and";
-    case Opcode::kAtomicOr:
-      return "or";
-    case Opcode::kAtomicXor:
-      return "xor";
-    case Opcode::kAtomicMinS:
-    case Opcode::kAtomicMinU:
-      return "min";
-    case Opcode::kAtomicMaxS:
-    case Opcode::kAtomicMaxU:
-      return "max";
-    case Opcode::kAtomicCmpxchg:
-      return "cmpxchg";
-    default:
-      return "xchg";
-  }
+  constexpr std::string_view kNames[] = {"add", "sub", "and", "or",  "xor",    "xchg",
+                                         "min", "min", "max", "max", "cmpxchg"};
+  const size_t index = static_cast<size_t>(code) - static_cast<size_t>(Opcode::kAtomicAdd);
+  return index < std::size(kNames) ? kNames[index] : "xchg";
 }
 
 bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMaxS; }

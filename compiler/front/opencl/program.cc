@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/front/opencl/program.h"
 
+#include <algorithm>
+
 #include "compiler/api/sibling_library.h"
 #include "compiler/front/opencl/bridge/bridge.h"
 
@@ -25,26 +27,10 @@ void AddKernel(void* context, const char* name, hpvm_opencl_place place, const u
   Of(context).kernels.push_back({name, PlaceOf(place), {group[0], group[1], group[2]}, {}});
 }
 
+// The two have the same order.
 Parameter::Kind KindOf(hpvm_opencl_kind kind) {
-  using Kind = Parameter::Kind;
-  switch (kind) {
-    case HPVM_OPENCL_GLOBAL:
-      return Kind::kGlobal;
-    case HPVM_OPENCL_LOCAL:
-      return Kind::kLocal;
-    case HPVM_OPENCL_INTEGER:
-      return Kind::kInteger;
-    case HPVM_OPENCL_FLOAT:
-      return Kind::kFloat;
-    case HPVM_OPENCL_VECTOR:
-      return Kind::kVector;
-    case HPVM_OPENCL_RECORD:
-      return Kind::kRecord;
-    case HPVM_OPENCL_OPAQUE:
-      return Kind::kOpaque;
-    default:
-      return Kind::kOther;
-  }
+  static_assert(static_cast<int>(Parameter::Kind::kOther) == HPVM_OPENCL_OTHER);
+  return static_cast<Parameter::Kind>(std::min(kind, HPVM_OPENCL_OTHER));
 }
 
 void AddParameter(void* context, const hpvm_opencl_parameter* told) {

@@ -2,6 +2,8 @@
 #include "compiler/front/spirv/types.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "compiler/front/spirv/limits.h"
 
@@ -20,34 +22,16 @@ uint64_t MultiplySaturating(uint64_t a, uint64_t b) {
 }
 
 Kind KindOf(uint16_t opcode) {
-  switch (opcode) {
-    case spv::OpTypeVoid:
-      return Kind::kVoid;
-    case spv::OpTypeBool:
-      return Kind::kBool;
-    case spv::OpTypeInt:
-      return Kind::kInt;
-    case spv::OpTypeFloat:
-      return Kind::kFloat;
-    case spv::OpTypeVector:
-      return Kind::kVector;
-    case spv::OpTypeMatrix:
-      return Kind::kMatrix;
-    case spv::OpTypeArray:
-      return Kind::kArray;
-    case spv::OpTypeRuntimeArray:
-      return Kind::kRuntimeArray;
-    case spv::OpTypeStruct:
-      return Kind::kStruct;
-    case spv::OpTypePointer:
-      return Kind::kPointer;
-    case spv::OpTypeFunction:
-      return Kind::kFunction;
-    case spv::OpTypeEvent:
-      return Kind::kOther;
-    default:
-      return Kind::kNone;
-  }
+  constexpr std::pair<spv::Op, Kind> kKinds[] = {
+      {spv::OpTypeVoid, Kind::kVoid},         {spv::OpTypeBool, Kind::kBool},
+      {spv::OpTypeInt, Kind::kInt},           {spv::OpTypeFloat, Kind::kFloat},
+      {spv::OpTypeVector, Kind::kVector},     {spv::OpTypeMatrix, Kind::kMatrix},
+      {spv::OpTypeArray, Kind::kArray},       {spv::OpTypeRuntimeArray, Kind::kRuntimeArray},
+      {spv::OpTypeStruct, Kind::kStruct},     {spv::OpTypePointer, Kind::kPointer},
+      {spv::OpTypeFunction, Kind::kFunction}, {spv::OpTypeEvent, Kind::kOther},
+  };
+  const auto found = std::ranges::find(kKinds, static_cast<spv::Op>(opcode), &std::pair<spv::Op, Kind>::first);
+  return found == std::end(kKinds) ? Kind::kNone : found->second;
 }
 
 }  // namespace

@@ -108,36 +108,23 @@ T FloatSum(T a, T b) {
 
 template <Space kSpace, typename T>
 Handler HandlerOf(Opcode code) {
-  switch (code) {
-    case Opcode::kAtomicLoad:
-      return AtomicLoad<kSpace, T>;
-    case Opcode::kAtomicStore:
-      return AtomicStore<kSpace, T>;
-    case Opcode::kAtomicAdd:
-      return Update<kSpace, T, std::plus<T>{}>;
-    case Opcode::kAtomicSub:
-      return Update<kSpace, T, std::minus<T>{}>;
-    case Opcode::kAtomicAnd:
-      return Update<kSpace, T, std::bit_and<T>{}>;
-    case Opcode::kAtomicOr:
-      return Update<kSpace, T, std::bit_or<T>{}>;
-    case Opcode::kAtomicXor:
-      return Update<kSpace, T, std::bit_xor<T>{}>;
-    case Opcode::kAtomicXchg:
-      return Update<kSpace, T, Second<T>>;
-    case Opcode::kAtomicMinS:
-      return Update<kSpace, T, MinS<T>>;
-    case Opcode::kAtomicMinU:
-      return Update<kSpace, T, std::ranges::min>;
-    case Opcode::kAtomicMaxS:
-      return Update<kSpace, T, MaxS<T>>;
-    case Opcode::kAtomicMaxU:
-      return Update<kSpace, T, std::ranges::max>;
-    case Opcode::kAtomicCmpxchg:
-      return Cmpxchg<kSpace, T>;
-    default:
-      return Update<kSpace, T, FloatSum<T>>;
-  }
+  static constexpr Handler kRows[] = {
+      AtomicLoad<kSpace, T>,
+      AtomicStore<kSpace, T>,
+      Update<kSpace, T, std::plus<T>{}>,
+      Update<kSpace, T, std::minus<T>{}>,
+      Update<kSpace, T, std::bit_and<T>{}>,
+      Update<kSpace, T, std::bit_or<T>{}>,
+      Update<kSpace, T, std::bit_xor<T>{}>,
+      Update<kSpace, T, Second<T>>,
+      Update<kSpace, T, MinS<T>>,
+      Update<kSpace, T, std::ranges::min>,
+      Update<kSpace, T, MaxS<T>>,
+      Update<kSpace, T, std::ranges::max>,
+      Cmpxchg<kSpace, T>,
+      Update<kSpace, T, FloatSum<T>>,
+  };
+  return RowOf(kRows, Opcode::kAtomicLoad, code);
 }
 
 template <Space kSpace>

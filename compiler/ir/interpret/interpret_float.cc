@@ -28,72 +28,24 @@ const Code* Compare(const Code* code, uint64_t* frame, Instance&) {
 }
 
 template <typename F>
-Handler UnaryHandler(Opcode code) {
-  switch (code) {
-    case Opcode::kFAbs:
-      return Unary<F, FAbs<F>>;
-    case Opcode::kFNeg:
-      return Unary<F, FNeg<F>>;
-    case Opcode::kFCeil:
-      return Unary<F, FCeil<F>>;
-    case Opcode::kFFloor:
-      return Unary<F, FFloor<F>>;
-    case Opcode::kFTrunc:
-      return Unary<F, FTrunc<F>>;
-    case Opcode::kFNearest:
-      return Unary<F, FNearest<F>>;
-    default:
-      return Unary<F, FSqrt<F>>;
-  }
-}
-
-template <typename F>
-Handler BinaryHandler(Opcode code) {
-  switch (code) {
-    case Opcode::kFAdd:
-      return Binary<F, std::plus<F>{}>;
-    case Opcode::kFSub:
-      return Binary<F, std::minus<F>{}>;
-    case Opcode::kFMul:
-      return Binary<F, std::multiplies<F>{}>;
-    case Opcode::kFDiv:
-      return Binary<F, std::divides<F>{}>;
-    case Opcode::kFMin:
-      return Binary<F, FMin<F>>;
-    case Opcode::kFMax:
-      return Binary<F, FMax<F>>;
-    default:
-      return Binary<F, FCopysign<F>>;
-  }
-}
-
-template <typename F>
-Handler CompareHandler(Opcode code) {
-  switch (code) {
-    case Opcode::kFEq:
-      return Compare<F, std::equal_to<>{}>;
-    case Opcode::kFNe:
-      return Compare<F, std::not_equal_to<>{}>;
-    case Opcode::kFLt:
-      return Compare<F, std::less<>{}>;
-    case Opcode::kFGt:
-      return Compare<F, std::greater<>{}>;
-    case Opcode::kFLe:
-      return Compare<F, std::less_equal<>{}>;
-    default:
-      return Compare<F, std::greater_equal<>{}>;
-  }
-}
-
-template <typename F>
 Handler HandlerOf(const Op& op) {
+  static constexpr Handler kUnary[] = {Unary<F, FAbs<F>>,   Unary<F, FNeg<F>>,   Unary<F, FCeil<F>>,
+                                       Unary<F, FFloor<F>>, Unary<F, FTrunc<F>>, Unary<F, FNearest<F>>,
+                                       Unary<F, FSqrt<F>>};
+  static constexpr Handler kBinary[] = {
+      Binary<F, std::plus<F>{}>,    Binary<F, std::minus<F>{}>, Binary<F, std::multiplies<F>{}>,
+      Binary<F, std::divides<F>{}>, Binary<F, FMin<F>>,         Binary<F, FMax<F>>,
+      Binary<F, FCopysign<F>>};
+  static constexpr Handler kCompare[] = {Compare<F, std::equal_to<>{}>,   Compare<F, std::not_equal_to<>{}>,
+                                         Compare<F, std::less<>{}>,       Compare<F, std::greater<>{}>,
+                                         Compare<F, std::less_equal<>{}>, Compare<F, std::greater_equal<>{}>};
   switch (Info(op.code).family) {
     case Family::kFloatUnary:
-      return UnaryHandler<F>(op.code);
+      return RowOf(kUnary, Opcode::kFAbs, op.code);
     case Family::kFloatBinary:
-      return BinaryHandler<F>(op.code);
+      return RowOf(kBinary, Opcode::kFAdd, op.code);
     default:
-      return CompareHandler<F>(op.code);
+      return RowOf(kCompare, Opcode::kFEq, op.code);
   }
 }
 

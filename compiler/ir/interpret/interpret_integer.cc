@@ -55,97 +55,49 @@ const Code* Eqz(const Code* code, uint64_t* frame, Instance&) {
 }
 
 template <typename U>
-Handler UnaryHandler(Opcode code) {
-  switch (code) {
-    case Opcode::kClz:
-      return Unary<Clz<U>, U>;
-    case Opcode::kCtz:
-      return Unary<Ctz<U>, U>;
-    case Opcode::kPopcnt:
-      return Unary<Popcnt<U>, U>;
-    case Opcode::kExtend8:
-      return Unary<SignExtend<U, int8_t>, U>;
-    case Opcode::kExtend16:
-      return Unary<SignExtend<U, int16_t>, U>;
-    default:
-      return Unary<SignExtend<U, int32_t>, U>;
-  }
-}
-
-template <typename U>
-Handler BinaryHandler(Opcode code) {
-  switch (code) {
-    case Opcode::kAdd:
-      return Binary<std::plus<U>{}, U>;
-    case Opcode::kSub:
-      return Binary<std::minus<U>{}, U>;
-    case Opcode::kMul:
-      return Binary<std::multiplies<U>{}, U>;
-    case Opcode::kDivS:
-      return SignedDivision<U>;
-    case Opcode::kDivU:
-      return Division<DivU<U>, U>;
-    case Opcode::kRemS:
-      return Division<RemS<U>, U>;
-    case Opcode::kRemU:
-      return Division<RemU<U>, U>;
-    case Opcode::kAnd:
-      return Binary<std::bit_and<U>{}, U>;
-    case Opcode::kOr:
-      return Binary<std::bit_or<U>{}, U>;
-    case Opcode::kXor:
-      return Binary<std::bit_xor<U>{}, U>;
-    case Opcode::kShl:
-      return Binary<Shl<U>, U>;
-    case Opcode::kShrS:
-      return Binary<ShrS<U>, U>;
-    case Opcode::kShrU:
-      return Binary<ShrU<U>, U>;
-    case Opcode::kRotl:
-      return Binary<Rotl<U>, U>;
-    default:
-      return Binary<Rotr<U>, U>;
-  }
-}
-
-template <typename U>
-Handler CompareHandler(Opcode code) {
-  using S = Signed<U>;
-  switch (code) {
-    case Opcode::kEqz:
-      return Eqz<U>;
-    case Opcode::kEq:
-      return Compare<U, std::equal_to<>{}>;
-    case Opcode::kNe:
-      return Compare<U, std::not_equal_to<>{}>;
-    case Opcode::kLtS:
-      return Compare<S, std::less<>{}>;
-    case Opcode::kLtU:
-      return Compare<U, std::less<>{}>;
-    case Opcode::kGtS:
-      return Compare<S, std::greater<>{}>;
-    case Opcode::kGtU:
-      return Compare<U, std::greater<>{}>;
-    case Opcode::kLeS:
-      return Compare<S, std::less_equal<>{}>;
-    case Opcode::kLeU:
-      return Compare<U, std::less_equal<>{}>;
-    case Opcode::kGeS:
-      return Compare<S, std::greater_equal<>{}>;
-    default:
-      return Compare<U, std::greater_equal<>{}>;
-  }
-}
-
-template <typename U>
 Handler HandlerOf(const Op& op) {
+  using S = Signed<U>;
+  static constexpr Handler kUnary[] = {Unary<Clz<U>, U>,
+                                       Unary<Ctz<U>, U>,
+                                       Unary<Popcnt<U>, U>,
+                                       Unary<SignExtend<U, int8_t>, U>,
+                                       Unary<SignExtend<U, int16_t>, U>,
+                                       Unary<SignExtend<U, int32_t>, U>};
+  static constexpr Handler kBinary[] = {Binary<std::plus<U>{}, U>,
+                                        Binary<std::minus<U>{}, U>,
+                                        Binary<std::multiplies<U>{}, U>,
+                                        SignedDivision<U>,
+                                        Division<DivU<U>, U>,
+                                        Division<RemS<U>, U>,
+                                        Division<RemU<U>, U>,
+                                        Binary<std::bit_and<U>{}, U>,
+                                        Binary<std::bit_or<U>{}, U>,
+                                        Binary<std::bit_xor<U>{}, U>,
+                                        Binary<Shl<U>, U>,
+                                        Binary<ShrS<U>, U>,
+                                        Binary<ShrU<U>, U>,
+                                        Binary<Rotl<U>, U>,
+                                        Binary<Rotr<U>, U>};
+  static constexpr Handler kCompare[] = {
+      Eqz<U>,
+      Compare<U, std::equal_to<>{}>,
+      Compare<U, std::not_equal_to<>{}>,
+      Compare<S, std::less<>{}>,
+      Compare<U, std::less<>{}>,
+      Compare<S, std::greater<>{}>,
+      Compare<U, std::greater<>{}>,
+      Compare<S, std::less_equal<>{}>,
+      Compare<U, std::less_equal<>{}>,
+      Compare<S, std::greater_equal<>{}>,
+      Compare<U, std::greater_equal<>{}>,
+  };
   switch (Info(op.code).family) {
     case Family::kIntUnary:
-      return UnaryHandler<U>(op.code);
+      return RowOf(kUnary, Opcode::kClz, op.code);
     case Family::kIntBinary:
-      return BinaryHandler<U>(op.code);
+      return RowOf(kBinary, Opcode::kAdd, op.code);
     default:
-      return CompareHandler<U>(op.code);
+      return RowOf(kCompare, Opcode::kEqz, op.code);
   }
 }
 

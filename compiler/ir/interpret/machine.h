@@ -23,6 +23,13 @@ struct Code;
 class Instance;
 class LaunchCheck;  // launch_check.h.
 using Handler = const Code* (*)(const Code* code, uint64_t* frame, Instance& instance);
+// The row of `code` in a table that has one for each opcode from `first` on, in the order of opcodes.def.
+template <size_t kRows>
+Handler RowOf(const Handler (&rows)[kRows], Opcode first, Opcode code) {
+  const size_t row = static_cast<size_t>(code) - static_cast<size_t>(first);
+  HPVMD_CHECK(row < kRows);
+  return rows[row];
+}
 
 struct Code {
   Handler run = nullptr;

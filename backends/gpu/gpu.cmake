@@ -16,7 +16,8 @@ add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc
   COMMAND hpvm-probe-code ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc
   DEPENDS hpvm-probe-code VERBATIM)
 target_sources(backends PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc)
-target_include_directories(backends PRIVATE ${CMAKE_BINARY_DIR})
+hpvmd_embed(backends gpu/branch_barrier.bc)
+hpvmd_embed(backends gpu/wrap_shader.spv)
 hpvmd_test(gpu_known_defects_test SOURCES gpu/known_defects_test.cc DEPS backends compiler_service LABELS fast)
 hpvmd_test(gpu_host_copy_test SOURCES gpu/host_copy_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_speeds_test SOURCES gpu/speeds_test.cc DEPS backends LABELS fast)

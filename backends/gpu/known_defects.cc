@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/known_defects.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
-#include "backends/gpu/branch_barrier_bitcode.h"
 #include "backends/gpu/probe_code.inc"
-#include "backends/gpu/wrap_shader.h"
 
 namespace hpvm {
 namespace {
@@ -79,19 +78,51 @@ __kernel void loads(__global const ulong* x, __global ulong* out, uint extra) {
 Artifact WrapAddresses() { return OpenClC(kWrapText, "addresses"); }
 Artifact WrapLoads() { return OpenClC(kWrapText, "loads"); }
 
+// Shows barriers inside branches computed wrongly: SPIR bitcode as llvm-spirv 15 makes it (--spirv-max-version=1.0, then
+// -r --emit-opaque-pointers=0) of what clang 15 -O0 -target spir64 makes of
+//
+//   kernel void sum(global const ulong* x, global ulong* out, uint extra) {
+//     local ulong s[64];
+//     uint l = get_local_id(0);
+//     s[l] = x[get_global_id(0)];
+//     barrier(CLK_LOCAL_MEM_FENCE);
+//     if (extra == 0) {
+//       s[l] += 1;
+//       barrier(CLK_LOCAL_MEM_FENCE);
+//       if (l == 0) s[l] += s[l + 1];
+//     }
+//     if (l == 0) out[get_group_id(0)] = s[0];
+//   }
+constexpr uint8_t kBranchBarrier[] = {
+#include "backends/gpu/branch_barrier.inc"
+};
+
 Artifact BranchBarrier() {
   Artifact artifact = Native(ArtifactKind::kOpenCl, GpuFormat::kSpirBitcode, "sum");
-  const auto* const bytes = reinterpret_cast<const uint8_t*>(kBranchBarrierBitcode);
-  artifact.code.assign(bytes, bytes + sizeof(kBranchBarrierBitcode));
+  artifact.code.assign(std::begin(kBranchBarrier), std::end(kBranchBarrier));
   artifact.uses_barrier = artifact.uses_group_memory = true;
   artifact.gpu.variants[0].local_bytes = 64 * sizeof(uint64_t);
   return artifact;
 }
 
+// Shows lost wrap-around in modules written for Vulkan: glslangValidator's words for
+//
+//   layout(local_size_x = 64) in;
+//   layout(set = 0, binding = 0) readonly buffer X { uint64_t x[]; };
+//   layout(set = 0, binding = 1) buffer Out { uint64_t o[]; };
+//   layout(push_constant) uniform P { uint extra; };
+//   void main() {
+//     uint i = gl_GlobalInvocationID.x, t = (4096u + i * 48u) + extra * 16u, u = (i + 16u) * 48u + extra * 16u;
+//     o[2u * i] = x[(t - 4008u) >> 3] + x[(t - 4016u) >> 3];
+//     o[2u * i + 1u] = x[(u - 680u) >> 3] + x[(u - 688u) >> 3];
+//   }
+constexpr uint8_t kWrapShader[] = {
+#include "backends/gpu/wrap_shader.inc"
+};
+
 Artifact WrapShader() {
   Artifact artifact = Native(ArtifactKind::kVulkan, GpuFormat::kSpirvShader, "main");
-  const auto* const bytes = reinterpret_cast<const uint8_t*>(kWrapShader);
-  artifact.code.assign(bytes, bytes + sizeof(kWrapShader));
+  artifact.code.assign(std::begin(kWrapShader), std::end(kWrapShader));
   GpuVariant& variant = artifact.gpu.variants[0];
   variant.group = {64, 1, 1};
   variant.push_bytes = 4;

@@ -5,7 +5,7 @@ namespace hpvm::math {
 namespace {
 
 constexpr uint8_t kModule[] = {
-#include "compiler/math/math_bytes.inc"
+#include "compiler/math/math.inc"
 };
 
 constexpr std::string_view kFastNames[] = {

@@ -130,6 +130,21 @@ function(hpvmd_binary name)
   hpvmd_batch_later(${name} ${A_SOURCES})
 endfunction()
 
+# hpvmd_embed(TARGET FILE): the file's bytes as a list for a C++ initialiser, which is included under the file's name with
+# the ending ".inc".
+function(hpvmd_embed target file)
+  cmake_path(REPLACE_EXTENSION file LAST_ONLY inc OUTPUT_VARIABLE name)
+  set(bytes ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  cmake_path(GET bytes PARENT_PATH folder)
+  file(MAKE_DIRECTORY ${folder})
+  add_custom_command(OUTPUT ${bytes}
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${CMAKE_CURRENT_SOURCE_DIR}/${file} -DOUTPUT=${bytes}
+            -P ${CMAKE_SOURCE_DIR}/deploy/cmake/embed.cmake
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file} ${CMAKE_SOURCE_DIR}/deploy/cmake/embed.cmake VERBATIM)
+  target_sources(${target} PRIVATE ${bytes})
+  target_include_directories(${target} PRIVATE ${CMAKE_BINARY_DIR})
+endfunction()
+
 # A header, not a definition on the command line: a test that does not use the paths is then the same to ccache in every folder.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_paths.h CONTENT
 "#define HPVMD_SOURCE_DIR \"${CMAKE_SOURCE_DIR}\"

@@ -78,8 +78,8 @@ __kernel void loads(__global const ulong* x, __global ulong* out, uint extra) {
 Artifact WrapAddresses() { return OpenClC(kWrapText, "addresses"); }
 Artifact WrapLoads() { return OpenClC(kWrapText, "loads"); }
 
-// Shows barriers inside branches computed wrongly: SPIR bitcode as llvm-spirv 15 makes it (--spirv-max-version=1.0, then
-// -r --emit-opaque-pointers=0) of what clang 15 -O0 -target spir64 makes of
+// Shows barriers inside branches computed wrongly: SPIR bitcode as llvm-spirv 15 makes it (--spirv-max-version=1.0,
+// then -r --emit-opaque-pointers=0) of what clang 15 -O0 -target spir64 makes of
 //
 //   kernel void sum(global const ulong* x, global ulong* out, uint extra) {
 //     local ulong s[64];

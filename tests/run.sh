@@ -85,6 +85,8 @@ if [ "$reliability" -eq 1 ]; then
   /usr/bin/python3 tests/chaos/chaos.py build/release/bin --kills 1000 --drains 100 --reloads 1000 --soak 30 --log "tests/chaos/logs/$day.log"
   step "The attack lab, long"
   /usr/bin/python3 tests/lab/lab.py build/release --full --log "tests/lab/logs/$day.log"
+  step "Every call beside a neighbour, 50 times"
+  /usr/bin/python3 tests/lab/lab.py build/release --settings matrix --every --times 50 --log "tests/lab/logs/$day-matrix.log"
 fi
 if [ "$repeat" -eq 1 ]; then
   step "Every fast test 50 times, and 50 times beside a load"

@@ -39,7 +39,7 @@ FROM_OUTSIDE = {"oom": from_outside(signal.SIGKILL), "stop": from_outside(signal
 def crash(kind):
     def run(session):
         complaints, slowest = [], 0.0
-        count = session.crashes_of(kind)
+        count = session.crashes()
         for _ in range(count):
             begin = time.monotonic()
             result = FROM_OUTSIDE[kind](session) if kind in FROM_OUTSIDE else session.strike(kind, deadline_ms=DEADLINE_MS)

@@ -6,6 +6,9 @@ import urllib.request
 
 import calls
 from attack import attack
+from wire import decode, encode, first
+
+ARRAY_ID = 24  # Of a job.
 
 
 def work_of(probe, **arguments):
@@ -31,6 +34,46 @@ def latency_while_metrics_are_scraped(session):
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as answer:
             answer.read()
     return session.compare_latency("scrapes", work)
+
+
+def make_jobs(session, arrays, elements):
+    """Ended jobs of the attacker; None, or what went wrong."""
+    handle, _ = session.api.handle(calls.ADD)
+    request = encode(f2=handle, f4=[encode(f1="in", f2=calls.tensor(calls.I32, calls.ints(1, 2, 3, 4)))], f10=encode(f1=0, f2=elements - 1))
+    for _ in range(arrays):
+        answer = session.api.call("Submit", request, timeout=60)
+        array = first(first(answer.reply, 1), ARRAY_ID)
+        if answer.ok:
+            answer = session.api.call("CancelJob", encode(f2=array), timeout=60)
+        if not answer.ok:
+            return f"no array of jobs: {answer}"
+    return None
+
+
+@attack("T30", group="latency", brief=False)
+def latency_while_100000_jobs_are_listed(session):
+    """Page after page of all of one tenant's jobs, and those with a label that none has, which looks at every row."""
+    refused = make_jobs(session, 100, 1000)
+    if refused is not None:
+        return [refused]
+    counts = {"threads": 0, "calls": 0, "jobs": 0, "ends of the list": 0, "failures": 0}
+
+    def work(_, api):
+        state = api.__dict__.setdefault("listing", {"token": b"", "label": None})
+        if state["label"] is None:
+            state["label"] = bool(counts["threads"] % 2)
+            counts["threads"] += 1
+        label = {"f5": encode(f1="none", f2="none")} if state["label"] else {}
+        answer = api.call("ListJobs", encode(f2=1000, f3=state["token"], **label), timeout=60)
+        page = decode(answer.reply) if answer.ok else {}
+        state["token"] = page.get(2, [b""])[0]
+        counts["calls"] += 1
+        counts["jobs"] += len(page.get(1, []))
+        counts["ends of the list"] += not state["token"]
+        counts["failures"] += not answer.ok
+    complaints = session.compare_latency("lists of 100,000 jobs", work)
+    session.note(f"lists of 100,000 jobs: {counts}")
+    return complaints + ([f"{counts['failures']} lists failed"] if counts["failures"] else [])
 
 
 @attack("T30", group="latency")

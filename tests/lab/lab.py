@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attack lab (docs/TESTING.md): real daemons, a neighbour that works, and tenants that attack.
 
-    lab.py BUILD_FOLDER [--full] [--only TEXT] [--settings NAME,...] [--groups NAME,...] [--mutant NAME] [--log FILE] [--list]
+    lab.py BUILD_FOLDER [--full] [--every] [--times N] [--only TEXT] [--settings NAME,...] [--groups NAME,...] [--mutant NAME] [--log FILE]
+    lab.py BUILD_FOLDER --list
 
-BUILD_FOLDER has bin/ and tests/. --full tries everything at every level; without it what a minute and a half allows.
+BUILD_FOLDER has bin/ and tests/. --full tries everything at every level; without it what a minute and a half allows. --every tries
+everything, too, as briefly as without --full. --times tries all of it so often, in the same daemon.
 A mutant breaks one promise on purpose, to see that the lab notices: it must fail.
 """
 
@@ -43,7 +45,7 @@ def setting_of(name):
     if name == "drivers":
         return targets.Setting(name, devices="cpu,opencl", drivers=True)
     if name == "latency":
-        return targets.Setting(name, more={"executor.crashes_max": 3, "executor.crash_window_ms": 60000})
+        return targets.Setting(name, more={"executor.crashes_max": 3, "executor.crash_window_ms": 60000, "jobs.kept_max": 200_000})
     if name in WIRES:
         return targets.Setting(name, wire=name)
     if name == "credentials":
@@ -70,7 +72,7 @@ class Lab:
     def chosen(self, name, groups):
         def is_due(attack):
             is_whole = name == "top" or (attack.group != "native" and name not in WIRES)
-            return self.options.full or (attack.brief if is_whole else attack.core)
+            return self.options.full or self.options.every or (attack.brief if is_whole else attack.core)
         return [a for a in ATTACKS if a.group in groups and is_due(a) and self.options.only in a.name]
 
     def run_setting(self, name, folder):
@@ -85,11 +87,11 @@ class Lab:
         target = targets.Target(self.options.build, folder, setting)
         session = None
         try:
-            session = Session(target, self.say, self.options.mutant, self.options.full)
+            session = Session(target, self.say, self.options.mutant, self.options.full, self.options.times)
             if mutant:
                 mutant.corrupt(session)
             self.say(f"{name}: level {session.level} ({session.detail}), {len(attacks)} attacks")
-            for attack in attacks:
+            for attack in attacks * self.options.times:
                 session.execute(attack)
                 self.tried += 1
             session.finish()
@@ -100,7 +102,7 @@ class Lab:
         latencies = [run[1] / 1e6 for run in target.neighbour.runs]
         self.say(f"{name}: neighbour {len(latencies)} runs, {len(target.neighbour.failures())} failures, "
                  f"{len(session.findings)} findings; outcomes {self.count(session.outcomes)}")
-        for note in session.notes:
+        for note in session.notes + session.sums():
             self.say(f"  {note}")
         if code != 0 or left:
             session.findings.append((attacks[-1], f"the daemon ended with {code} and left {left}"))
@@ -143,6 +145,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--every", action="store_true")
+    parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--settings", default="")
     parser.add_argument("--groups", default="")

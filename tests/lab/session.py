@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One daemon, its neighbour, and the attacks on it: what each came to, and what must hold after every one."""
 
+import dataclasses
 import os
 import pathlib
 import socket
@@ -28,6 +29,17 @@ def percentile(values, part):
     return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else float("nan")
 
 
+@dataclasses.dataclass
+class Measured:
+    """The neighbour beside one call of the matrix: its 99th percentile then and beside good work, in ms, after so many tries."""
+    held: bool
+    bad: float
+    good: float
+    tries: int
+    slow: int
+    slow_ms: int
+
+
 class Facts(dict):
     """What attackers are told; what changes meanwhile is looked up."""
 
@@ -48,11 +60,12 @@ class Facts(dict):
 
 
 class Session:
-    def __init__(self, target, say, mutant="", full=False):
-        self.target, self.say, self.mutant, self.full = target, say, mutant, full
+    def __init__(self, target, say, mutant="", full=False, times=1):
+        self.target, self.say, self.mutant, self.full, self.times = target, say, mutant, full, times
         self.tenant = self.thief = targets.ATTACKER  # Who strikes; who tries the neighbour's ids.
         self.api = target.api(self.tenant)
         self.findings, self.outcomes, self.notes = [], {}, []
+        self.measured = {}  # What was measured beside each call of the matrix, of each time that it was tried.
         self.memory_is_limited = False
         self.secret = target.secret.encode()
         self.leaks = []
@@ -120,8 +133,16 @@ class Session:
     def note(self, text):
         self.notes.append(text)
 
-    def crashes_of(self, kind):
-        return 1000 if self.full and kind != "stop" else 100 if self.full else 3
+    def sums(self):
+        """Of what was tried several times one line each."""
+        return [f"{name}: held {sum(m.held for m in all_of)} of {len(all_of)}; the neighbour's p99 {statistics.median(m.bad for m in all_of):.1f} ms as "
+                f"the median, {max(m.bad for m in all_of):.1f} at most; beside good work {statistics.median(m.good for m in all_of):.1f} and "
+                f"{max(m.good for m in all_of):.1f}; measured again {sum(m.tries - 1 for m in all_of)} times; "
+                f"{sum(m.slow for m in all_of)} slow items, {max(m.slow_ms for m in all_of)} ms at most"
+                for name, all_of in self.measured.items() if self.times > 1]
+
+    def crashes(self):
+        return 1000 if self.full else 3
 
     @staticmethod
     def call_strike(api, probe, arguments, timeout=None, deadline_ms=5000):

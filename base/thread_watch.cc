@@ -13,6 +13,7 @@ namespace hpvm {
 namespace {
 
 std::atomic<bool> is_watching{false};
+std::atomic<Duration> told_from{kWatchedTimeMax};
 thread_local WatchedItem* innermost = nullptr;
 
 struct Listener {
@@ -41,9 +42,10 @@ Duration ThreadTime() {
 
 }  // namespace
 
-void SetOnSlowItem(std::function<void(const SlowItem&)> on_slow) {
+void SetOnSlowItem(std::function<void(const SlowItem&)> on_slow, Duration least) {
   Listener& listener = TheListener();
   std::unique_lock lock(listener.mutex);
+  told_from.store(least, std::memory_order_relaxed);
   listener.on_slow = std::move(on_slow);
   is_watching.store(static_cast<bool>(listener.on_slow), std::memory_order_relaxed);
 }
@@ -61,7 +63,7 @@ WatchedItem::~WatchedItem() {
     return;
   }
   const Duration spent = Spent();
-  const bool is_slow = spent - told_ >= kWatchedTimeMax;
+  const bool is_slow = spent - told_ >= told_from.load(std::memory_order_relaxed);
   if (is_slow) {
     Tell({thread_, item_, tenant_, spent - told_});
   }
@@ -89,14 +91,15 @@ void WatchedHold::End() {
     return;
   }
   Duration held = RealClock().Now() - std::exchange(start_, Time{-1});
-  if (held < kWatchedTimeMax) {
+  const Duration least = told_from.load(std::memory_order_relaxed);
+  if (held < least) {
     return;
   }
   const WatchedItem* item = innermost;
   if (item != nullptr && item->start_ >= Duration{0}) {
     held = std::min(held, item->Spent());
   }
-  if (held >= kWatchedTimeMax) {
+  if (held >= least) {
     Tell({lock_, item != nullptr ? item->item_ : "", item != nullptr ? item->tenant_ : "", held});
   }
 }

@@ -25,8 +25,9 @@ struct SlowItem {
 };
 
 // Whom to tell, from any thread, perhaps under a lock of the watched code: it must be short. Empty: nobody, and nothing
-// is measured. Of the whole process; when it returns, the one before is not called any more.
-void SetOnSlowItem(std::function<void(const SlowItem&)> on_slow);
+// is measured. Of the whole process; when it returns, the one before is not called any more. What takes `least` is
+// told: a test that sees which threads are watched tells everything.
+void SetOnSlowItem(std::function<void(const SlowItem&)> on_slow, Duration least = kWatchedTimeMax);
 
 // One item of a shared thread, from construction to destruction on one thread. Items nest; what an inner one was told
 // about is not the outer one's again.

@@ -68,6 +68,20 @@ TEST_F(ThreadWatchTest, InnerItemsAreNotToldTwice) {
   EXPECT_STREQ(told_[0].item, "inner");
 }
 
+// A test sees whether a thread is watched at all.
+TEST_F(ThreadWatchTest, TellsFromWhatItIsTo) {
+  SetOnSlowItem([this](const SlowItem& item) { told_.push_back(item); }, Duration{1});
+  {
+    const WatchedItem item("hub", "event", "ann");
+    Compute(Duration{1'000});
+    const WatchedHold hold("core lock");
+    Compute(Duration{1'000});
+  }
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_STREQ(told_[0].thread, "core lock");
+  EXPECT_STREQ(told_[1].item, "event");
+}
+
 TEST_F(ThreadWatchTest, HoldsAreTheirItems) {
   {
     const WatchedItem item("grpc", "/hpvm.v1.Hpvm/Submit", "ann");

@@ -156,8 +156,9 @@ void ExecutorHub::Core::RunPosted() {
     work.swap(posted_);
     woken_ = false;
   }
-  for (const std::function<void()>& item : work) {
-    item();
+  for (const std::function<void()>& step : work) {
+    const WatchedItem item("hub", "posted");
+    step();
   }
 }
 
@@ -177,6 +178,7 @@ void ExecutorHub::Core::FireTimers() {
   for (const Timer& timer : due) {
     const auto found = sources_.find(timer.source);
     if (found != sources_.end()) {
+      const WatchedItem item("hub", "timer");
       found->second->OnTimer(timer.tag);
     }
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "base/thread_watch.h"
 #include "server/audit/audit_backlog.h"
 #include "server/audit/audit_files.h"
 #include "server/process/log.h"
@@ -210,6 +211,7 @@ class FileAuditLog final : public AuditLog {
       const bool is_last_try = stop_, is_wanted = stop_ || waiters_ > 0 || !flushes_.empty();
       const bool is_full = TakeGroup();
       lock.unlock();
+      const WatchedItem item("audit", "group");
       Status status = WriteGroup();
       const bool is_due = is_wanted || is_full || (!group_.empty() && RealClock().Now() >= sync_at_);
       if (status.ok() && is_due && !group_.empty()) {

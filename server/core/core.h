@@ -69,8 +69,10 @@ class Core {
 
   const Clock& clock() const { return *context_.options.clock; }
   Observer& observer() { return *context_.options.observer; }
-  // Does what asks the store, in turn with other reads of that tenant and fairly among tenants (JobStore::PostRead).
-  void PostRead(const Tenant& tenant, FairQueue::Work work) { context_.monitor.PostRead(tenant, std::move(work)); }
+  // Does what asks a disk, in turn with other reads of that tenant and fairly among tenants (JobStore::PostRead).
+  void PostRead(std::string tenant, FairQueue::Work work) {
+    context_.options.jobs->PostRead(std::move(tenant), std::move(work));
+  }
 
   // Once, before any other call about jobs and before serving: takes up what the store has, as a new incarnation. Jobs
   // that ran when the earlier one ended have lost that attempt.

@@ -967,6 +967,21 @@ TEST_F(CoreTest, RefusesWrongBindings) {
          r.add_outputs()->set_name("y");
        },
        StatusCode::kInvalidArgument, "Output \"y\" is bound twice."},
+      // Counted before anything is made of them: none of these would be taken.
+      {"ManyInputs",
+       [](auto& r) {
+         while (r.inputs_size() <= static_cast<int>(kPortsMax)) {
+           r.add_inputs();
+         }
+       },
+       StatusCode::kInvalidArgument, "inputs; the limit is"},
+      {"ManyOutputs",
+       [](auto& r) {
+         while (r.outputs_size() <= static_cast<int>(kPortsMax)) {
+           r.add_outputs();
+         }
+       },
+       StatusCode::kInvalidArgument, "outputs; the limit is"},
       {"Repeat", [](auto& r) { r.set_repeat(1'000'001); }, StatusCode::kInvalidArgument,
        "larger than the limit (1000000)"},
       {"Priority", [](auto& r) { r.mutable_options()->set_priority(101); }, StatusCode::kInvalidArgument,

@@ -11,6 +11,7 @@
 #include <array>
 #include <utility>
 
+#include "base/thread_watch.h"
 #include "server/front/session_table.h"
 #include "server/process/log.h"
 
@@ -109,6 +110,7 @@ void Front::LetIn() {
   }
   RenewContext();
   for (Waiting& waiting : arrived) {
+    const WatchedItem item("front", "connection");
     const int fd = waiting.fd();
     const bool is_encrypted = waiting.connection.facts.is_encrypted;
     epoll_event event{};
@@ -130,6 +132,7 @@ void Front::Go(int fd) {
   if (found == waiting_.end()) {
     return;
   }
+  const WatchedItem item("front", "handshake");
   const Step step = Advance(found->second);
   if (step == Step::kWait) {
     return;

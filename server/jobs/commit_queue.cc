@@ -10,6 +10,7 @@
 #include "base/failpoint.h"
 #include "server/events/events.h"
 #include "server/jobs/blobs/disk_room.h"
+#include "server/jobs/rows/job_rules.h"
 
 namespace hpvm::server {
 namespace {
@@ -41,18 +42,6 @@ size_t RowsOf(const JobWrite& write) {
   return insert != nullptr ? insert->jobs.size() : 1;
 }
 
-// "": of all.
-std::string TenantOf(const JobWrite& write) {
-  if (const auto* insert = std::get_if<InsertJobs>(&write)) {
-    return insert->jobs.empty() ? "" : insert->jobs.front().tenant();
-  }
-  if (const auto* change = std::get_if<ChangeJob>(&write)) {
-    return change->tenant;
-  }
-  const auto* drop = std::get_if<DropJob>(&write);
-  return drop != nullptr ? drop->tenant : "";
-}
-
 WriteResult Refusal(const Status& status) {
   WriteResult result;
   result.status = status;
@@ -78,7 +67,7 @@ size_t CommitQueue::FullGroupMax() const {
 }
 
 void CommitQueue::Add(JobWrite write, JobStore::WriteDone done) {
-  const std::string tenant = TenantOf(write);
+  const std::string tenant(TenantOf(write));
   const size_t rows = RowsOf(write), bytes = BytesOf(write);
   const size_t kind = write.index();
   const bool is_insert = IsInsert(write);
@@ -167,7 +156,7 @@ std::vector<CommitAnswer> CommitQueue::CommitSome() {
   SettleBlobs(batch, results);
   auto waiting = batch.waiting.begin();
   for (size_t i = 0; i < results.size(); ++i, ++waiting) {
-    answers.push_back({TenantOf(batch.writes[i]), std::move(waiting->done), std::move(results[i])});
+    answers.push_back({std::string(TenantOf(batch.writes[i])), std::move(waiting->done), std::move(results[i])});
   }
   std::lock_guard lock(mutex_);
   if (!IsBroken()) {
@@ -331,7 +320,7 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
     Break(status);
     std::lock_guard lock(mutex_);
     for (size_t i = 0; Waiting & waiting : batch.waiting) {
-      answers->push_back({TenantOf(batch.writes[i++]), std::move(waiting.done), Refusal(failure_)});
+      answers->push_back({std::string(TenantOf(batch.writes[i++])), std::move(waiting.done), Refusal(failure_)});
     }
     return;
   }
@@ -341,7 +330,7 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
   size_t again = 0;
   for (size_t i = batch.writes.size(); i-- > 0;) {  // Backwards, each to the front.
     const auto last = std::prev(batch.waiting.end());
-    const std::string tenant = TenantOf(batch.writes[i]);
+    const std::string tenant(TenantOf(batch.writes[i]));
     if (IsInsert(batch.writes[i])) {
       answers->push_back({tenant, std::move(last->done), Refusal(status)});
       batch.waiting.erase(last);

@@ -324,8 +324,11 @@ class LocalJobStore final : public JobStore {
     bool goes_on = true;
     while (goes_on) {
       goes_on = AwaitWork();
-      LookAtRoom();
-      ShrinkSome();
+      {
+        const WatchedItem item("commits", "room");
+        LookAtRoom();
+        ShrinkSome();
+      }
       do {
         for (CommitAnswer& answer : queue_.CommitSome()) {
           const std::string tenant = answer.tenant;

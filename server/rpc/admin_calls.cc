@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/thread_watch.h"
 #include "hpvm/v1/admin.grpc.pb.h"
 #include "server/core/state/request_options.h"
 #include "server/identity/directory.h"
@@ -34,7 +35,7 @@ class AdminService final : public v1::Admin::CallbackService {
 
   grpc::ServerUnaryReactor* CreateTenant(Context* context, const v1::CreateTenantRequest* request,
                                          v1::CreateTenantResponse* response) override {
-    return Change(context, Method("CreateTenant"), *request, [&](const Caller&) -> Status {
+    return Change(context, Method("CreateTenant"), *request, [this, request, response](const Caller&) -> Status {
       HPVMD_ASSIGN_OR_RETURN(*response->mutable_tenant(),
                              directory_.CreateTenant(request->tenant(), core_.config()->tenants_max));
       core_.OnPolicyChanged(response->tenant().name());
@@ -81,7 +82,7 @@ class AdminService final : public v1::Admin::CallbackService {
 
   grpc::ServerUnaryReactor* UpdateTenant(Context* context, const v1::UpdateTenantRequest* request,
                                          v1::UpdateTenantResponse* response) override {
-    return Change(context, Method("UpdateTenant"), *request, [&](const Caller&) -> Status {
+    return Change(context, Method("UpdateTenant"), *request, [this, request, response](const Caller&) -> Status {
       HPVMD_ASSIGN_OR_RETURN(*response->mutable_tenant(), directory_.UpdateTenant(*request));
       core_.OnPolicyChanged(response->tenant().name());
       return absl::OkStatus();
@@ -90,7 +91,7 @@ class AdminService final : public v1::Admin::CallbackService {
 
   grpc::ServerUnaryReactor* CreateToken(Context* context, const v1::CreateTokenRequest* request,
                                         v1::CreateTokenResponse* response) override {
-    return Change(context, Method("CreateToken"), *request, [&](const Caller& caller) -> Status {
+    return Change(context, Method("CreateToken"), *request, [this, request, response](const Caller& caller) -> Status {
       Directory::TokenWish wish;
       HPVMD_ASSIGN_OR_RETURN(wish.tenant, Visible(caller, request->tenant()));
       HPVMD_ASSIGN_OR_RETURN(wish.role, RoleOf(request->role()));
@@ -124,7 +125,7 @@ class AdminService final : public v1::Admin::CallbackService {
 
   grpc::ServerUnaryReactor* RevokeToken(Context* context, const v1::RevokeTokenRequest* request,
                                         v1::RevokeTokenResponse* response) override {
-    return Change(context, Method("RevokeToken"), *request, [&](const Caller& caller) -> Status {
+    return Change(context, Method("RevokeToken"), *request, [this, request, response](const Caller& caller) -> Status {
       const TokenRecordRef found = directory_.FindTokenById(request->id());
       if (found == nullptr || !Visible(caller, found->token.tenant()).ok()) {
         return NoToken();
@@ -175,26 +176,44 @@ class AdminService final : public v1::Admin::CallbackService {
     return caller.principal.role == Role::kAdmin || role == Role::kUser;
   }
 
-  template <typename Request, typename Action>
-  grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const StatusOr<Caller> caller = gate_.Identify(*context, method);
-    Status status = caller.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : caller.status();
-    if (status.ok()) {
-      status = action(*caller);
-    }
-    reactor->Finish(ToGrpc(status));
-    return reactor;
+  // Who calls, if the call may be made.
+  template <typename Request>
+  StatusOr<Caller> Enter(const Context& context, const MethodFacts& method, const Request& request) {
+    HPVMD_ASSIGN_OR_RETURN(Caller caller, gate_.Identify(context, method));
+    WatchedItem::SetCurrentTenant(caller.tenant);
+    HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
+    return caller;
   }
 
   template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
+    const WatchedItem item("grpc", method.path.data());
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const StatusOr<Caller> caller = Enter(*context, method, request);
+    reactor->Finish(ToGrpc(caller.ok() ? action(*caller) : caller.status()));
+    return reactor;
+  }
+
+  // Waits for a disk: in the turn of the caller's tenant, on a thread for that. gRPC keeps request and response until
+  // the call has finished.
+  template <typename Request, typename Action>
   grpc::ServerUnaryReactor* Change(Context* context, const MethodFacts& method, const Request& request, Action action) {
-    return Answer(context, method, request, [&](const Caller& caller) -> Status {
-      if (const Status audit = gate_.audit().Healthy(); !audit.ok()) {
-        return Unavailable("The audit cannot be kept (" + Message(audit) + "), and without it nobody's rights change.");
-      }
-      return action(caller);
+    const WatchedItem item("grpc", method.path.data());
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    StatusOr<Caller> entered = Enter(*context, method, request);
+    if (!entered.ok()) {
+      reactor->Finish(ToGrpc(entered.status()));
+      return reactor;
+    }
+    std::string tenant = entered->tenant;
+    core_.PostRead(std::move(tenant), [this, reactor, caller = *std::move(entered), action = std::move(action)] {
+      const Status audit = gate_.audit().Healthy();
+      reactor->Finish(ToGrpc(audit.ok() ? action(caller)
+                                        : Unavailable("The audit cannot be kept (" + Message(audit) +
+                                                      "), and without it nobody's rights change.")));
+      return FairQueue::Step::kDone;
     });
+    return reactor;
   }
 
   Core& core_;

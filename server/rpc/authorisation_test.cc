@@ -6,11 +6,16 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
+#include <vector>
 
+#include "base/failpoint.h"
 #include "server/identity/methods.h"
 #include "server/testing/access_fixture.h"
 
@@ -255,6 +260,31 @@ TEST_F(AuthorisationTest, RightsEndAtOnce) {
   v1::RevokeTokenResponse revoked;
   ASSERT_TRUE(admin->RevokeToken(With(credentials_[8].secret).get(), revoke, &revoked).ok());
   EXPECT_EQ(Info(*With(made.secret()), &info).error_code(), grpc::UNAUTHENTICATED);
+}
+
+// A disk that takes long to keep rights holds up those who change them, and no other call.
+TEST_F(AuthorisationTest, SlowDisksOfRightsDelayNobody) {
+  StartWithTenants();
+  ASSERT_TRUE(SetFailpoints("identity.write.before=sleep(1000)").ok());
+  std::atomic<int> created = 0;
+  std::vector<std::thread> operators;
+  for (int i = 0; i < 4; ++i) {  // gRPC has fewer threads on a small machine.
+    operators.emplace_back([&] {
+      v1::CreateTokenResponse made;
+      const grpc::Status status = v1::Admin::NewStub(channel_)->CreateToken(With(credentials_[7].secret).get(),
+                                                                            v1::CreateTokenRequest(), &made);
+      created += status.ok() && !made.secret().empty() ? 1 : 0;
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  v1::ServerInfoResponse info;
+  EXPECT_TRUE(Info(*With(credentials_[6].secret), &info).ok());
+  EXPECT_EQ(created, 0);
+  for (std::thread& thread : operators) {
+    thread.join();
+  }
+  EXPECT_EQ(created, 4);
+  ASSERT_TRUE(SetFailpoints("").ok());
 }
 
 // Operators look after users of their own tenant, and nobody gives more than they have.

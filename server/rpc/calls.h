@@ -10,6 +10,7 @@
 
 #include <memory>
 
+#include "base/thread_watch.h"
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/core/core.h"
 #include "server/rpc/admission.h"
@@ -29,6 +30,22 @@ grpc::Status ToGrpc(const Outcome& outcome, const v1::RequestOptions& options, R
   *response->mutable_error() = ToMessage(outcome);
   return grpc::Status::OK;
 }
+
+// What one of gRPC's threads, which serve everybody, spends in a callback of a call that lives long. `path` lives for
+// ever, as gRPC's names of methods do.
+class Callback {
+ public:
+  // A null tenant, or none, is not known.
+  Callback(const char* path, const TenantRef& tenant) : item_("grpc", path, NameOf(tenant)) {}
+  Callback(const char* path, const StatusOr<TenantRef>& tenant)
+      : item_("grpc", path, tenant.ok() ? NameOf(*tenant) : std::string_view()) {}
+
+ private:
+  static std::string_view NameOf(const TenantRef& tenant) {
+    return tenant != nullptr ? std::string_view(tenant->name) : std::string_view();
+  }
+  const WatchedItem item_;
+};
 
 // Keeps a reactor alive from its creation to OnDone, and longer while the core refers to it.
 template <typename Call>

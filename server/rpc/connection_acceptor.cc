@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/thread_watch.h"
 #include "server/process/log.h"
 #include "server/process/unix_socket.h"
 
@@ -199,6 +200,7 @@ void ConnectionAcceptor::Loop() {
       }
       for (const Listener& listener : listeners_) {
         if (listener.fd.get() == fd) {
+          const WatchedItem item("acceptor", "connections");
           Accept(listener);
         }
       }

@@ -308,7 +308,7 @@ class Service final : public v1::Hpvm::CallbackService {
       reactor->Finish(ToGrpc(refused));
       return reactor;
     }
-    core_.PostRead(**entered.tenant, [reactor, ticket, step = begin(*entered.tenant)] {
+    core_.PostRead((*entered.tenant)->name, [reactor, ticket, step = begin(*entered.tenant)] {
       const StatusOr<bool> is_done = step();
       if (is_done.ok() && !*is_done) {
         return FairQueue::Step::kAgain;

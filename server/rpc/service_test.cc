@@ -13,11 +13,14 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <set>
 #include <sstream>
 #include <thread>
 
 #include "base/failpoint.h"
+#include "base/thread_watch.h"
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/daemon.h"
 
@@ -47,16 +50,24 @@ class ServiceTest : public ::testing::Test {
     // Something that can be executed; without the real one only calls that need no executor work.
     config.executor_path = HaveExecutor() ? HPVMD_BINARY_DIR "/hpvm-executor" : "/bin/false";
     config.log_level = "error";
-    StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config);
-    EXPECT_TRUE(daemon.ok()) << daemon.status();
-    daemon_ = *std::move(daemon);
-    channel_ = grpc::CreateChannel(config.server_listen, grpc::InsecureChannelCredentials());
-    stub_ = v1::Hpvm::NewStub(channel_);
+    config_ = config;
+    Start();
   }
   ~ServiceTest() override {
+    Stop();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Start() {
+    StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config_);
+    EXPECT_TRUE(daemon.ok()) << daemon.status();
+    daemon_ = *std::move(daemon);
+    channel_ = grpc::CreateChannel(config_.server_listen, grpc::InsecureChannelCredentials());
+    stub_ = v1::Hpvm::NewStub(channel_);
+  }
+  void Stop() {
     daemon_->Stop([] { return true; });
     daemon_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   static std::unique_ptr<grpc::ClientContext> Context(const std::string& tenant = "ann") {
@@ -163,6 +174,7 @@ class ServiceTest : public ::testing::Test {
   }
 
   std::string folder_;
+  Config config_;
   std::unique_ptr<Daemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Hpvm::Stub> stub_;
@@ -440,6 +452,104 @@ TEST_F(ServiceTest, SlowOutputsDelayNobody) {
   }
   EXPECT_EQ(fetched, 4);
   ASSERT_TRUE(SetFailpoints("").ok());
+}
+
+// Likewise for who watches jobs that ended before the daemon started, which only the store knows.
+TEST_F(ServiceTest, SlowReadsForWatchersDelayNobody) {
+  SKIP_WITHOUT_EXECUTOR();
+  v1::FetchOutputRequest fetch;
+  ASSERT_NO_FATAL_FAILURE(RunMatmulJob(&fetch));
+  Stop();
+  Start();
+  ASSERT_TRUE(SetFailpoints("service.watch.send=sleep(1000)").ok());
+  std::atomic<int> watched = 0;
+  std::vector<std::thread> watchers;
+  for (int i = 0; i < 4; ++i) {
+    watchers.emplace_back([&] {
+      v1::WatchJobRequest request;
+      request.set_job_id(fetch.job_id());
+      const auto context = Context();
+      const auto events = stub_->WatchJob(context.get(), request);
+      v1::JobEvent event;
+      const bool has_ended = events->Read(&event) && event.job().state() == v1::JOB_STATE_SUCCEEDED;
+      watched += has_ended && !events->Read(&event) && events->Finish().ok() ? 1 : 0;
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  v1::ServerInfoResponse info;
+  EXPECT_TRUE(stub_->ServerInfo(Context().get(), v1::ServerInfoRequest(), &info).ok());
+  EXPECT_EQ(watched, 0);
+  for (std::thread& watcher : watchers) {
+    watcher.join();
+  }
+  EXPECT_EQ(watched, 4);
+  ASSERT_TRUE(SetFailpoints("").ok());
+  v1::WatchJobRequest request;
+  request.set_job_id("job-none");
+  const auto context = Context();
+  EXPECT_EQ(stub_->WatchJob(context.get(), request)->Finish().error_code(), grpc::NOT_FOUND);
+}
+
+// What every thread that serves all tenants does is timed, callbacks of long calls too, and it is known for whom.
+TEST_F(ServiceTest, SharedThreadsAreWatched) {
+  SKIP_WITHOUT_EXECUTOR();
+  std::mutex mutex;
+  std::map<std::string, int> told;  // How often: "thread item", "thread item tenant".
+  SetOnSlowItem(
+      [&](const SlowItem& item) {
+        std::lock_guard lock(mutex);
+        const std::string name = std::string(item.thread) + " " + item.item;
+        ++told[name];
+        ++told[name + " " + item.tenant];
+      },
+      Duration{1});
+  v1::FetchOutputRequest fetch;
+  ASSERT_NO_FATAL_FAILURE(RunMatmulJob(&fetch));
+  const auto context = Context();
+  const auto output = stub_->FetchOutput(context.get(), fetch);
+  v1::FetchOutputResponse chunk;
+  while (output->Read(&chunk)) {
+  }
+  EXPECT_TRUE(output->Finish().ok());
+  v1::CreateBufferRequest create;
+  create.set_size_bytes(1 << 20);
+  v1::CreateBufferResponse created;
+  ASSERT_TRUE(stub_->CreateBuffer(Context().get(), create, &created).ok());
+  v1::ReadBufferRequest read;
+  read.set_buffer_id(created.buffer().id());
+  const auto reading = Context();
+  const auto reader = stub_->ReadBuffer(reading.get(), read);
+  v1::ReadBufferResponse piece;
+  while (reader->Read(&piece)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  const auto streaming = Context();
+  const auto stream = stub_->Stream(streaming.get());
+  v1::StreamRequest item;
+  item.mutable_open()->set_handle(PrepareMatmul());
+  ASSERT_TRUE(stream->Write(item));
+  BindMatmul(item.mutable_item()->mutable_inputs());
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(stream->Write(item));
+  }
+  item.mutable_end();
+  stream->Write(item);
+  v1::StreamResponse result;
+  while (stream->Read(&result)) {
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  SetOnSlowItem(nullptr);
+  for (const char* name : {"acceptor connections", "front connection", "front handshake", "hub event", "hub posted",
+                           "timer due", "core lock /hpvm.v1.Hpvm/Submit ann", "commits room", "commits write ann",
+                           "answers commit ann", "blobs step ann", "reads step ann", "audit group"}) {
+    EXPECT_GE(told[name], 1) << name;
+  }
+  // More than the call's beginning.
+  EXPECT_GE(told["grpc /hpvm.v1.Hpvm/PutGraph ann"], 3);
+  EXPECT_GE(told["grpc /hpvm.v1.Hpvm/PutModule ann"], 3);
+  EXPECT_GE(told["grpc /hpvm.v1.Hpvm/ReadBuffer ann"], 3);
+  EXPECT_GE(told["grpc /hpvm.v1.Hpvm/WatchJob ann"], 3);
+  EXPECT_GE(told["grpc /hpvm.v1.Hpvm/Stream ann"], 10);
 }
 
 // Items come back in order, the end is explicit; a client that vanishes mid-stream leaves nothing behind.

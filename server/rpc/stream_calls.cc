@@ -19,6 +19,7 @@ namespace hpvm::server {
 namespace {
 
 constexpr uint32_t kWindowDefault = 4, kWindowMax = 64;
+constexpr char kStreamPath[] = "/hpvm.v1.Hpvm/Stream", kWatchPath[] = "/hpvm.v1.Hpvm/WatchJob";
 
 class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>,
                          public SelfOwned<StreamCall> {
@@ -37,6 +38,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
   }
 
   void OnReadDone(bool ok) override {
+    const Callback watched(kStreamPath, tenant_);
     {
       std::lock_guard lock(mutex_);
       reading_ = false;
@@ -50,6 +52,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
   }
 
   void OnWriteDone(bool ok) override {
+    const Callback watched(kStreamPath, tenant_);
     {
       std::lock_guard lock(mutex_);
       writing_ = false;
@@ -62,6 +65,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
   }
 
   void OnCancel() override {
+    const Callback watched(kStreamPath, tenant_);
     uint64_t run = 0;
     {
       std::lock_guard lock(mutex_);
@@ -292,32 +296,19 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
         options_valid_(CheckRequestOptions(request.options(), /*key_honoured=*/false)) {}
 
   void Begin() {
-    Status status = tenant_.ok() ? options_valid_ : tenant_.status();
-    if (status.ok()) {
-      // Weak: the job must not keep a call alive that has ended.
-      StatusOr<uint64_t> key = core_.job_reader().WatchJob(**tenant_, id_, [weak = weak_from_this()] {
-        if (const auto self = weak.lock()) {
-          self->Pump();
-        }
-      });
-      status = key.status();
-      if (key.ok()) {
-        std::lock_guard lock(mutex_);
-        key_ = *key;
-      }
-    }
+    const Status status = tenant_.ok() ? options_valid_ : tenant_.status();
+    std::unique_lock lock(mutex_);
     if (!status.ok()) {
-      {
-        std::lock_guard lock(mutex_);
-        finished_ = true;
-      }
-      Finish(ToGrpc(status));
-      return;
+      End(lock, status);
+    } else if (core_.job_reader().IsAtHand(**tenant_, id_)) {
+      Open(lock);
+    } else {
+      InTurn(&WatchCall::Open);
     }
-    Pump();
   }
 
   void OnWriteDone(bool ok) override {
+    const Callback watched(kWatchPath, tenant_);
     {
       std::lock_guard lock(mutex_);
       writing_ = false;
@@ -328,6 +319,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
   }
 
   void OnCancel() override {
+    const Callback watched(kWatchPath, tenant_);
     {
       std::lock_guard lock(mutex_);
       gone_ = true;
@@ -336,6 +328,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
   }
 
   void OnDone() override {
+    const Callback watched(kWatchPath, tenant_);
     if (key_.has_value()) {
       core_.job_reader().Unwatch(**tenant_, id_, *key_);
     }
@@ -345,40 +338,79 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
  private:
   static constexpr size_t kBatch = 64;
 
-  void Pump() {
-    std::unique_lock lock(mutex_);
-    if (finished_ || writing_) {
-      return;  // OnWriteDone looks again.
+  using Lock = std::unique_lock<std::mutex>;
+
+  // Does a step that asks the store when it is the tenant's turn, on a thread for that. The mutex is held now, and
+  // then.
+  void InTurn(void (WatchCall::*step)(Lock&)) {
+    reading_ = true;
+    core_.PostRead((*tenant_)->name, [self = shared_from_this(), step] {
+      Lock lock(self->mutex_);
+      self->reading_ = false;
+      (self.get()->*step)(lock);
+      return FairQueue::Step::kDone;
+    });
+  }
+
+  void Open(Lock& lock) {
+    // Weak: the job must not keep a call alive that has ended.
+    StatusOr<uint64_t> key = core_.job_reader().WatchJob(**tenant_, id_, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) {
+        self->Pump();
+      }
+    });
+    if (!key.ok()) {
+      End(lock, key.status());
+      return;
     }
-    Outcome ended;
-    bool end = gone_;
+    key_ = *key;
+    GoOn(lock);
+  }
+
+  void Pump() {
+    Lock lock(mutex_);
+    if (finished_ || writing_ || reading_) {
+      return;  // Whoever ends that looks again.
+    }
+    if (!gone_ && events_.empty() && !last_ && !core_.job_reader().IsAtHand(**tenant_, id_)) {
+      InTurn(&WatchCall::GoOn);
+    } else {
+      GoOn(lock);
+    }
+  }
+
+  void GoOn(Lock& lock) {
     if (gone_) {
-      ended = Cancelled("The client went away.");
-    } else if (events_.empty() && !last_) {
+      End(lock, Cancelled("The client went away."));
+      return;
+    }
+    if (events_.empty() && !last_) {
       StatusOr<JobReader::EventBatch> batch = core_.job_reader().ReadEvents(**tenant_, id_, after_, kBatch);
       if (const Status sent = HPVMD_FAILPOINT("service.watch.send"); !sent.ok()) {
         batch = sent;
       }
       if (!batch.ok()) {
-        end = true;
-        ended = batch.status();  // The job expired while it was watched.
-      } else {
-        std::move(batch->events.begin(), batch->events.end(), std::back_inserter(events_));
-        after_ = events_.empty() ? after_ : events_.back().sequence();
-        last_ = batch->last;
+        End(lock, batch.status());  // The job expired while it was watched.
+        return;
       }
+      std::move(batch->events.begin(), batch->events.end(), std::back_inserter(events_));
+      after_ = events_.empty() ? after_ : events_.back().sequence();
+      last_ = batch->last;
     }
-    end |= last_ && events_.empty();
-    if (end) {
-      finished_ = true;
-      lock.unlock();
-      Finish(ToGrpc(ended));
-    } else if (!events_.empty()) {
+    if (!events_.empty()) {
       writing_ = true;
       const v1::JobEvent* event = &events_.front();
       lock.unlock();
       StartWrite(event);
+    } else if (last_) {
+      End(lock, Outcome());
     }
+  }
+
+  void End(Lock& lock, const Outcome& ended) {
+    finished_ = true;
+    lock.unlock();
+    Finish(ToGrpc(ended));
   }
 
   Core& core_;
@@ -389,7 +421,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
   uint64_t after_ = 0;
   std::optional<uint64_t> key_;
   const Status options_valid_;
-  bool writing_ = false, last_ = false, gone_ = false, finished_ = false;
+  bool writing_ = false, reading_ = false, last_ = false, gone_ = false, finished_ = false;
 };
 
 }  // namespace

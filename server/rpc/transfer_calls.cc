@@ -20,7 +20,8 @@ std::span<const uint8_t> BytesOf(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Reads a client's stream into a sink, which has Open(), Start(header), Add(data) and End(); End fills the response.
+// Reads a client's stream into a sink, which has path(), Open(), Start(header), Add(data) and End(); End fills the
+// response.
 template <typename Request, typename Sink>
 class UploadCall final : public grpc::ServerReadReactor<Request> {
  public:
@@ -39,6 +40,7 @@ class UploadCall final : public grpc::ServerReadReactor<Request> {
   }
 
   void OnReadDone(bool ok) override {
+    const Callback watched(sink_.path(), sink_.tenant);
     std::lock_guard lock(mutex_);
     if (ended_) {
       return;
@@ -76,7 +78,10 @@ class UploadCall final : public grpc::ServerReadReactor<Request> {
     }
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    const Callback watched(sink_.path(), sink_.tenant);
+    delete this;
+  }
 
  private:
   void End(const Status& status) {
@@ -107,6 +112,10 @@ struct BlobSink {
     if (counted && tenant != nullptr) {
       core.graphs().EndUpload(*tenant);
     }
+  }
+
+  const char* path() const {
+    return kind == Graphs::BlobKind::kModule ? "/hpvm.v1.Hpvm/PutModule" : "/hpvm.v1.Hpvm/PutGraph";
   }
 
   // Before its first message: a call that never sends one takes memory too.
@@ -162,7 +171,8 @@ struct BufferSink {
   Buffers::BufferAccess access = {};
   uint64_t at = 0, written = 0;
 
-  Status Open() { return absl::OkStatus(); }
+  static const char* path() { return "/hpvm.v1.Hpvm/WriteBuffer"; }
+  static Status Open() { return absl::OkStatus(); }
 
   Status Start(const v1::WriteBufferRequest::Header& header) {
     HPVMD_ASSIGN_OR_RETURN(access, core.buffers().OpenBuffer(*tenant, header.buffer_id()));
@@ -240,7 +250,9 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response>, public Sel
   // Calls what asks a disk when it is the tenant's turn, on another thread; empty: at once.
   using Turns = std::function<void(std::function<void()>)>;
 
-  DownloadCall(Open open, Turns turns) : open_(std::move(open)), turns_(std::move(turns)) {}
+  // `path` is the method's, for ever.
+  DownloadCall(const char* path, StatusOr<TenantRef> tenant, Open open, Turns turns)
+      : path_(path), tenant_(std::move(tenant)), open_(std::move(open)), turns_(std::move(turns)) {}
 
   void Begin() {
     std::lock_guard lock(mutex_);
@@ -257,6 +269,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response>, public Sel
   }
 
   void OnWriteDone(bool ok) override {
+    const Callback watched(path_, tenant_);
     std::lock_guard lock(mutex_);
     is_sent_ = true;
     if (!ok && failed_.ok()) {
@@ -330,6 +343,8 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response>, public Sel
     InTurn([this] { failed_ = failed_.ok() ? Read(messages_[current_]) : failed_; });
   }
 
+  const char* const path_;
+  const StatusOr<TenantRef> tenant_;
   const Open open_;
   const Turns turns_;
   std::mutex mutex_;
@@ -418,7 +433,8 @@ grpc::ServerReadReactor<v1::WriteBufferRequest>* StartWriteBuffer(Core& core, St
 grpc::ServerWriteReactor<v1::ReadBufferResponse>* StartReadBuffer(Core& core, StatusOr<TenantRef> tenant,
                                                                   const v1::ReadBufferRequest* request) {
   return DownloadCall<v1::ReadBufferResponse>::Create(
-      [&core, tenant = std::move(tenant), request] { return OpenBufferRange(core, tenant, *request); }, nullptr);
+      "/hpvm.v1.Hpvm/ReadBuffer", tenant, [&core, tenant, request] { return OpenBufferRange(core, tenant, *request); },
+      nullptr);
 }
 
 grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, StatusOr<TenantRef> tenant,
@@ -427,14 +443,15 @@ grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, 
   Call::Turns turns;
   if (tenant.ok()) {
     turns = [&core, tenant = *tenant](std::function<void()> read) {
-      core.PostRead(*tenant, [read = std::move(read)] {
+      core.PostRead(tenant->name, [read = std::move(read)] {
         read();
         return FairQueue::Step::kDone;
       });
     };
   }
-  return Call::Create([&core, tenant = std::move(tenant), request] { return OpenOutput(core, tenant, *request); },
-                      std::move(turns));
+  return Call::Create(
+      "/hpvm.v1.Hpvm/FetchOutput", tenant, [&core, tenant, request] { return OpenOutput(core, tenant, *request); },
+      std::move(turns));
 }
 
 }  // namespace hpvm::server

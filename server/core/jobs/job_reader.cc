@@ -45,6 +45,11 @@ Status JobReader::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
   return absl::OkStatus();
 }
 
+bool JobReader::IsAtHand(Tenant& tenant, std::string_view id) {
+  CoreScope scope(monitor_);
+  return table_.FindLive(tenant, id) != nullptr || tenant.recent.contains(std::string(id));
+}
+
 StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake) {
   {
     CoreScope scope(monitor_);

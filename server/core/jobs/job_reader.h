@@ -39,6 +39,8 @@ class JobReader : private CoreRoom {
   JobReader(CoreContext& context, JobTable& table, JobFeed& feed) : CoreRoom(context), table_(table), feed_(feed) {}
 
   // --- For clients; these lock the mutex ---
+  // Whether WatchJob and ReadEvents need not ask the store: the job has not ended, or did so a moment ago.
+  bool IsAtHand(Tenant& tenant, std::string_view id);
   // The key is for Unwatch; 0 when there is nothing to wait for. kResourceExhausted at jobs.watchers_max, and
   // jobs.watchers_per_tenant_max.
   StatusOr<uint64_t> WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake);

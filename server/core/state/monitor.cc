@@ -67,8 +67,6 @@ void Monitor::Wake() const {
   }
 }
 
-void Monitor::PostRead(const Tenant& tenant, FairQueue::Work work) { jobs_.PostRead(tenant.name, std::move(work)); }
-
 void Monitor::InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice) {
   if (!slice(scope)) {
     InLaterSlice(scope, tenant, std::move(slice));

@@ -44,8 +44,6 @@ class Monitor {
   // The function that Wake calls. Set before anything else.
   void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
 
-  // Does what asks the store, in turn with other reads of that tenant and fairly among tenants (JobStore::PostRead).
-  void PostRead(const Tenant& tenant, FairQueue::Work work);
   // Work under the mutex whose size a tenant chooses: `slice` does some of it at once and the rest in the tenant's
   // turns (JobStore::PostRead), each under a hold of its own, until it says that all is done.
   void InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice);

@@ -24,6 +24,17 @@ constexpr size_t kRequestBytesMax = size_t{512} << 20;
 
 bool IsTerminal(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED; }
 
+std::string_view TenantOf(const JobWrite& write) {
+  if (const auto* insert = std::get_if<InsertJobs>(&write)) {
+    return insert->jobs.empty() ? std::string_view() : insert->jobs.front().tenant();
+  }
+  if (const auto* change = std::get_if<ChangeJob>(&write)) {
+    return change->tenant;
+  }
+  const auto* drop = std::get_if<DropJob>(&write);
+  return drop != nullptr ? std::string_view(drop->tenant) : "";
+}
+
 Status CheckInsert(const InsertJobs& insert) {
   if (insert.jobs.empty()) {
     return InvalidArgument("An insert has no jobs.");

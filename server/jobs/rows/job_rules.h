@@ -11,6 +11,9 @@
 
 namespace hpvm::server {
 
+// Whose the write is; "": of all. Lives as long as the write.
+std::string_view TenantOf(const JobWrite& write);
+
 // kInvalidArgument for a write that no caller of ours makes.
 Status CheckInsert(const InsertJobs& insert);
 

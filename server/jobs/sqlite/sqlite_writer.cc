@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/thread_watch.h"
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_schema.h"
 
@@ -18,14 +19,6 @@ Sha256 HashFrom(std::string_view bytes) {
   Sha256 hash;
   std::copy_n(bytes.begin(), std::min(bytes.size(), hash.bytes.size()), hash.bytes.begin());
   return hash;
-}
-
-std::string_view TenantOf(const JobWrite& write) {
-  if (const auto* change = std::get_if<ChangeJob>(&write)) {
-    return change->tenant;
-  }
-  const auto* drop = std::get_if<DropJob>(&write);
-  return drop != nullptr ? std::string_view(drop->tenant) : std::string_view();
 }
 
 }  // namespace
@@ -95,6 +88,8 @@ Status SqliteWriter::Apply(std::span<const JobWrite> writes, std::vector<WriteRe
   results->resize(writes.size());
   for (size_t i = 0; i < writes.size(); ++i) {
     WriteResult& result = (*results)[i];
+    // All tenants' writes pass through the thread that commits.
+    const WatchedItem item("commits", "write", TenantOf(writes[i]));
     HPVMD_RETURN_IF_ERROR(std::visit([&](const auto& write) { return Write(write, &result, &use); }, writes[i]));
   }
   HPVMD_RETURN_IF_ERROR(AddUse(use));

@@ -14,15 +14,6 @@ bool IsListed(const std::vector<v1::JobState>& states, v1::JobState state) {
   return states.empty() || std::find(states.begin(), states.end(), state) != states.end();
 }
 
-const std::string& TenantOf(const JobWrite& write) {
-  static const std::string kNone;
-  if (const auto* change = std::get_if<ChangeJob>(&write)) {
-    return change->tenant;
-  }
-  const auto* drop = std::get_if<DropJob>(&write);
-  return drop != nullptr ? drop->tenant : kNone;
-}
-
 }  // namespace
 
 Status MemoryJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
@@ -210,7 +201,7 @@ void MemoryJobDatabase::SetBlobs(Tenant& tenant, const StoredJob& before, const 
 void MemoryJobDatabase::ForgetBlobsInUse(std::span<const JobWrite> writes, std::vector<WriteResult>* results) const {
   for (size_t i = 0; i < writes.size(); ++i) {
     if (!(*results)[i].unused_blobs.empty()) {
-      const Tenant& tenant = tenants_.at(TenantOf(writes[i]));
+      const Tenant& tenant = tenants_.at(std::string(TenantOf(writes[i])));
       std::erase_if((*results)[i].unused_blobs, [&](const Sha256& hash) { return tenant.blob_users.count(hash) != 0; });
     }
   }

@@ -4,6 +4,9 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/status.h"
 
 namespace hpvm {
@@ -31,6 +34,13 @@ class KernelRng final : public Rng {
 };
 
 }  // namespace
+
+void Rng::Fill(std::span<uint8_t> into) {
+  for (size_t i = 0; i < into.size(); i += sizeof(uint64_t)) {
+    const uint64_t word = Next();
+    std::memcpy(&into[i], &word, std::min(sizeof(word), into.size() - i));
+  }
+}
 
 const Clock& RealClock() {
   static const MachineClock& clock = *new MachineClock;  // Never destroyed: what runs at exit asks for the time, too.

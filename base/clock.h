@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 
 namespace hpvm {
 
@@ -47,6 +48,8 @@ class Rng {
   uint64_t Below(uint64_t bound) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
   }
+  // With the bytes of as many numbers as are needed.
+  void Fill(std::span<uint8_t> into);
 };
 
 // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): one word of state, every seed good.

@@ -27,4 +27,17 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return rows[a.size() % 3][b.size()];
 }
 
+void NearMiss::Offer(std::string_view candidate) {
+  constexpr size_t kBytesMax = 64;
+  if (offers_left_ == 0 || word_.size() > kBytesMax || candidate.size() > kBytesMax) {
+    return;
+  }
+  --offers_left_;
+  const size_t distance = EditDistance(word_, candidate);
+  if (distance < best_distance_ && 2 * distance <= std::max(word_.size(), candidate.size())) {
+    best_distance_ = distance;
+    best_ = candidate;
+  }
+}
+
 }  // namespace hpvm

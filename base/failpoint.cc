@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+
 #include "base/clock.h"
+#include "base/number.h"
 
 namespace hpvm {
 namespace {
@@ -51,41 +53,14 @@ State& GetState() {
   return state;
 }
 
-constexpr std::array<std::pair<std::string_view, absl::StatusCode>, 16> kCodes = {{
-    {"aborted", absl::StatusCode::kAborted},
-    {"already_exists", absl::StatusCode::kAlreadyExists},
-    {"cancelled", absl::StatusCode::kCancelled},
-    {"data_loss", absl::StatusCode::kDataLoss},
-    {"deadline_exceeded", absl::StatusCode::kDeadlineExceeded},
-    {"failed_precondition", absl::StatusCode::kFailedPrecondition},
-    {"internal", absl::StatusCode::kInternal},
-    {"invalid_argument", absl::StatusCode::kInvalidArgument},
-    {"not_found", absl::StatusCode::kNotFound},
-    {"out_of_range", absl::StatusCode::kOutOfRange},
-    {"permission_denied", absl::StatusCode::kPermissionDenied},
-    {"resource_exhausted", absl::StatusCode::kResourceExhausted},
-    {"unauthenticated", absl::StatusCode::kUnauthenticated},
-    {"unavailable", absl::StatusCode::kUnavailable},
-    {"unimplemented", absl::StatusCode::kUnimplemented},
-    {"unknown", absl::StatusCode::kUnknown},
-}};
-
+// "data_loss".
 std::optional<absl::StatusCode> FindCode(std::string_view name) {
-  for (const auto& [text, code] : kCodes) {
-    if (text == name) {
-      return code;
+  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    if (name == absl::AsciiStrToLower(absl::StatusCodeToString(static_cast<absl::StatusCode>(code)))) {
+      return static_cast<absl::StatusCode>(code);
     }
   }
   return std::nullopt;
-}
-
-std::optional<uint64_t> ParseNumber(std::string_view text) {
-  uint64_t value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
-    return std::nullopt;
-  }
-  return value;
 }
 
 Status Wrong(std::string_view part, std::string_view what) {
@@ -112,7 +87,7 @@ Status ParseAction(std::string_view part, std::string_view text, Setting* settin
     return absl::OkStatus();
   }
   if (name == "sleep") {
-    std::optional<uint64_t> ms = argument ? ParseNumber(*argument) : std::nullopt;
+    std::optional<uint64_t> ms = argument ? ParseNumber<uint64_t>(*argument) : std::nullopt;
     if (!ms || *ms > kSleepMsMax) {
       return Wrong(part, "\"sleep\" needs milliseconds, at most 3600000, such as sleep(250).");
     }
@@ -138,7 +113,7 @@ Status ParseWhen(std::string_view part, std::string_view text, Setting* setting)
     setting->and_later = true;
     text.remove_suffix(1);
   }
-  std::optional<uint64_t> number = ParseNumber(text);
+  std::optional<uint64_t> number = ParseNumber<uint64_t>(text);
   if (!number || *number == 0) {
     return Wrong(part, by_chance ? "\"%\" needs a number above 0: in one of so many cases."
                                  : "\"@\" needs a number above 0: the how manieth time.");
@@ -197,16 +172,14 @@ Status ReadEnvironment(State& state) {
   }
   const char* text = getenv(kVariable);
   const char* seed_text = getenv(kSeedVariable);
-  std::optional<uint64_t> seed = seed_text == nullptr ? 1 : ParseNumber(seed_text);
+  std::optional<uint64_t> seed = seed_text == nullptr ? 1 : ParseNumber<uint64_t>(seed_text);
   if (!seed) {
     return InvalidArgument(std::string("The environment variable ") + kSeedVariable + " (\"" + seed_text +
                            "\") is not a number.");
   }
-  auto settings = Parse(text == nullptr ? "" : text);
-  if (!settings.ok()) {
-    return While(settings.status(), std::string("reading the environment variable ") + kVariable);
-  }
-  Install(state, *std::move(settings), *seed);
+  HPVMD_ASSIGN_OR_RETURN(auto settings, While(Parse(text == nullptr ? "" : text),
+                                              std::string("reading the environment variable ") + kVariable));
+  Install(state, std::move(settings), *seed);
   return absl::OkStatus();
 }
 

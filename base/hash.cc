@@ -6,23 +6,11 @@
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
+
 #include "base/status.h"
 
 namespace hpvm {
-namespace {
-
-std::span<const uint8_t> Bytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') {
-    return c - '0';
-  }
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-}  // namespace
 
 Sha256 HashOf(std::span<const uint8_t> data) {
   Sha256 hash;
@@ -30,7 +18,7 @@ Sha256 HashOf(std::span<const uint8_t> data) {
   return hash;
 }
 
-Sha256 HashOf(std::string_view data) { return HashOf(Bytes(data)); }
+Sha256 HashOf(std::string_view data) { return HashOf(BytesOf(data)); }
 
 Sha256 HmacOf(std::span<const uint8_t> key, std::span<const uint8_t> data) {
   Sha256 hash;
@@ -44,30 +32,17 @@ bool ConstantTimeEqual(const Sha256& a, const Sha256& b) {
   return CRYPTO_memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
 }
 
-std::string ToHex(const Sha256& hash) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(64);
-  for (uint8_t byte : hash.bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+std::optional<Sha256> Sha256FromHex(std::string_view hex) {
+  Sha256 hash;
+  return ReadHex(hex, hash.bytes) ? std::optional(hash) : std::nullopt;
 }
 
-std::optional<Sha256> Sha256FromHex(std::string_view hex) {
-  if (hex.size() != 64) {
+std::optional<Sha256> Sha256FromRaw(std::string_view bytes) {
+  Sha256 hash;
+  if (bytes.size() != hash.bytes.size()) {
     return std::nullopt;
   }
-  Sha256 hash;
-  for (size_t i = 0; i < 32; ++i) {
-    int high = HexDigit(hex[2 * i]);
-    int low = HexDigit(hex[2 * i + 1]);
-    if (high < 0 || low < 0) {
-      return std::nullopt;
-    }
-    hash.bytes[i] = static_cast<uint8_t>(high << 4 | low);
-  }
+  std::copy(bytes.begin(), bytes.end(), hash.bytes.begin());
   return hash;
 }
 
@@ -81,7 +56,7 @@ void Hasher::Add(std::span<const uint8_t> data) {
   HPVMD_CHECK(EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(context_), data.data(), data.size()) == 1);
 }
 
-void Hasher::Add(std::string_view data) { Add(Bytes(data)); }
+void Hasher::Add(std::string_view data) { Add(BytesOf(data)); }
 
 void Hasher::AddField(std::string_view data) {
   uint64_t size = data.size();

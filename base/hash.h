@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
+
 namespace hpvm {
 
 struct Sha256 {
@@ -25,8 +27,11 @@ Sha256 HmacOf(std::span<const uint8_t> key, std::span<const uint8_t> data);
 bool ConstantTimeEqual(const Sha256& a, const Sha256& b);
 
 // 64 lower-case hexadecimal digits.
-std::string ToHex(const Sha256& hash);
+inline std::string ToHex(const Sha256& hash) { return ToHex(hash.bytes); }
 std::optional<Sha256> Sha256FromHex(std::string_view hex);
+// As records have it: 32 bytes. The view lasts as long as the hash.
+inline std::string_view Raw(const Sha256& hash) { return TextOf(hash.bytes); }
+std::optional<Sha256> Sha256FromRaw(std::string_view bytes);
 
 // Hashes what arrives in pieces.
 class Hasher {

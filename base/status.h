@@ -53,6 +53,11 @@ std::string Message(const Status& status);
 
 // Adds one line of context: "\n - While loading kernel \"blur\"". OK stays OK.
 Status While(Status status, std::string_view doing);
+// The same of what failed to give a value.
+template <typename T>
+StatusOr<T> While(StatusOr<T> result, std::string_view doing) {
+  return result.ok() ? std::move(result) : StatusOr<T>(While(result.status(), doing));
+}
 
 // Prints file, line and condition to stderr and aborts. On in every build.
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition);

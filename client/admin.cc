@@ -18,26 +18,14 @@ Admin::~Admin() = default;
 StatusOr<v1::Tenant> Admin::CreateTenant(const v1::Tenant& tenant, const CallOptions& call) {
   v1::CreateTenantRequest request;
   *request.mutable_tenant() = tenant;
-  HPVMD_ASSIGN_OR_RETURN(
-      v1::CreateTenantResponse response,
-      client_.connection_->OnceOn(*stub_->grpc, &v1::Admin::Stub::CreateTenant, request, call));
+  HPVMD_ASSIGN_OR_RETURN(v1::CreateTenantResponse response,
+                         client_.connection_->OnceOn(*stub_->grpc, &v1::Admin::Stub::CreateTenant, request, call));
   return std::move(*response.mutable_tenant());
 }
 
 StatusOr<std::vector<v1::Tenant>> Admin::ListTenants(const CallOptions& call) {
-  constexpr uint32_t kPageSize = 1'000;
-  v1::ListTenantsRequest request;
-  request.set_page_size(kPageSize);
-  std::vector<v1::Tenant> tenants;
-  do {
-    HPVMD_ASSIGN_OR_RETURN(
-        v1::ListTenantsResponse page,
-        client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::ListTenants, request, call));
-    tenants.insert(tenants.end(), std::make_move_iterator(page.mutable_tenants()->begin()),
-                   std::make_move_iterator(page.mutable_tenants()->end()));
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return tenants;
+  return client_.connection_->List<v1::Tenant>(*stub_->grpc, &v1::Admin::Stub::ListTenants,
+                                               &v1::ListTenantsResponse::mutable_tenants, call);
 }
 
 StatusOr<v1::Tenant> Admin::GetTenant(const std::string& name, const CallOptions& call) {
@@ -49,9 +37,8 @@ StatusOr<v1::Tenant> Admin::GetTenant(const std::string& name, const CallOptions
 }
 
 StatusOr<v1::Tenant> Admin::UpdateTenant(const v1::UpdateTenantRequest& request, const CallOptions& call) {
-  HPVMD_ASSIGN_OR_RETURN(
-      v1::UpdateTenantResponse response,
-      client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::UpdateTenant, request, call));
+  HPVMD_ASSIGN_OR_RETURN(v1::UpdateTenantResponse response,
+                         client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::UpdateTenant, request, call));
   return std::move(*response.mutable_tenant());
 }
 

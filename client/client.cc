@@ -2,34 +2,18 @@
 #include "client/client.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 #include <utility>
 
 #include "client/channel.h"
 #include "client/connection.h"
+
+#include "base/bytes.h"
 
 namespace hpvm {
 namespace {
 
 // What one message's inline tensors may take together, below the server's limit for a message.
 constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
-
-// Page by page, each by `call`.
-template <typename Item, typename Response, typename Request>
-StatusOr<std::vector<Item>> ListAll(Request request, google::protobuf::RepeatedPtrField<Item>* (Response::*items)(),
-                                    const std::function<StatusOr<Response>(const Request&)>& call) {
-  constexpr uint32_t kPageMax = 1'000;
-  std::vector<Item> all;
-  request.set_page_size(kPageMax);
-  do {
-    HPVMD_ASSIGN_OR_RETURN(Response page, call(request));
-    auto* found = (page.*items)();
-    all.insert(all.end(), std::make_move_iterator(found->begin()), std::make_move_iterator(found->end()));
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return all;
-}
 
 }  // namespace
 
@@ -74,9 +58,8 @@ StatusOr<std::string> Client::PutModule(std::span<const uint8_t> bytes, v1::Modu
 }
 
 StatusOr<std::string> Client::PutGraph(std::string_view document, const CallOptions& call) {
-  return connection_->Put<v1::PutGraphRequest, v1::PutGraphResponse>(
-      &v1::Hpvm::Stub::PutGraph, v1::PutGraphRequest(),
-      {reinterpret_cast<const uint8_t*>(document.data()), document.size()}, call);
+  return connection_->Put<v1::PutGraphRequest, v1::PutGraphResponse>(&v1::Hpvm::Stub::PutGraph, v1::PutGraphRequest(),
+                                                                     BytesOf(document), call);
 }
 
 Status Client::PutAll(std::string_view document, const Modules& modules, const CallOptions& call, std::string* graph,
@@ -88,11 +71,9 @@ Status Client::PutAll(std::string_view document, const Modules& modules, const C
     binding->set_sha256(hash);
   };
   for (const auto& [name, bytes] : modules.bytes) {
-    StatusOr<std::string> hash = PutModule(bytes, v1::MODULE_KIND_UNSPECIFIED, name, call);
-    if (!hash.ok()) {
-      return While(hash.status(), "uploading module \"" + name + "\"");
-    }
-    bind(name, *hash);
+    HPVMD_ASSIGN_OR_RETURN(const std::string hash, While(PutModule(bytes, v1::MODULE_KIND_UNSPECIFIED, name, call),
+                                                         "uploading module \"" + name + "\""));
+    bind(name, hash);
   }
   for (const auto& [name, hash] : modules.hashes) {
     bind(name, hash);
@@ -123,10 +104,8 @@ Status Client::Release(const std::string& handle, const CallOptions& call) {
 }
 
 StatusOr<std::vector<v1::PreparedGraph>> Client::ListGraphs(const CallOptions& call) {
-  return ListAll<v1::PreparedGraph, v1::ListGraphsResponse, v1::ListGraphsRequest>(
-      {}, &v1::ListGraphsResponse::mutable_graphs, [&](const v1::ListGraphsRequest& request) {
-        return connection_->Call(&v1::Hpvm::Stub::ListGraphs, request, call);
-      });
+  return connection_->List<v1::PreparedGraph>(*connection_->stub, &v1::Hpvm::Stub::ListGraphs,
+                                              &v1::ListGraphsResponse::mutable_graphs, call);
 }
 
 Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const CallOptions& call,
@@ -144,13 +123,11 @@ Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const Cal
       binding->mutable_tensor()->set_data(tensor.data.data(), tensor.data.size());
       continue;
     }
-    StatusOr<v1::Buffer> buffer = CreateBuffer(tensor.type, tensor.shape, call);
-    if (!buffer.ok()) {
-      return While(buffer.status(), "making room for input \"" + name + "\"");
-    }
-    created->push_back(buffer->id());
-    binding->mutable_buffer()->set_buffer_id(buffer->id());
-    HPVMD_RETURN_IF_ERROR(While(WriteBuffer(buffer->id(), tensor.data, 0, call), "sending input \"" + name + "\""));
+    HPVMD_ASSIGN_OR_RETURN(const v1::Buffer buffer, While(CreateBuffer(tensor.type, tensor.shape, call),
+                                                          "making room for input \"" + name + "\""));
+    created->push_back(buffer.id());
+    binding->mutable_buffer()->set_buffer_id(buffer.id());
+    HPVMD_RETURN_IF_ERROR(While(WriteBuffer(buffer.id(), tensor.data, 0, call), "sending input \"" + name + "\""));
   }
   return absl::OkStatus();
 }
@@ -282,10 +259,8 @@ Status Client::DeleteBuffer(const std::string& id, const CallOptions& call) {
 }
 
 StatusOr<std::vector<v1::Buffer>> Client::ListBuffers(const CallOptions& call) {
-  return ListAll<v1::Buffer, v1::ListBuffersResponse, v1::ListBuffersRequest>(
-      {}, &v1::ListBuffersResponse::mutable_buffers, [&](const v1::ListBuffersRequest& request) {
-        return connection_->Call(&v1::Hpvm::Stub::ListBuffers, request, call);
-      });
+  return connection_->List<v1::Buffer>(*connection_->stub, &v1::Hpvm::Stub::ListBuffers,
+                                       &v1::ListBuffersResponse::mutable_buffers, call);
 }
 
 }  // namespace hpvm

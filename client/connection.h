@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "client/client.h"
 #include "client/status.h"
@@ -74,6 +76,25 @@ struct Client::Connection {
   StatusOr<Response> Call(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                           const Request& request, const CallOptions& call) const {
     return CallOn(*stub, method, request, call);
+  }
+
+  // All that a list call answers, page by page.
+  template <typename Item, typename Stub, typename Request, typename Response>
+  StatusOr<std::vector<Item>> List(Stub& on,
+                                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                   google::protobuf::RepeatedPtrField<Item>* (Response::*items)(),
+                                   const CallOptions& call) const {
+    constexpr uint32_t kPageMax = 1'000;
+    std::vector<Item> all;
+    Request request;
+    request.set_page_size(kPageMax);
+    do {
+      HPVMD_ASSIGN_OR_RETURN(Response page, CallOn(on, method, request, call));
+      auto* found = (page.*items)();
+      all.insert(all.end(), std::make_move_iterator(found->begin()), std::make_move_iterator(found->end()));
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
+    return all;
   }
 
   // Uploads in chunks; `first` is the first message, complete but for its data.

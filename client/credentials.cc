@@ -102,11 +102,7 @@ class TokenFile final : public Bearer {
   Status ReadLocked() {
     const FileState state = StateOf(path_);
     HPVMD_ASSIGN_OR_RETURN(const std::string text, ReadInputText(path_, 4096));
-    StatusOr<std::string> token = ParseToken(text);
-    if (!token.ok()) {
-      return While(token.status(), "reading the token file " + Quoted(path_));
-    }
-    token_ = *std::move(token);
+    HPVMD_ASSIGN_OR_RETURN(token_, While(ParseToken(text), "reading the token file " + Quoted(path_)));
     state_ = state;
     return absl::OkStatus();
   }
@@ -193,11 +189,8 @@ StatusOr<Endpoint> ParseEndpoint(std::string_view text, const Credentials& crede
 
 StatusOr<std::unique_ptr<Bearer>> MakeBearer(const Credentials& credentials, const Endpoint& endpoint) {
   if (!credentials.token.empty()) {
-    StatusOr<std::string> token = ParseToken(credentials.token);
-    if (!token.ok()) {
-      return While(token.status(), "reading the token that was given");
-    }
-    return std::make_unique<FixedToken>(*std::move(token));
+    HPVMD_ASSIGN_OR_RETURN(std::string token, While(ParseToken(credentials.token), "reading the token that was given"));
+    return std::make_unique<FixedToken>(std::move(token));
   }
   if (!credentials.token_file.empty()) {
     auto file = std::make_unique<TokenFile>(credentials.token_file);
@@ -224,8 +217,9 @@ StatusOr<std::string> ParseToken(std::string_view text) {
     return InvalidArgument("This is a certificate or a key (PEM), not a token.");
   }
   if (!text.starts_with(kTokenPrefix)) {
-    return InvalidArgument("This is not a token: a token begins with \"hpvm_\", and there are 64 hexadecimal digits "
-                           "after it.");
+    return InvalidArgument(
+        "This is not a token: a token begins with \"hpvm_\", and there are 64 hexadecimal digits "
+        "after it.");
   }
   const std::string_view digits = text.substr(kTokenPrefix.size());
   if (digits.size() != kTokenDigits || !std::all_of(digits.begin(), digits.end(), IsHex)) {

@@ -5,6 +5,8 @@
 
 #include "client/status.h"
 
+#include "base/bytes.h"
+
 namespace hpvm {
 namespace {
 
@@ -40,16 +42,6 @@ std::optional<Duration> Retries::After(const Status& failure, Time now) {
 
 void Retries::Answered() { failures_ = 0; }
 
-std::string NewIdempotencyKey() {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string key = "key-";
-  for (int word = 0; word < 2; ++word) {
-    const uint64_t bits = SystemRng().Next();
-    for (int shift = 60; shift >= 0; shift -= 4) {
-      key += kDigits[(bits >> shift) & 15];
-    }
-  }
-  return key;
-}
+std::string NewIdempotencyKey() { return "key-" + HexOfNumber(SystemRng().Next()) + HexOfNumber(SystemRng().Next()); }
 
 }  // namespace hpvm

@@ -26,26 +26,15 @@ Status WriteFile(const std::string& name, std::span<const uint8_t> bytes) {
   if (!fd.valid()) {
     return FromErrno(errno, "Creating the file");
   }
-  while (!bytes.empty()) {
-    ssize_t put = write(fd.get(), bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) {
-      continue;
-    }
-    if (put < 0) {
-      int error = errno;
-      if (replace) {
-        unlink(temporary.c_str());
-      }
-      return FromErrno(error, "Writing the file");
-    }
-    bytes = bytes.subspan(static_cast<size_t>(put));
+  const bool is_written = WriteAll(fd.get(), bytes);
+  if (is_written && (!replace || rename(temporary.c_str(), name.c_str()) == 0)) {
+    return absl::OkStatus();
   }
-  if (replace && rename(temporary.c_str(), name.c_str()) != 0) {
-    int error = errno;
+  const Status failure = FromErrno(errno, is_written ? "Renaming the finished file" : "Writing the file");
+  if (replace) {
     unlink(temporary.c_str());
-    return FromErrno(error, "Renaming the finished file");
   }
-  return absl::OkStatus();
+  return failure;
 }
 
 bool EndsWith(const std::string& name, std::string_view ending) { return name.ends_with(ending); }
@@ -120,11 +109,7 @@ std::string Describe(ElementType type, std::span<const uint64_t> shape) {
 }
 
 StatusOr<Tensor> ReadTensorFile(const std::string& name, const std::optional<TensorHint>& hint) {
-  StatusOr<Tensor> tensor = Read(name, hint);
-  if (!tensor.ok()) {
-    return While(tensor.status(), "reading \"" + name + "\"");
-  }
-  return tensor;
+  return While(Read(name, hint), "reading \"" + name + "\"");
 }
 
 Status WriteTensorFile(const std::string& name, const Tensor& tensor) {

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/io/fd.h"
+
 namespace hpvm {
 namespace {
 
@@ -19,22 +21,6 @@ constexpr size_t kLineBytesMax = 4096;
 constexpr Duration kLifetimeUnsaid = std::chrono::hours(1);
 
 std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
-
-class Socket {
- public:
-  Socket() : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
-  ~Socket() {
-    if (fd_ >= 0) {
-      close(fd_);
-    }
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 // Waits until there is something to read. False: time is up.
 bool AwaitReadable(int fd, Time until) {
@@ -81,8 +67,7 @@ StatusOr<Ticket> ParseLine(std::string_view line, const std::string& path) {
   }
   const size_t blank = line.find(' ');
   Ticket ticket{std::string(line.substr(0, blank))};
-  const bool is_plain =
-      std::all_of(ticket.text.begin(), ticket.text.end(), [](char c) { return c > ' ' && c <= '~'; });
+  const bool is_plain = std::all_of(ticket.text.begin(), ticket.text.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (!ticket.text.starts_with("hpvmt_") || !is_plain) {
     return DataLoss("What answers at " + Quoted(path) + " does not give tickets; it is not hpvmd's.");
   }
@@ -145,7 +130,7 @@ class TicketBearer final : public Bearer {
   const std::string path_;
   const Clock& clock_;
   mutable std::mutex mutex_;
-  std::string ticket_;  // Guarded by mutex_, like the rest.
+  std::string ticket_;          // Guarded by mutex_, like the rest.
   bool is_known_here_ = false;  // The server looks at user ids, whether it takes this one or not.
   Time renew_at_ = Time::min(), ends_at_ = Time::min();
 };
@@ -159,11 +144,11 @@ StatusOr<Ticket> FetchTicket(const std::string& path, Duration within) {
     return Ticket{};  // No server can listen there.
   }
   std::memcpy(address.sun_path, path.data(), path.size());
-  const Socket socket;
-  if (socket.fd() < 0) {
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) {
     return FromErrno(errno, "Making a socket");
   }
-  if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == ENOENT) {
       return Ticket{};
     }
@@ -174,7 +159,7 @@ StatusOr<Ticket> FetchTicket(const std::string& path, Duration within) {
     return Unavailable("Nobody answers at " + Quoted(path) + " who this process is: " + std::strerror(errno) + ".");
   }
   const Duration capped = std::min<Duration>(within, std::chrono::minutes(1));
-  HPVMD_ASSIGN_OR_RETURN(const std::string line, ReadLine(socket.fd(), path, RealClock().Now() + capped));
+  HPVMD_ASSIGN_OR_RETURN(const std::string line, ReadLine(fd.get(), path, RealClock().Now() + capped));
   return ParseLine(line, path);
 }
 

@@ -30,7 +30,7 @@ std::string PayloadOf(const DriverRequest& request) { return std::string(TextOf(
 StatusOr<DriverRequest> ReadDriverRequest(std::string_view payload, std::span<const uint8_t> code) {
   DriverRequest request;
   DriverBuild& build = request.build;
-  if (!ReadWire(SpanOf(payload), request) || build.entries.size() > kEntriesMax || build.groups.size() > kEntriesMax ||
+  if (!ReadWire(BytesOf(payload), request) || build.entries.size() > kEntriesMax || build.groups.size() > kEntriesMax ||
       request.identity.size() > kTextBytesMax || build.device.size() > kTextBytesMax ||
       !IsWellFormed(GpuCode{.format = build.format, .options = {}, .variants = build.variants})) {
     return Malformed("request");

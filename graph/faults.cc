@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
-#include "base/edit_distance.h"
 #include "base/text_marks.h"
 
 namespace hpvm::graph {
 namespace {
 
 constexpr size_t kQuotedBytesMax = 80;
-constexpr size_t kNearMissBytesMax = 64;
 
 void AppendHex(std::string& text, uint8_t byte) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -70,19 +68,6 @@ Diagnostics Faults::Take() {
   return std::exchange(listed_, {});
 }
 
-void NearMiss::Offer(std::string_view candidate) {
-  if (offers_left_ == 0 || word_.size() > kNearMissBytesMax || candidate.size() > kNearMissBytesMax) {
-    return;
-  }
-  --offers_left_;
-  const auto distance = static_cast<uint32_t>(EditDistance(word_, candidate));
-  // "in" is no misspelling of "of": at least half of the word must survive.
-  if (distance < best_distance_ && 2 * distance <= std::max(word_.size(), candidate.size())) {
-    best_distance_ = distance;
-    best_ = candidate;
-  }
-}
-
-std::string NearMiss::Ending() const { return best_.empty() ? "." : Cat("; did you mean ", Quoted(best_), "?"); }
+std::string NearMiss::Ending() const { return best().empty() ? "." : Cat("; did you mean ", Quoted(best()), "?"); }
 
 }  // namespace hpvm::graph

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/diagnostic.h"
+#include "base/edit_distance.h"
 
 namespace hpvm::graph {
 
@@ -55,21 +56,11 @@ class Faults {
   Diagnostics listed_;
 };
 
-// The candidate nearest to a misspelt `word` (at most two edits, fewer for short words), or an empty view. Takes
-// the next candidate through Offer, so that callers need not gather a list.
-class NearMiss {
+class NearMiss : public hpvm::NearMiss {
  public:
-  explicit NearMiss(std::string_view word) : word_(word) {}
-  void Offer(std::string_view candidate);
+  using hpvm::NearMiss::NearMiss;
   // `; did you mean "x"?`, or a full stop.
   std::string Ending() const;
-  const std::string& best() const { return best_; }
-
- private:
-  std::string word_;
-  std::string best_;
-  uint32_t best_distance_ = 3;
-  uint32_t offers_left_ = 1000;
 };
 
 }  // namespace hpvm::graph

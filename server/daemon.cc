@@ -5,9 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/bytes.h"
+#include "base/io/secret_file.h"
 #include "server/config/config_reload.h"
 #include "server/config/device_families.h"
-#include "server/process/local_secret.h"
 #include "server/process/log.h"
 #include "server/process/process_facts.h"
 #include "server/rpc/scrape_access.h"
@@ -33,46 +34,20 @@ std::string Join(const std::vector<std::string>& parts) {
   return joined;
 }
 
+// Calls Core::OnTime when it is due; after each round, at least every `longest`, comes `after_round`: the core is
+// alive.
+std::unique_ptr<RoundThread> StartTimer(Core& core, Duration longest, const std::function<void()>& after_round) {
+  auto timer = std::make_unique<RoundThread>([&core, longest = std::min(longest, kLongest), after_round] {
+    const Time due = core.OnTime();
+    after_round();
+    return std::min(due - core.clock().Now(), longest);
+  });
+  core.SetWake([timer = timer.get()] { timer->Wake(); });
+  timer->Wake();  // For what came between the two.
+  return timer;
+}
+
 }  // namespace
-
-TimerThread::TimerThread(Core& core, Duration longest, std::function<void()> after_round)
-    : core_(core), longest_(std::min(longest, kLongest)), after_round_(std::move(after_round)) {
-  core_.SetWake([this] { Wake(); });
-  thread_ = std::thread([this] { Loop(); });
-}
-
-TimerThread::~TimerThread() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_one();
-  }
-  thread_.join();
-}
-
-void TimerThread::Wake() {
-  std::lock_guard lock(mutex_);
-  woken_ = true;
-  changed_.notify_one();
-}
-
-void TimerThread::Loop() {
-  while (true) {
-    const Time due = core_.OnTime();
-    if (after_round_) {
-      after_round_();
-    }
-    std::unique_lock lock(mutex_);
-    const Duration left = std::min(due - core_.clock().Now(), longest_);
-    if (left > Duration{0}) {
-      changed_.wait_for(lock, left, [this] { return woken_ || stop_; });
-    }
-    woken_ = false;
-    if (stop_) {
-      return;
-    }
-  }
-}
 
 StatusOr<std::unique_ptr<Daemon>> Daemon::Start(DaemonOptions options) {
   std::unique_ptr<Daemon> daemon(new Daemon());
@@ -153,9 +128,8 @@ Status Daemon::Open(DaemonOptions& options) {
   core.observer = &events_;
   core.policies = &identity_->directory();
   core.awaits_devices = true;
-  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder_->path()));
-  constexpr std::string_view kForPages = "pages of lists";
-  core.page_key = HmacOf(secret, {reinterpret_cast<const uint8_t*>(kForPages.data()), kForPages.size()});
+  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder_->path() + "/artifact.key"));
+  core.page_key = HmacOf(secret, BytesOf("pages of lists"));
   core.cpu_threads =
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));
@@ -174,13 +148,13 @@ Status Daemon::Open(DaemonOptions& options) {
   spent_ = std::make_unique<SpentKeeper>(spent_file, *std::move(spent), [this] { return core_->tenants().Spent(); });
   core_->OnRoom(!room_->is_full());  // Before jobs are taken up, which would start.
   HPVMD_RETURN_IF_ERROR(While(core_->Restore(), "reading the jobs of \"" + folder_->path() + "\""));
-  timer_ = std::make_unique<TimerThread>(*core_, options.alive_every,
-                                         [heart = &observation_->heart(), on_alive = std::move(options.on_alive)] {
-                                           heart->Beat();
-                                           if (on_alive) {
-                                             on_alive();
-                                           }
-                                         });
+  timer_ =
+      StartTimer(*core_, options.alive_every, [heart = &observation_->heart(), on_alive = std::move(options.on_alive)] {
+        heart->Beat();
+        if (on_alive) {
+          on_alive();
+        }
+      });
   HPVMD_RETURN_IF_ERROR(Serve(config, addresses));
   Watch();
   probe_ = std::make_unique<ProbeThread>(*core_, *spawner_);
@@ -211,30 +185,15 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
   return absl::OkStatus();
 }
 
-ProbeThread::ProbeThread(Core& core, ExecutorSpawner& spawner) : core_(core), spawner_(spawner) {
-  core_.devices().SetProbeWake([this] { Wake(); });
-  thread_ = std::thread([this] { Loop(); });
-}
-
-ProbeThread::~ProbeThread() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_one();
-  }
-  thread_.join();
-}
-
-void ProbeThread::Wake() {
-  std::lock_guard lock(mutex_);
-  woken_ = true;
-  changed_.notify_one();
+ProbeThread::ProbeThread(Core& core, ExecutorSpawner& spawner)
+    : core_(core), spawner_(spawner), thread_([this] { return Round(); }) {
+  core_.devices().SetProbeWake([this] { thread_.Wake(); });
+  thread_.Wake();  // For what came between the two.
 }
 
 void ProbeThread::Rediscover() {
-  std::lock_guard lock(mutex_);
-  discover_ = woken_ = true;
-  changed_.notify_one();
+  discover_.store(true);
+  thread_.Wake();
 }
 
 void ProbeThread::Discover() {
@@ -274,25 +233,15 @@ void ProbeThread::TryOut(const std::string& id) {
   core_.devices().OnProbed(id, outcome);
 }
 
-void ProbeThread::Loop() {
-  std::unique_lock lock(mutex_);
-  while (!stop_) {
-    const bool discover = std::exchange(discover_, false);
-    woken_ = false;
-    lock.unlock();
-    if (discover) {
-      Discover();
-    }
-    Time next = kNever;
-    while (const std::optional<std::string> due = core_.devices().DueProbe(&next)) {
-      TryOut(*due);
-    }
-    lock.lock();
-    const Duration left = std::min(next - core_.clock().Now(), kLongest);
-    if (!stop_ && !woken_ && left > Duration{0}) {
-      changed_.wait_for(lock, left, [this] { return woken_ || stop_; });
-    }
+Duration ProbeThread::Round() {
+  if (discover_.exchange(false)) {
+    Discover();
   }
+  Time next = kNever;
+  while (const std::optional<std::string> due = core_.devices().DueProbe(&next)) {
+    TryOut(*due);
+  }
+  return std::min(next - core_.clock().Now(), kLongest);
 }
 
 void Daemon::Watch() {

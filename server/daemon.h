@@ -7,14 +7,13 @@
 #ifndef HPVMD_SERVER_DAEMON_H_
 #define HPVMD_SERVER_DAEMON_H_
 
-#include <condition_variable>
+#include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/round_thread.h"
 #include "server/audit/audit_log.h"
 #include "server/audit/audit_observer.h"
 #include "server/core/core.h"
@@ -28,48 +27,25 @@
 
 namespace hpvm::server {
 
-// Calls Core::OnTime when it is due.
-class TimerThread {
- public:
-  // After each round, at least every `longest`, comes `after_round`: the core is alive. May be empty.
-  TimerThread(Core& core, Duration longest, std::function<void()> after_round);
-  ~TimerThread();
-  // Goes round now.
-  void Wake();
-
- private:
-  void Loop();
-  Core& core_;
-  const Duration longest_;
-  const std::function<void()> after_round_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool woken_ = false, stop_ = false;
-  std::thread thread_;
-};
-
 // Looks for devices, at start and when told to, and tries out those that were lost. Probes are processes; this thread
 // waits for them.
 class ProbeThread {
  public:
   ProbeThread(Core& core, ExecutorSpawner& spawner);
-  ~ProbeThread();
   void Rediscover();
 
  private:
-  void Wake();
-  void Loop();
+  // Answers when next.
+  Duration Round();
   void Discover();
   void LookForDefects();
   void TryOut(const std::string& id);
 
   Core& core_;
   ExecutorSpawner& spawner_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool woken_ = false, stop_ = false, discover_ = true;  // Guarded by mutex_.
+  std::atomic<bool> discover_{true};
   std::map<std::string, std::vector<v1::DriverDefect>> defects_;  // By DeviceTable::DriverDevices' identity.
-  std::thread thread_;
+  RoundThread thread_;
 };
 
 struct DaemonOptions {
@@ -131,7 +107,7 @@ class Daemon {
   std::unique_ptr<JobStore> jobs_;
   std::unique_ptr<Core> core_;
   std::unique_ptr<SpentKeeper> spent_;  // Asks the core.
-  std::unique_ptr<TimerThread> timer_;
+  std::unique_ptr<RoundThread> timer_;  // Calls Core::OnTime.
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;
 };

@@ -164,7 +164,7 @@ int Run(const Config& config, const Arguments& arguments) {
     // What has no room now has none a second later: the service manager need not try again.
     return Fail(absl::IsResourceExhausted(daemon.status()) ? kExitNoRoom : kExitFailed, Message(daemon.status()));
   }
-  const HeapTrim heap_trim;
+  const std::unique_ptr<RoundThread> heap_trim = StartHeapTrim();
   for (const std::string& address : (*daemon)->addresses()) {
     LogInfo("Serving", {{"address", address}});
   }
@@ -210,81 +210,64 @@ int Check(Config config, const Arguments& arguments) {
   return kExitOk;
 }
 
-int BackUp(const Config& config, const std::string& target) {
-  const StatusOr<JobBackup> backup = BackUpJobs(config.server_state_dir, target);
-  if (!backup.ok()) {
-    return Fail(kExitFailed, Message(backup.status()));
-  }
-  if (const Status identity = BackUpIdentity(config.server_state_dir, target); !identity.ok()) {
-    return Fail(kExitFailed, Message(identity));
-  }
-  const StatusOr<uint64_t> audit = BackUpAudit(RealDisk(), config.server_state_dir, target);
-  if (!audit.ok()) {
-    return Fail(kExitFailed, Message(audit.status()));
-  }
+Status BackUp(const Config& config, const std::string& target) {
+  HPVMD_ASSIGN_OR_RETURN(const JobBackup backup, BackUpJobs(config.server_state_dir, target));
+  HPVMD_RETURN_IF_ERROR(BackUpIdentity(config.server_state_dir, target));
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t audit, BackUpAudit(RealDisk(), config.server_state_dir, target));
   const StatusOr<SpentByTenant> spent = ReadSpent(config.server_state_dir + "/spent.json");
-  if (!spent.ok()) {
+  if (spent.ok()) {
+    HPVMD_RETURN_IF_ERROR(WriteSpent(target + "/spent.json", *spent));
+  } else {
     std::printf("What tenants have spent is not in it: %s\n", Message(spent.status()).c_str());
-  } else if (const Status kept = WriteSpent(target + "/spent.json", *spent); !kept.ok()) {
-    return Fail(kExitFailed, Message(kept));
   }
-  for (const std::string& note : backup->notes) {
+  for (const std::string& note : backup.notes) {
     std::printf("%s\n", note.c_str());
   }
   std::printf("\"%s\" holds %llu jobs and %llu files of theirs (%llu bytes).\n", target.c_str(),
-              static_cast<unsigned long long>(backup->jobs), static_cast<unsigned long long>(backup->blobs),
-              static_cast<unsigned long long>(backup->blob_bytes));
+              static_cast<unsigned long long>(backup.jobs), static_cast<unsigned long long>(backup.blobs),
+              static_cast<unsigned long long>(backup.blob_bytes));
   std::printf(
       "With tenants and tokens, and %llu files of the audit. Not in it: the configuration, TLS files, and compiled "
       "kernels, which are made anew. Tokens that are revoked from now on are valid in it.\n",
-      static_cast<unsigned long long>(*audit));
-  return kExitOk;
+      static_cast<unsigned long long>(audit));
+  return absl::OkStatus();
 }
 
-int RevokeAllTokens(const Config& config) {
-  const StatusOr<uint64_t> revoked = RevokeAllTokensOffline(config);
-  if (!revoked.ok()) {
-    return Fail(kExitFailed, Message(revoked.status()));
-  }
-  std::printf("%llu tokens of \"%s\" were revoked.\n", static_cast<unsigned long long>(*revoked),
+Status RevokeAllTokens(const Config& config) {
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t revoked, RevokeAllTokensOffline(config));
+  std::printf("%llu tokens of \"%s\" were revoked.\n", static_cast<unsigned long long>(revoked),
               config.server_state_dir.c_str());
-  return kExitOk;
+  return absl::OkStatus();
 }
 
-int CheckStoredJobs(const Config& config) {
-  const StatusOr<std::vector<std::string>> faults = CheckJobs(config.server_state_dir);
-  if (!faults.ok()) {
-    return Fail(kExitFailed, Message(faults.status()));
-  }
-  for (const std::string& fault : *faults) {
+Status CheckStoredJobs(const Config& config, int* code) {
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> faults, CheckJobs(config.server_state_dir));
+  for (const std::string& fault : faults) {
     std::printf("%s\n", fault.c_str());
   }
-  std::printf("The jobs of \"%s\": %zu faults.\n", config.server_state_dir.c_str(), faults->size());
-  return faults->empty() ? kExitOk : kExitFailed;
+  std::printf("The jobs of \"%s\": %zu faults.\n", config.server_state_dir.c_str(), faults.size());
+  *code = faults.empty() ? kExitOk : kExitFailed;
+  return absl::OkStatus();
 }
 
 // Only the secret on standard output, so that a script can keep it.
-int CreateToken(const Config& config, const Arguments& arguments) {
+Status CreateToken(const Config& config, const Arguments& arguments) {
   const bool has_output = !arguments.token_output.empty();
   SecretFile file(arguments.token_output, /*may_replace=*/false);
-  if (const Status opened = has_output ? file.Open() : absl::OkStatus(); !opened.ok()) {
-    return Fail(kExitFailed, Message(opened));
+  HPVMD_RETURN_IF_ERROR(has_output ? file.Open() : absl::OkStatus());
+  HPVMD_ASSIGN_OR_RETURN(const Directory::NewToken made,
+                         CreateTokenOffline(config, arguments.token_tenant, arguments.token_role));
+  if (const Status kept = has_output ? file.Finish(made.secret) : absl::OkStatus(); !kept.ok()) {
+    return MakeStatus(kept.code(),
+                      "Token " + made.token.id() + " was made, but nobody has its secret: revoke it. " + Message(kept));
   }
-  const StatusOr<Directory::NewToken> made = CreateTokenOffline(config, arguments.token_tenant, arguments.token_role);
-  if (!made.ok()) {
-    return Fail(kExitFailed, Message(made.status()));
-  }
-  if (const Status kept = has_output ? file.Finish(made->secret) : absl::OkStatus(); !kept.ok()) {
-    return Fail(kExitFailed,
-                "Token " + made->token.id() + " was made, but nobody has its secret: revoke it. " + Message(kept));
-  }
-  std::fprintf(stderr, "Token %s of tenant %s, role %s, good for 90 days. %s\n", made->token.id().c_str(),
-               made->token.tenant().c_str(), arguments.token_role.c_str(),
+  std::fprintf(stderr, "Token %s of tenant %s, role %s, good for 90 days. %s\n", made.token.id().c_str(),
+               made.token.tenant().c_str(), arguments.token_role.c_str(),
                has_output ? "Its secret is in the file." : "The secret is shown this once:");
   if (!has_output) {
-    std::printf("%s\n", made->secret.c_str());
+    std::printf("%s\n", made.secret.c_str());
   }
-  return kExitOk;
+  return absl::OkStatus();
 }
 
 void AddOptions(CLI::App& app, Arguments& arguments) {
@@ -357,16 +340,20 @@ int Main(int argc, char** argv) {
   if (arguments.check) {
     return Check(*config, arguments);
   }
+  int code = kExitOk;
+  Status done;
   if (!arguments.token_tenant.empty()) {
-    return CreateToken(*config, arguments);
+    done = CreateToken(*config, arguments);
+  } else if (arguments.revoke_all) {
+    done = RevokeAllTokens(*config);
+  } else if (!arguments.backup.empty()) {
+    done = BackUp(*config, arguments.backup);
+  } else if (arguments.check_jobs) {
+    done = CheckStoredJobs(*config, &code);
+  } else {
+    code = Serve(*config, std::move(arguments));
   }
-  if (arguments.revoke_all) {
-    return RevokeAllTokens(*config);
-  }
-  if (!arguments.backup.empty()) {
-    return BackUp(*config, arguments.backup);
-  }
-  return arguments.check_jobs ? CheckStoredJobs(*config) : Serve(*config, std::move(arguments));
+  return done.ok() ? code : Fail(kExitFailed, Message(done));
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ Status EncodePrepare(const PrepareInput& input, EncodedRequest* request) {
   for (const ModuleInput& module : input.modules) {
     internal::NamedModule* named = prepare->add_modules();
     named->set_name(module.name);
-    named->set_sha256(module.hash.bytes.data(), module.hash.bytes.size());
+    named->set_sha256(std::string(Raw(module.hash)));
   }
   prepare->set_document_bytes(input.document.size());
   HPVMD_RETURN_IF_ERROR(AddSource(input.document, request, [&] { return prepare->mutable_document(); }));

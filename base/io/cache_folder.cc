@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/clock.h"
+#include "base/io/fd.h"
 #include "base/io/memfd.h"
 
 namespace hpvm {
@@ -21,20 +22,6 @@ namespace {
 // Left by a process that was killed while it wrote.
 constexpr int64_t kPartialAgeNs = 3600ll * 1'000'000'000;
 constexpr size_t kBuildDigits = 16;
-
-bool WriteAll(int fd, std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written <= 0) {
-      return false;
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return true;
-}
 
 Sha256 TagOf(const Sha256& name, const std::string& suffix, CacheFolder::Key key, std::span<const uint8_t> bytes) {
   Hasher hasher;

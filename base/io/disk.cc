@@ -261,6 +261,11 @@ class RealDiskImpl final : public Disk {
 
 }  // namespace
 
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
+}
+
 Disk& RealDisk() {
   static RealDiskImpl disk;
   return disk;

@@ -68,6 +68,8 @@ class Disk {
 
 // The machine's file systems. Lives for ever.
 Disk& RealDisk();
+// The folder that `path` is in, which is absolute.
+std::string FolderOf(const std::string& path);
 
 }  // namespace hpvm
 

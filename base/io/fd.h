@@ -2,6 +2,8 @@
 #ifndef HPVMD_BASE_IO_FD_H_
 #define HPVMD_BASE_IO_FD_H_
 
+#include <cstdint>
+#include <span>
 #include <utility>
 
 namespace hpvm {
@@ -28,6 +30,9 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// False, with errno, when not all of it could be written.
+bool WriteAll(int fd, std::span<const uint8_t> bytes);
 
 }  // namespace hpvm
 

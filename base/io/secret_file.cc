@@ -8,6 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/io/fd.h"
+#include "base/io/memfd.h"
+
 namespace hpvm {
 
 SecretFile::~SecretFile() {
@@ -37,6 +41,24 @@ Status SecretFile::Finish(const std::string& secret) {
     return FromErrno(errno, "Making \"" + path_ + "\"");
   }
   return absl::OkStatus();
+}
+
+StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& path) {
+  std::array<uint8_t, 32> secret;
+  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file.valid()) {
+    if (ReadAt(file.get(), 0, secret).ok()) {
+      return secret;
+    }
+    // Cut short by a full disk: what it protected is worthless without it, so make a new one.
+    unlink(path.c_str());
+  }
+  SystemRng().Fill(secret);
+  file.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid() || write(file.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size())) {
+    return FromErrno(errno, "Writing \"" + path + "\"");
+  }
+  return secret;
 }
 
 }  // namespace hpvm

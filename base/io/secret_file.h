@@ -2,6 +2,8 @@
 #ifndef HPVMD_BASE_IO_SECRET_FILE_H_
 #define HPVMD_BASE_IO_SECRET_FILE_H_
 
+#include <array>
+#include <cstdint>
 #include <string>
 
 #include "base/status.h"
@@ -28,6 +30,9 @@ class SecretFile {
   std::string temporary_;
   int fd_ = -1;
 };
+
+// The 32 random bytes that stand in the file, which the first call makes, readable by its owner alone.
+StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& path);
 
 }  // namespace hpvm
 

@@ -13,6 +13,7 @@
 #include "CLI/CLI.hpp"
 #include "client/admin.h"
 #include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/text/text.h"
 #include "client/input_file.h"
 #include "nlohmann/json.hpp"
@@ -88,8 +89,9 @@ class Check {
     const auto [end, error] = std::from_chars(noted.data(), noted.data() + std::min(colon, noted.size()), sequence);
     const bool has_sequence = error == std::errc() && end == noted.data() + colon && sequence != 0;
     if (!noted.empty() && (!Sha256FromHex(hash).has_value() || (colon != std::string::npos && !has_sequence))) {
-      return InvalidArgument("--head takes the head that an earlier `hpvmctl audit verify` printed: a number, a colon "
-                             "and 64 hexadecimal digits.");
+      return InvalidArgument(
+          "--head takes the head that an earlier `hpvmctl audit verify` printed: a number, a colon "
+          "and 64 hexadecimal digits.");
     }
     check.wanted_ = hash;
     if (colon != std::string::npos) {
@@ -137,10 +139,8 @@ Status CheckFile(const std::string& path, Check* check) {
     if (file.eof()) {
       return DataLoss("The last line of \"" + path + "\" has no end: it was cut off, or is being written.");
     }
-    const Status pushed = check->Push({line.data(), static_cast<size_t>(file.gcount()) - 1});
-    if (!pushed.ok()) {
-      return While(pushed, "checking \"" + path + "\"");
-    }
+    HPVMD_RETURN_IF_ERROR(
+        While(check->Push({line.data(), static_cast<size_t>(file.gcount()) - 1}), "checking \"" + path + "\""));
   }
   if (!file.eof() && !file.bad()) {
     return DataLoss("A line of \"" + path + "\" is longer than any record (" +
@@ -170,7 +170,7 @@ StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& paths
       }
     }
     if (found.empty()) {
-      return NotFound("The folder \"" + path + "\" has no audit-N.jsonl" + (error ? ": " + error.message() : ".") );
+      return NotFound("The folder \"" + path + "\" has no audit-N.jsonl" + (error ? ": " + error.message() : "."));
     }
     for (const auto& [first, file] : found) {
       files.push_back(file);
@@ -236,41 +236,31 @@ Status Verify(const Globals& globals, const Options& options) {
   return absl::OkStatus();
 }
 
-CLI::App& AddCommand(Commands commands, CLI::App& parent, const char* name, const char* description,
-                     const char* footer, Status (*work)(const Globals&, const Options&),
-                     std::shared_ptr<Options> options) {
-  CLI::App* command = parent.add_subcommand(name, description);
-  command->footer(footer);
-  command->add_option("--from", options->from, "From this record on");
-  SetWork(commands, *command, [=](const Globals& globals) { return work(globals, *options); });
-  return *command;
-}
-
 }  // namespace
 
 void AddAudit(Commands commands) {
   CLI::App* audit = commands.app.add_subcommand("audit", "The record of who changed what");
   audit->require_subcommand(1);
-  auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
-  CLI::App& list = AddCommand(commands, *audit, "list", "Records, the oldest first",
+  CLI::App& list = AddCommand(*audit, "list", "Records, the oldest first",
                               "Examples:\n"
                               "  hpvmctl audit list --from 1000\n"
-                              "  hpvmctl audit list --tenant blur -o json | jq -c 'select(.verdict != \"ok\")'",
-                              List, options);
-  list.add_option("--limit", options->limit, "At most this many")->check(CLI::Range(1, 1'000'000'000));
-  options = std::make_shared<Options>();
+                              "  hpvmctl audit list --tenant blur -o json | jq -c 'select(.verdict != \"ok\")'");
+  Options& listed = SetWork(commands, list, List);
+  list.add_option("--from", listed.from, "From this record on");
+  list.add_option("--limit", listed.limit, "At most this many")->check(CLI::Range(1, 1'000'000'000));
   CLI::App& verify = AddCommand(
-      commands, *audit, "verify", "Check that no record was changed, taken out or moved",
+      *audit, "verify", "Check that no record was changed, taken out or moved",
       "Note the head that it prints somewhere else: with --head the next check also finds records that were cut off\n"
       "at the end, or written anew from some point on.\n"
       "Examples:\n"
       "  hpvmctl audit verify\n"
-      "  hpvmctl audit verify /var/lib/hpvmd --head 812:3f0c…",
-      Verify, options);
-  verify.add_option("path", options->paths, "Files or folders, of a copy or of a server that is down; without any: the "
-                                            "server is asked");
-  verify.add_option("--head", options->head, "A head that was noted, SEQUENCE:HASH or HASH: its record must be there")
-      ->check(CLI::Validator(RefuseEmpty, ""));
+      "  hpvmctl audit verify /var/lib/hpvmd --head 812:3f0c…");
+  Options& verified = SetWork(commands, verify, Verify);
+  verify.add_option("--from", verified.from, "From this record on");
+  verify.add_option("path", verified.paths,
+                    "Files or folders, of a copy or of a server that is down; without any: the "
+                    "server is asked");
+  AddWord(verify, "--head", verified.head, "A head that was noted, SEQUENCE:HASH or HASH: its record must be there");
 }
 
 }  // namespace hpvm::ctl

@@ -53,9 +53,6 @@ void AddCredentialOptions(CLI::App& app, Globals& globals);
 bool HasSecretOption(int argc, char** argv);
 // For that endpoint, with what the environment has. Once: takes secrets out of the environment.
 Credentials CredentialsOf(const Globals& globals, std::string_view endpoint);
-// For options that mean nothing when empty: what an unset variable of a script leaves of them must not be taken for
-// their absence.
-std::string RefuseEmpty(std::string& word);
 
 void AddSubmit(Commands commands);
 void AddRun(Commands commands);

@@ -9,25 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
+#include "client/ctl/options.h"
 
 namespace hpvm::ctl {
 namespace {
 
 // Ask the server, if one answers at once, for what can be completed. A shell expands what it is offered: of the answer
 // only characters of ids and names remain.
-constexpr char kJobs[] =
-    "hpvmctl list -o name --limit 50 --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
-constexpr char kTenants[] =
-    "hpvmctl tenant list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
-constexpr char kTokens[] =
-    "hpvmctl token list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
-
-constexpr char kGraphs[] =
-    "hpvmctl graph list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
-constexpr char kBuffers[] =
-    "hpvmctl buffer list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
+std::string Listing(const std::string& command) {
+  return "hpvmctl " + command + " --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
+}
 
 std::vector<const CLI::App*> CommandsOf(const CLI::App* app) {
   return app->get_subcommands([](const CLI::App*) { return true; });
@@ -64,11 +55,11 @@ std::string ChoicesOf(const CLI::Option* option) {
 // The command that lists what the option takes; empty: there is none.
 std::string ListingOf(const CLI::Option* option) {
   const std::string name = option->get_name();
-  return name == "job" || name == "--after"       ? kJobs
-         : name == "tenant" || name == "--tenant" ? kTenants
-         : name == "token"                        ? kTokens
-         : name == "handle" || name == "--handle" ? kGraphs
-         : name == "buffer"                       ? kBuffers
+  return name == "job" || name == "--after"       ? Listing("list -o name --limit 50")
+         : name == "tenant" || name == "--tenant" ? Listing("tenant list -o name")
+         : name == "token"                        ? Listing("token list -o name")
+         : name == "handle" || name == "--handle" ? Listing("graph list -o name")
+         : name == "buffer"                       ? Listing("buffer list -o name")
                                                   : "";
 }
 
@@ -180,26 +171,24 @@ void FishLines(const CLI::App* app, const std::string& parent, std::string* text
 }  // namespace
 
 void AddCompletion(Commands commands) {
-  auto shell =
-      std::make_shared<std::string>();  // Shared by the option table and the action, which outlive this function.
-  CLI::App* command = commands.app.add_subcommand("completion", "Print a completion script for a shell");
-  command->add_option("shell", *shell, "bash, zsh or fish")
+  CLI::App& command =
+      AddCommand(commands.app, "completion", "Print a completion script for a shell",
+                 "Example:\n  hpvmctl completion bash > ~/.local/share/bash-completion/completions/hpvmctl");
+  const auto shell = std::make_shared<std::string>();  // Shared by the option table and the action.
+  command.add_option("shell", *shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))
       ->option_text("bash|zsh|fish");
-  command->footer("Example:\n  hpvmctl completion bash > ~/.local/share/bash-completion/completions/hpvmctl");
-  command->callback([=, &app = commands.app, &action = commands.action] {
-    action = [=, &app] {
-      std::string text;
-      if (*shell == "fish") {
-        FishLines(&app, "", &text);
-      } else {
-        // zsh runs bash's script.
-        text = (*shell == "zsh" ? "autoload -U +X bashcompinit && bashcompinit\n" : "") + Bash(&app);
-      }
-      fputs(text.c_str(), stdout);
-      return kOk;
-    };
+  SetWork(commands, command, [=, &app = commands.app](const Globals&) {
+    std::string text;
+    if (*shell == "fish") {
+      FishLines(&app, "", &text);
+    } else {
+      // zsh runs bash's script.
+      text = (*shell == "zsh" ? "autoload -U +X bashcompinit && bashcompinit\n" : "") + Bash(&app);
+    }
+    fputs(text.c_str(), stdout);
+    return absl::OkStatus();
   });
 }
 

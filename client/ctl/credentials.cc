@@ -7,8 +7,7 @@
 
 #include <string_view>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/text/text.h"
 
 namespace hpvm::ctl {
@@ -31,7 +30,7 @@ void WarnOfReaders(const std::string& path) {
 }
 
 void AddFile(CLI::App& app, const char* name, std::string& file, const char* variable, const std::string& description) {
-  app.add_option(name, file, description + " (or $" + variable + ")")->check(CLI::Validator(RefuseEmpty, ""));
+  AddWord(app, name, file, description + " (or $" + variable + ")");
 }
 
 // The option goes before the variable. The variable does not count for a Unix socket: it names TLS files that are meant
@@ -47,10 +46,11 @@ bool HasSecretOption(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--token" || word.starts_with("--token=")) {
-      fputs("hpvmctl: there is no --token: everybody on this machine can read a command line while it is there,\n"
-            "and the shell's history keeps it. Use --token-file FILE, $HPVM_TOKEN_FILE or $HPVM_TOKEN, and revoke\n"
-            "this token (hpvmctl token revoke).\n",
-            stderr);
+      fputs(
+          "hpvmctl: there is no --token: everybody on this machine can read a command line while it is there,\n"
+          "and the shell's history keeps it. Use --token-file FILE, $HPVM_TOKEN_FILE or $HPVM_TOKEN, and revoke\n"
+          "this token (hpvmctl token revoke).\n",
+          stderr);
       return true;
     }
   }
@@ -58,10 +58,9 @@ bool HasSecretOption(int argc, char** argv) {
 }
 
 void AddCredentialOptions(CLI::App& app, Globals& globals) {
-  app.add_option("--token-file", globals.token_file,
-                 "File with the token by which the server knows you (or $HPVM_TOKEN_FILE; $HPVM_TOKEN is a token "
-                 "itself)")
-      ->check(CLI::Validator(RefuseEmpty, ""));
+  AddWord(app, "--token-file", globals.token_file,
+          "File with the token by which the server knows you (or $HPVM_TOKEN_FILE; $HPVM_TOKEN is a token "
+          "itself)");
   AddFile(app, "--ca", globals.ca_file, "HPVM_CA",
           "File with the authority that vouches for the server (PEM); without it the system's");
   AddFile(app, "--cert", globals.certificate_file, "HPVM_CERT", "File with your certificate (PEM), with --key");

@@ -2,8 +2,7 @@
 // hpvmctl devices.
 #include <stdio.h>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/report.h"
 
 namespace hpvm::ctl {
@@ -22,11 +21,11 @@ Status Devices(const Globals& globals) {
 }  // namespace
 
 void AddDevices(Commands commands) {
-  CLI::App* command = commands.app.add_subcommand("devices", "The devices that hpvmd runs kernels on");
-  command->footer(
-      "With -o wide also the sandbox level at which your kernels run, and what it keeps them from.\n"
-      "Examples:\n  hpvmctl devices\n  hpvmctl devices -o wide");
-  SetWork(commands, *command, Devices);
+  SetWork(commands,
+          AddCommand(commands.app, "devices", "The devices that hpvmd runs kernels on",
+                     "With -o wide also the sandbox level at which your kernels run, and what it keeps them from.\n"
+                     "Examples:\n  hpvmctl devices\n  hpvmctl devices -o wide"),
+          Devices);
 }
 
 }  // namespace hpvm::ctl

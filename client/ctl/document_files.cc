@@ -7,7 +7,9 @@
 #include <filesystem>
 
 #include "CLI/CLI.hpp"
+#include "client/ctl/options.h"
 #include "client/input_file.h"
+#include "graph/parse.h"
 
 #include "base/limits.h"
 
@@ -54,16 +56,22 @@ StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const s
 }  // namespace
 
 void AddAllowFile(CLI::App& command, DocumentPlace& place) {
-  command
-      .add_option("--allow-file", place.allow_files,
-                  "A file that the document may name although it does not lie in the document's folder or below it, or "
-                  "is larger than 64 MiB")
-      ->allow_extra_args(false);
+  AddEach(command, "--allow-file", place.allow_files,
+          "A file that the document may name although it does not lie in the document's folder or below it, or "
+          "is larger than 64 MiB");
 }
 
 StatusOr<std::string> ReadDocument(const std::string& file) {
   return file == "-" ? ReadStandardInput(limits::kGraphDocumentBytesMax)
                      : ReadInputText(file, limits::kGraphDocumentBytesMax);
+}
+
+StatusOr<graph::Graph> ParseDocument(const std::string& file, const std::string& document) {
+  graph::ParseOutcome parsed = graph::Parse(document);
+  if (!parsed.graph.has_value()) {
+    return InvalidArgument("The graph \"" + file + "\" is not valid:\n" + ToString(parsed.diagnostics));
+  }
+  return *std::move(parsed.graph);
 }
 
 StatusOr<std::string> ReadModuleFile(const std::string& file) {
@@ -79,11 +87,9 @@ StatusOr<std::string> ReadModuleOf(const DocumentPlace& place, const graph::Modu
     return NotFound("Module \"" + module.name + "\" is named by its hash, which only a server can look up.");
   }
   *name = (FolderOf(place.document) / module.file).string();
-  const StatusOr<std::vector<uint8_t>> bytes = ReadNamedFile(place, module.file);
-  if (!bytes.ok()) {
-    return While(bytes.status(), "reading module \"" + module.name + "\"");
-  }
-  return std::string(bytes->begin(), bytes->end());
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
+                         While(ReadNamedFile(place, module.file), "reading module \"" + module.name + "\""));
+  return std::string(bytes.begin(), bytes.end());
 }
 
 }  // namespace hpvm::ctl

@@ -27,6 +27,9 @@ void AddAllowFile(CLI::App& command, DocumentPlace& place);
 // The document's text; of "-" standard input.
 StatusOr<std::string> ReadDocument(const std::string& file);
 
+// The graph of such a text; kInvalidArgument lists every fault.
+StatusOr<graph::Graph> ParseDocument(const std::string& file, const std::string& document);
+
 // A module that the user names, which may be as large as any server lets it be.
 StatusOr<std::string> ReadModuleFile(const std::string& file);
 

@@ -64,13 +64,11 @@ Status FetchOutputs(Client& client, const v1::Job& job, const FollowOptions& opt
     if (file == options.output_files.end()) {
       continue;
     }
-    StatusOr<Tensor> tensor = client.FetchOutput(job.id(), value.name());
-    if (!tensor.ok()) {
-      return While(tensor.status(), "fetching output \"" + value.name() + "\" of job " + job.id());
-    }
-    output.description = Describe(tensor->type, tensor->shape);
+    HPVMD_ASSIGN_OR_RETURN(const Tensor tensor, While(client.FetchOutput(job.id(), value.name()),
+                                                      "fetching output \"" + value.name() + "\" of job " + job.id()));
+    output.description = Describe(tensor.type, tensor.shape);
     output.file = FileFor(file->second, job);
-    HPVMD_RETURN_IF_ERROR(While(WriteTensorFile(output.file, *tensor), "storing output \"" + value.name() + "\""));
+    HPVMD_RETURN_IF_ERROR(While(WriteTensorFile(output.file, tensor), "storing output \"" + value.name() + "\""));
   }
   return absl::OkStatus();
 }

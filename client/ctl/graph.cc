@@ -4,9 +4,8 @@
 
 #include <memory>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
 #include "client/ctl/document_files.h"
+#include "client/ctl/options.h"
 #include "client/ctl/text/text.h"
 #include "nlohmann/json.hpp"
 
@@ -39,54 +38,43 @@ void PrintDiagnostics(const Diagnostics& diagnostics, Format format) {
   puts(list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }
 
-ExitCode Validate(const Globals& globals, const Options& options) {
-  StatusOr<std::string> document = ReadDocument(options.file);
-  if (!document.ok()) {
-    return Report(document.status());
-  }
-  graph::ParseOutcome outcome = graph::Parse(*document);
+Status Validate(const Globals& globals, const Options& options, ExitCode* code) {
+  HPVMD_ASSIGN_OR_RETURN(const std::string document, ReadDocument(options.file));
+  const graph::ParseOutcome outcome = graph::Parse(document);
   PrintDiagnostics(outcome.diagnostics, globals.format);
   if (!outcome.graph.has_value()) {
-    return kUsage;
-  }
-  if (globals.format != Format::kJson) {
+    *code = kUsage;
+  } else if (globals.format != Format::kJson) {
     fprintf(stderr, "%s: valid\n", options.file.c_str());
   }
-  return kOk;
+  return absl::OkStatus();
 }
 
-ExitCode Show(const Options& options) {
-  StatusOr<std::string> document = ReadDocument(options.file);
-  if (!document.ok()) {
-    return Report(document.status());
-  }
-  graph::ParseOutcome outcome = graph::Parse(*document);
-  if (!outcome.graph.has_value()) {
-    return Report(
-        InvalidArgument("The graph \"" + options.file + "\" is not valid:\n" + ToString(outcome.diagnostics)));
-  }
-  fputs((options.dot ? graph::ToDot(*outcome.graph) : graph::Print(*outcome.graph)).c_str(), stdout);
-  return kOk;
+Status Show(const Globals&, const Options& options) {
+  HPVMD_ASSIGN_OR_RETURN(const std::string document, ReadDocument(options.file));
+  HPVMD_ASSIGN_OR_RETURN(const graph::Graph graph, ParseDocument(options.file, document));
+  fputs((options.dot ? graph::ToDot(graph) : graph::Print(graph)).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+void AddDocument(CLI::App& command, Options& options) {
+  command.add_option("graph", options.file, "The document; - reads standard input")->required();
 }
 
 }  // namespace
 
 void AddGraph(Commands commands) {
-  auto options = std::make_shared<Options>();  // Shared by the option tables and actions, which outlive this function.
   CLI::App* graph = commands.app.add_subcommand(
       "graph", "Check and show graph documents without a server; list and release prepared ones");
   graph->require_subcommand(1);
-  CLI::App* validate = graph->add_subcommand("validate", "List everything that is wrong with a document");
-  validate->add_option("graph", options->file, "The document; - reads standard input")->required();
-  validate->footer("Example:\n  hpvmctl graph validate matmul.json");
-  validate->callback([=, &globals = commands.globals, &action = commands.action] {
-    action = [=, &globals] { return Validate(globals, *options); };
-  });
-  CLI::App* show = graph->add_subcommand("show", "Print the document in its canonical form, or as a picture");
-  show->add_option("graph", options->file, "The document; - reads standard input")->required();
-  show->add_flag("--dot", options->dot, "Graphviz");
-  show->footer("Example:\n  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg");
-  show->callback([=, &action = commands.action] { action = [=] { return Show(*options); }; });
+  CLI::App& validate = AddCommand(*graph, "validate", "List everything that is wrong with a document",
+                                  "Example:\n  hpvmctl graph validate matmul.json");
+  AddDocument(validate, SetWork(commands, validate, Validate));
+  CLI::App& show = AddCommand(*graph, "show", "Print the document in its canonical form, or as a picture",
+                              "Example:\n  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg");
+  Options& options = SetWork(commands, show, Show);
+  AddDocument(show, options);
+  show.add_flag("--dot", options.dot, "Graphviz");
   AddHeldGraphs(commands, *graph);
 }
 

@@ -2,7 +2,6 @@
 #include "client/ctl/graph_job.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 
@@ -11,6 +10,7 @@
 
 #include "base/diagnostic.h"
 #include "base/hash.h"
+#include "base/number.h"
 #include "graph/flatten.h"
 #include "graph/parse.h"
 
@@ -94,15 +94,14 @@ Status CheckIndexInput(const graph::Port& port, bool is_array) {
 }
 
 StatusOr<int64_t> ParseInteger(const std::string& text, const std::string& name) {
-  int64_t value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  const std::optional<int64_t> value = ParseNumber<int64_t>(text);
+  if (!value.has_value()) {
     return InvalidArgument("The value of symbol \"" + name + "\" (" + text +
                            ") is not a 64-bit integer. Numbers with fractions come from inputs of rank 0, which a "
                            "scalar names: \"value\": {\"input\": \"" +
                            name + "\"}.");
   }
-  return value;
+  return *value;
 }
 
 Status ReadModules(const DocumentPlace& place, GraphJob* job) {
@@ -190,12 +189,7 @@ Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
 StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
   GraphJob job;
   HPVMD_ASSIGN_OR_RETURN(job.document, ReadDocument(arguments.place.document));
-  graph::ParseOutcome parsed = graph::Parse(job.document);
-  if (!parsed.graph.has_value()) {
-    return InvalidArgument("The graph \"" + arguments.place.document + "\" is not valid:\n" +
-                           ToString(parsed.diagnostics));
-  }
-  job.graph = *std::move(parsed.graph);
+  HPVMD_ASSIGN_OR_RETURN(job.graph, ParseDocument(arguments.place.document, job.document));
   job.repetition.repeat = arguments.repeat;
   for (const std::string& word : arguments.symbols) {
     HPVMD_RETURN_IF_ERROR(ReadSymbol(word, &job));

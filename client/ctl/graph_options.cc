@@ -3,8 +3,7 @@
 
 #include <cstdlib>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/text/words.h"
 
 namespace hpvm::ctl {
@@ -13,32 +12,21 @@ void AddGraphOptions(CLI::App& command, GraphOptions& options) {
   GraphArguments& arguments = options.arguments;
   command.add_option("graph", arguments.place.document, "The graph document; - reads standard input")->required();
   AddAllowFile(command, arguments.place);
-  command
-      .add_option("-i,--input", arguments.inputs,
-                  "NAME=FILE for each input: .npy, .npz[:array], .png, or raw bytes; NAME=2.5 for one of rank 0")
-      ->allow_extra_args(false);
-  command
-      .add_option("-O,--output", arguments.outputs,
-                  "NAME=FILE for each output to write: .npy, .npz:array, .png, or raw bytes")
-      ->allow_extra_args(false);
-  command
-      .add_option("--symbol", arguments.symbols,
-                  "NAME=INTEGER for symbols that no input's shape fixes; NAME=2.5 for an input of rank 0")
-      ->allow_extra_args(false);
+  AddEach(command, "-i,--input", arguments.inputs,
+          "NAME=FILE for each input: .npy, .npz[:array], .png, or raw bytes; NAME=2.5 for one of rank 0");
+  AddEach(command, "-O,--output", arguments.outputs,
+          "NAME=FILE for each output to write: .npy, .npz:array, .png, or raw bytes");
+  AddEach(command, "--symbol", arguments.symbols,
+          "NAME=INTEGER for symbols that no input's shape fixes; NAME=2.5 for an input of rank 0");
   command.add_option("--repeat", arguments.repeat, "Run this often with the same inputs, as one run")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command
-      .add_option("--rotate", arguments.rotate,
-                  "OUTPUT=INPUT: with --repeat, what one repetition gives the next one gets")
-      ->allow_extra_args(false);
-  command.add_option("--until", arguments.until,
-                     "OUTPUT of one element: a repetition that leaves it not zero is the last")
-      ->check(CLI::Validator(RefuseEmpty, ""));
-  command.add_option("--label", options.labels, "KEY=VALUE, kept with the job")->allow_extra_args(false);
-  command
-      .add_option("--deadline", options.deadline, "How long the work may take: 10s, 500ms, 2m; default: the server's")
-      ->check(CLI::Validator(RefuseEmpty, ""));
+  AddEach(command, "--rotate", arguments.rotate,
+          "OUTPUT=INPUT: with --repeat, what one repetition gives the next one gets");
+  AddWord(command, "--until", arguments.until,
+          "OUTPUT of one element: a repetition that leaves it not zero is the last");
+  AddEach(command, "--label", options.labels, "KEY=VALUE, kept with the job");
+  AddWord(command, "--deadline", options.deadline, "How long the work may take: 10s, 500ms, 2m; default: the server's");
   command.add_option("--priority", options.priority, "Larger goes first among your own jobs")
       ->check(CLI::Range(-100, 100))
       ->capture_default_str();
@@ -60,11 +48,8 @@ StatusOr<CallOptions> ToCallOptions(const GraphOptions& options) {
   call.request.set_priority(options.priority);
   call.request.set_idempotency_key(options.idempotency_key);
   if (!options.deadline.empty()) {
-    StatusOr<Duration> deadline = ParseDuration(options.deadline);
-    if (!deadline.ok()) {
-      return While(deadline.status(), "reading --deadline");
-    }
-    call.request.set_deadline_ns(static_cast<uint64_t>(deadline->count()));
+    HPVMD_ASSIGN_OR_RETURN(const Duration deadline, While(ParseDuration(options.deadline), "reading --deadline"));
+    call.request.set_deadline_ns(static_cast<uint64_t>(deadline.count()));
   }
   for (const std::string& label : options.labels) {
     HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(label, "--label", true));

@@ -3,10 +3,11 @@
 // program that made it has gone.
 #include <stdio.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
 #include "client/tensor.h"
@@ -22,45 +23,37 @@ std::string ShapeText(const v1::Buffer& buffer) {
   return Describe(static_cast<ElementType>(buffer.type()), shape);
 }
 
-// A list in the format that was asked for; `row` gives the columns of one item, its id first.
 template <typename Item, typename Row>
-void PrintList(const std::vector<Item>& items, Format format, std::vector<std::string> heading, const Row& row) {
-  if (format == Format::kJson) {
-    PrintJson(Pointers(items));
-    return;
-  }
-  std::vector<std::vector<std::string>> rows;
-  if (format != Format::kName) {
-    rows.push_back(std::move(heading));
-  }
-  for (const Item& item : items) {
-    std::vector<std::string> columns = row(item);
-    columns.resize(format == Format::kName ? 1 : columns.size());
-    rows.push_back(std::move(columns));
-  }
-  fputs(Printable(Table(rows)).c_str(), stdout);
+std::string RowsText(const std::vector<Item>& items, std::vector<std::string> heading, const Row& row) {
+  std::vector<std::vector<std::string>> rows = {std::move(heading)};
+  std::transform(items.begin(), items.end(), std::back_inserter(rows), row);
+  return Printable(Table(rows));
 }
 
 Status ListGraphs(const Globals& globals) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::PreparedGraph> graphs, client->ListGraphs());
-  PrintList(graphs, globals.format, {"HANDLE", "GRAPH", "CREATED", "UNUSED FOR", "SHA-256"},
-            [](const v1::PreparedGraph& graph) {
-              return std::vector{graph.handle(), graph.name() + (graph.check() ? " (check)" : ""),
-                                 TimeText(graph.created_unix_ns()), DurationText(graph.idle_ns()),
-                                 graph.graph_sha256().substr(0, 12)};
-            });
+  const auto row = [](const v1::PreparedGraph& graph) {
+    return std::vector{graph.handle(), graph.name() + (graph.check() ? " (check)" : ""),
+                       TimeText(graph.created_unix_ns()), DurationText(graph.idle_ns()),
+                       graph.graph_sha256().substr(0, 12)};
+  };
+  PrintList(graphs, globals.format, &v1::PreparedGraph::handle, [&] {
+    return RowsText(graphs, {"HANDLE", "GRAPH", "CREATED", "UNUSED FOR", "SHA-256"}, row);
+  });
   return absl::OkStatus();
 }
 
 Status ListBuffers(const Globals& globals) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Buffer> buffers, client->ListBuffers());
-  PrintList(buffers, globals.format, {"BUFFER", "SIZE", "TENSOR", "CREATED", "UNUSED FOR"},
-            [](const v1::Buffer& buffer) {
-              return std::vector{buffer.id(), BytesText(buffer.size_bytes()), ShapeText(buffer),
-                                 TimeText(buffer.created_unix_ns()), DurationText(buffer.idle_ns())};
-            });
+  const auto row = [](const v1::Buffer& buffer) {
+    return std::vector{buffer.id(), BytesText(buffer.size_bytes()), ShapeText(buffer),
+                       TimeText(buffer.created_unix_ns()), DurationText(buffer.idle_ns())};
+  };
+  PrintList(buffers, globals.format, &v1::Buffer::id, [&] {
+    return RowsText(buffers, {"BUFFER", "SIZE", "TENSOR", "CREATED", "UNUSED FOR"}, row);
+  });
   return absl::OkStatus();
 }
 
@@ -81,18 +74,15 @@ Status GiveBack(const Globals& globals, const std::vector<std::string>& ids,
 
 void AddList(Commands commands, CLI::App& group, const char* description, const char* example,
              Status (*list)(const Globals&)) {
-  CLI::App* command = group.add_subcommand("list", description);
-  command->footer(std::string("Example:\n  ") + example);
-  SetWork(commands, *command, list);
+  SetWork(commands, AddCommand(group, "list", description, std::string("Example:\n  ") + example), list);
 }
 
 void AddGiveBack(Commands commands, CLI::App& group, const char* name, const char* description, const char* ids,
                  const char* example, Status (Client::*give_back)(const std::string&, const CallOptions&)) {
-  CLI::App* command = group.add_subcommand(name, description);
+  CLI::App& command = AddCommand(group, name, description, std::string("Example:\n  ") + example);
   const auto words = std::make_shared<std::vector<std::string>>();  // Shared by the option and the action.
-  command->add_option(ids, *words)->required();
-  command->footer(std::string("Example:\n  ") + example);
-  SetWork(commands, *command, [=](const Globals& globals) { return GiveBack(globals, *words, give_back); });
+  command.add_option(ids, *words)->required();
+  SetWork(commands, command, [=](const Globals& globals) { return GiveBack(globals, *words, give_back); });
 }
 
 }  // namespace

@@ -8,9 +8,8 @@
 #include <memory>
 #include <thread>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
 #include "client/ctl/follow.h"
+#include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/text.h"
@@ -85,7 +84,7 @@ Status WatchList(const Globals& globals, Client& client, const v1::ListJobsReque
   }
 }
 
-Status List(const Globals& globals, const Options& options, ExitCode* /*code*/) {
+Status List(const Globals& globals, const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(const v1::ListJobsRequest request, RequestOf(options));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   const uint64_t jobs_max = options.all ? UINT32_MAX : options.limit;
@@ -101,7 +100,7 @@ Status List(const Globals& globals, const Options& options, ExitCode* /*code*/) 
   return absl::OkStatus();
 }
 
-Status Get(const Globals& globals, const Options& options, ExitCode* /*code*/) {
+Status Get(const Globals& globals, const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   std::vector<v1::Job> jobs;
   bool has_array = false;
@@ -130,7 +129,7 @@ Status Get(const Globals& globals, const Options& options, ExitCode* /*code*/) {
   return absl::OkStatus();
 }
 
-Status Logs(const Globals& globals, const Options& options, ExitCode* /*code*/) {
+Status Logs(const Globals& globals, const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> ids, JobsOf(*client, options.ids));
   if (options.follow) {
@@ -152,7 +151,7 @@ Status Logs(const Globals& globals, const Options& options, ExitCode* /*code*/) 
   return absl::OkStatus();
 }
 
-Status Cancel(const Globals& globals, const Options& options, ExitCode* /*code*/) {
+Status Cancel(const Globals& globals, const Options& options) {
   // `hpvmctl cancel $(hpvmctl list --state live -o name)` when nothing is live: then all is done.
   if (options.ids.empty()) {
     fputs("hpvmctl: no job was named, so none is cancelled; `hpvmctl list --state live` lists those that can be.\n",
@@ -165,23 +164,20 @@ Status Cancel(const Globals& globals, const Options& options, ExitCode* /*code*/
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   std::vector<v1::Job> jobs;
   for (const std::string& id : options.ids) {
-    StatusOr<v1::CancelJobResponse> answer = client->CancelJob(id);
-    if (!answer.ok()) {
-      return While(answer.status(), "cancelling " + id);
-    }
+    HPVMD_ASSIGN_OR_RETURN(v1::CancelJobResponse answer, While(client->CancelJob(id), "cancelling " + id));
     if (IsArray(id)) {
-      fprintf(stderr, "%s: %u jobs had not ended and are cancelled\n", Printable(id).c_str(), answer->cancelled());
+      fprintf(stderr, "%s: %u jobs had not ended and are cancelled\n", Printable(id).c_str(), answer.cancelled());
       v1::ListJobsRequest request;
       request.set_array_id(id);
       HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Job> elements, client->ListAllJobs(request, UINT32_MAX));
       jobs.insert(jobs.end(), elements.begin(), elements.end());
       continue;
     }
-    if (answer->cancelled() == 0 && HasEnded(answer->job())) {
+    if (answer.cancelled() == 0 && HasEnded(answer.job())) {
       fprintf(stderr, "hpvmctl: job %s had already ended as %s.\n", Printable(id).c_str(),
-              StateText(answer->job().state()).c_str());
+              StateText(answer.job().state()).c_str());
     }
-    jobs.push_back(std::move(*answer->mutable_job()));
+    jobs.push_back(std::move(*answer.mutable_job()));
   }
   PrintJobs(jobs, globals.format);
   return absl::OkStatus();
@@ -190,11 +186,7 @@ Status Cancel(const Globals& globals, const Options& options, ExitCode* /*code*/
 Status Wait(const Globals& globals, const Options& options, ExitCode* code) {
   FollowOptions follow;
   if (!options.timeout.empty()) {
-    StatusOr<Duration> timeout = ParseDuration(options.timeout);
-    if (!timeout.ok()) {
-      return While(timeout.status(), "reading --timeout");
-    }
-    follow.timeout = *timeout;
+    HPVMD_ASSIGN_OR_RETURN(follow.timeout, While(ParseDuration(options.timeout), "reading --timeout"));
   }
   const bool is_many = options.ids.size() > 1 || IsArray(options.ids.front());
   HPVMD_ASSIGN_OR_RETURN(follow.output_files, ParseOutputFiles(options.outputs, is_many));
@@ -212,41 +204,11 @@ Status Wait(const Globals& globals, const Options& options, ExitCode* code) {
   return absl::OkStatus();
 }
 
-using Work = Status (*)(const Globals&, const Options&, ExitCode*);
-
-// Each command by itself and below `jobs`; its options live as long as its action.
-class JobCommands {
- public:
-  JobCommands(Commands commands, CLI::App& parent) : commands_(commands), parent_(parent) {}
-
-  std::shared_ptr<Options> Add(CLI::App& command, Work work) {
-    auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
-    SetWork(commands_, command, [=](const Globals& globals, ExitCode* code) { return work(globals, *options, code); });
-    return options;
-  }
-
-  CLI::App& Command(const char* name, const char* description, const char* examples) {
-    CLI::App* command = parent_.add_subcommand(name, description);
-    command->footer(std::string("Examples:\n") + examples);
-    return *command;
-  }
-
-  static void AddIds(CLI::App& command, Options& options, const char* what, bool required = true) {
-    command.add_option("job", options.ids, what)->required(required);
-  }
-
- private:
-  Commands commands_;
-  CLI::App& parent_;
-};
-
 void AddListOptions(CLI::App& list, Options& options) {
-  list.add_option("--state", options.states, "Only these, with commas; live: before the end, ended: after it")
-      ->allow_extra_args(false)
+  AddEach(list, "--state", options.states, "Only these, with commas; live: before the end, ended: after it")
       ->option_text("accepted|queued|running|succeeded|failed|cancelled|expired|dead|live|ended");
-  list.add_option("-l,--label", options.labels, "Only jobs with this KEY=VALUE; several: with all of them")
-      ->allow_extra_args(false);
-  list.add_option("--array", options.array, "Only elements of this array")->check(CLI::Validator(RefuseEmpty, ""));
+  AddEach(list, "-l,--label", options.labels, "Only jobs with this KEY=VALUE; several: with all of them");
+  AddWord(list, "--array", options.array, "Only elements of this array");
   list.add_option("--limit", options.limit, "At most this many")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
@@ -254,51 +216,58 @@ void AddListOptions(CLI::App& list, Options& options) {
   list.add_flag("-w,--watch", options.watch, "Go on: a line for each job that is new or has changed");
 }
 
+void AddIds(CLI::App& command, Options& options, const char* what = "Ids of jobs or arrays") {
+  command.add_option("job", options.ids, what)->required();
+}
+
+// Each command by itself and below `jobs`.
 void AddAll(Commands commands, CLI::App& parent) {
-  JobCommands jobs(commands, parent);
-  CLI::App& list = jobs.Command("list", "List jobs, newest first",
-                                "  hpvmctl list --state running,queued\n"
-                                "  hpvmctl list --label project=blur --state failed,dead -o wide\n"
+  CLI::App& list = AddCommand(parent, "list", "List jobs, newest first",
+                              "Examples:\n"
+                              "  hpvmctl list --state running,queued\n"
+                              "  hpvmctl list --label project=blur --state failed,dead -o wide\n"
+                              "  hpvmctl cancel $(hpvmctl list --state live -o name)");
+  AddListOptions(list, SetWork(commands, list, List));
+  CLI::App& get = AddCommand(parent, "get", "Show everything about jobs; of one that failed also what to do next",
+                             "Examples:\n"
+                             "  hpvmctl get job-0193…\n"
+                             "  hpvmctl get array-0193…\n"
+                             "  hpvmctl get job-0193… -o json");
+  AddIds(get, SetWork(commands, get, Get));
+  CLI::App& wait = AddCommand(parent, "wait", "Follow jobs to their ends; the exit code tells how they ended",
+                              "Examples:\n"
+                              "  hpvmctl wait job-0193… --output C=c.npy\n"
+                              "  hpvmctl wait array-0193… --timeout 5m --output C=c-{index}.npy");
+  Options& waiting = SetWork(commands, wait, Wait);
+  AddIds(wait, waiting);
+  AddEach(wait, "-O,--output", waiting.outputs,
+          "NAME=FILE for each output to write; {index} and {job} in FILE become the job's");
+  AddWord(wait, "--timeout", waiting.timeout, "Wait at most this long (exit code 124); the jobs go on");
+  CLI::App& cancel = AddCommand(parent, "cancel", "Cancel jobs; their final states tell what became of them",
+                                "Examples:\n"
+                                "  hpvmctl cancel job-0193…\n"
+                                "  hpvmctl cancel array-0193…\n"
                                 "  hpvmctl cancel $(hpvmctl list --state live -o name)");
-  AddListOptions(list, *jobs.Add(list, List));
-  CLI::App& get = jobs.Command("get", "Show everything about jobs; of one that failed also what to do next",
-                               "  hpvmctl get job-0193…\n"
-                               "  hpvmctl get array-0193…\n"
-                               "  hpvmctl get job-0193… -o json");
-  JobCommands::AddIds(get, *jobs.Add(get, Get), "Ids of jobs or arrays");
-  CLI::App& wait = jobs.Command("wait", "Follow jobs to their ends; the exit code tells how they ended",
-                                "  hpvmctl wait job-0193… --output C=c.npy\n"
-                                "  hpvmctl wait array-0193… --timeout 5m --output C=c-{index}.npy");
-  std::shared_ptr<Options> options = jobs.Add(wait, Wait);
-  JobCommands::AddIds(wait, *options, "Ids of jobs or arrays");
-  wait.add_option("-O,--output", options->outputs,
-                  "NAME=FILE for each output to write; {index} and {job} in FILE become the job's")
-      ->allow_extra_args(false);
-  wait.add_option("--timeout", options->timeout, "Wait at most this long (exit code 124); the jobs go on")
-      ->check(CLI::Validator(RefuseEmpty, ""));
-  CLI::App& cancel = jobs.Command("cancel", "Cancel jobs; their final states tell what became of them",
-                                  "  hpvmctl cancel job-0193…\n"
-                                  "  hpvmctl cancel array-0193…\n"
-                                  "  hpvmctl cancel $(hpvmctl list --state live -o name)");
-  JobCommands::AddIds(cancel, *jobs.Add(cancel, Cancel), "Ids of jobs or arrays; of none nothing is cancelled",
-                      /*required=*/false);
-  CLI::App& logs = jobs.Command("logs", "What the kernels of a job that has ended printed",
-                                "  hpvmctl logs job-0193…\n"
-                                "  hpvmctl logs -f job-0193…");
-  options = jobs.Add(logs, Logs);
-  JobCommands::AddIds(logs, *options, "Ids of jobs or arrays");
-  logs.add_flag("-f,--follow", options->follow, "Wait until it has ended");
+  cancel.add_option("job", SetWork(commands, cancel, Cancel).ids,
+                    "Ids of jobs or arrays; of none nothing is cancelled");
+  CLI::App& logs = AddCommand(parent, "logs", "What the kernels of a job that has ended printed",
+                              "Examples:\n"
+                              "  hpvmctl logs job-0193…\n"
+                              "  hpvmctl logs -f job-0193…");
+  Options& logged = SetWork(commands, logs, Logs);
+  AddIds(logs, logged);
+  logs.add_flag("-f,--follow", logged.follow, "Wait until it has ended");
 }
 
 }  // namespace
 
 void AddJobs(Commands commands) {
   AddAll(commands, commands.app);
-  CLI::App* jobs = commands.app.add_subcommand("jobs", "The commands list, get, wait, cancel and logs; list by itself");
-  jobs->footer("Examples:\n  hpvmctl jobs\n  hpvmctl jobs get job-0193…");
-  jobs->require_subcommand(0, 1);
-  AddAll(commands, *jobs);
-  JobCommands(commands, *jobs).Add(*jobs, List);
+  CLI::App& jobs = AddCommand(commands.app, "jobs", "The commands list, get, wait, cancel and logs; list by itself",
+                              "Examples:\n  hpvmctl jobs\n  hpvmctl jobs get job-0193…");
+  jobs.require_subcommand(0, 1);
+  AddAll(commands, jobs);
+  SetWork(commands, jobs, List);
 }
 
 }  // namespace hpvm::ctl

@@ -6,13 +6,13 @@
 #include <memory>
 #include <optional>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
 #include "client/ctl/compile_service.h"
 #include "client/ctl/device_target.h"
 #include "client/ctl/document_files.h"
 #include "client/ctl/kernel_report.h"
+#include "client/ctl/options.h"
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "graph/flatten.h"
 #include "graph/parse.h"
@@ -179,14 +179,10 @@ std::vector<SpecialisationConstant> ConstantsOf(const graph::Variant& variant) {
 // The node's first variant that is WebAssembly; for a device, the first one if there is none.
 StatusOr<Task> TaskFromGraph(const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(const std::string document, ReadDocument(options.place.document));
-  const graph::ParseOutcome parsed = graph::Parse(document);
-  if (!parsed.graph.has_value()) {
-    return InvalidArgument("The graph \"" + options.place.document + "\" is not valid:\n" +
-                           ToString(parsed.diagnostics));
-  }
-  HPVMD_ASSIGN_OR_RETURN(const graph::Node* node, FindLeaf(*parsed.graph, options.node));
+  HPVMD_ASSIGN_OR_RETURN(const graph::Graph graph, ParseDocument(options.place.document, document));
+  HPVMD_ASSIGN_OR_RETURN(const graph::Node* node, FindLeaf(graph, options.node));
   auto variant = std::find_if(node->variants.begin(), node->variants.end(), [&](const graph::Variant& item) {
-    return parsed.graph->modules[item.module.index].kind == ModuleKind::kWasm;
+    return graph.modules[item.module.index].kind == ModuleKind::kWasm;
   });
   if (variant == node->variants.end() && !options.device.empty()) {
     variant = node->variants.begin();
@@ -195,7 +191,7 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
     return InvalidArgument("Node \"" + node->name + "\" has no WebAssembly variant.");
   }
   Task task;
-  const graph::Module& module = parsed.graph->modules[variant->module.index];
+  const graph::Module& module = graph.modules[variant->module.index];
   task.name = module.name;
   HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleOf(options.place, module, &task.module));
   task.request.module_kind = module.kind;
@@ -238,7 +234,7 @@ Status Explain(const Globals& globals, const Options& options) {
     request.level = std::move(target.level);
     label = std::move(target.label);
   }
-  request.module = {reinterpret_cast<const uint8_t*>(task.bytes.data()), task.bytes.size()};
+  request.module = BytesOf(task.bytes);
   request.module_hash = HashOf(request.module);
   request.module_name = task.name;
   request.explain = true;
@@ -274,23 +270,19 @@ void AddOptions(CLI::App& command, Options& options) {
                   "[NAME=]in|out|inout|i32|i64|f32|f64, once a parameter, in order; default: guessed from what the "
                   "kernel does with them")
       ->take_all();
-  command.add_option("--abi", options.abi, "hpvm or hpvm-web")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, Abi>{{"hpvm", Abi::kHpvm}, {"hpvm-web", Abi::kHpvmWeb}}))
-      ->option_text("hpvm|hpvm-web");
+  AddChoice<Abi>(command, "--abi", options.abi, {{"hpvm", Abi::kHpvm}, {"hpvm-web", Abi::kHpvmWeb}},
+                 "hpvm or hpvm-web");
   command
       .add_option_function<std::string>(
           "--math", [&options](const std::string& math) { options.fast_math = math == "fast"; },
           "exact or fast, as a node's \"math\"")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->option_text("exact|fast");
-  command
-      .add_option("--emit", options.listing,
-                  "Print the kernel IR after the passes, LLVM IR, assembly, or what a device's driver gets, instead of "
-                  "the explanation")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Listing>{
-          {"ir", Listing::kIr}, {"llvm", Listing::kLlvm}, {"asm", Listing::kAssembly}, {"device", Listing::kDevice}}))
-      ->option_text("ir|llvm|asm|device");
+  AddChoice<Listing>(
+      command, "--emit", options.listing,
+      {{"ir", Listing::kIr}, {"llvm", Listing::kLlvm}, {"asm", Listing::kAssembly}, {"device", Listing::kDevice}},
+      "Print the kernel IR after the passes, LLVM IR, assembly, or what a device's driver gets, instead of the "
+      "explanation");
   command
       .add_option("--device", options.device, "Compile for this device of this machine, or for one that is not here")
       ->option_text("cpu|" + DeviceTargetNames("|"))
@@ -305,22 +297,18 @@ void AddOptions(CLI::App& command, Options& options) {
 }  // namespace
 
 void AddKernel(Commands commands) {
-  auto options =
-      std::make_shared<Options>();  // Shared by the option table and the action, which outlive this function.
   CLI::App* kernel = commands.app.add_subcommand("kernel", "Look at kernels, without a server");
   kernel->require_subcommand(1);
-  CLI::App* explain = kernel->add_subcommand(
-      "explain",
-      "What the compiler did with a kernel and why, by source line: shapes, accesses, bounds, tiles, barriers");
-  AddOptions(*explain, *options);
-  explain->footer(
+  CLI::App& explain = AddCommand(
+      *kernel, "explain",
+      "What the compiler did with a kernel and why, by source line: shapes, accesses, bounds, tiles, barriers",
       "Build the kernel with -g to see source lines.\n"
       "Examples:\n"
       "  hpvmctl kernel explain blur.wasm blur\n"
       "  hpvmctl kernel explain blur.wasm blur --param in=in --param out=out --param width=i32 --math fast\n"
       "  hpvmctl kernel explain --graph matmul.json --node multiply --emit asm\n"
       "  hpvmctl kernel explain blur.wasm blur --device opencl:0 --emit device");
-  SetWork(commands, *explain, [=](const Globals& globals) { return Explain(globals, *options); });
+  AddOptions(explain, SetWork(commands, explain, Explain));
 }
 
 }  // namespace hpvm::ctl

@@ -314,8 +314,7 @@ void PrintJson(const KernelExplanation& explanation) {
                {"vectorised", std::any_of(artifact.variants.begin(), artifact.variants.end(), IsLockstep)}};
   json["parameters"] = Json::array();
   for (const ir::KernelParam& param : artifact.params) {
-    json["parameters"].push_back(
-        {{"name", param.name}, {"kind", KindOf(param)}});
+    json["parameters"].push_back({{"name", param.name}, {"kind", KindOf(param)}});
   }
   json["parameters_guessed"] = explanation.is_inferred;
   json["variants"] = Json::array();

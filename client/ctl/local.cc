@@ -12,9 +12,11 @@
 
 #include "client/ctl/report.h"
 
+#include "base/bytes.h"
 #include "base/diagnostic.h"
 #include "base/hash.h"
 #include "base/io/memfd.h"
+#include "base/io/secret_file.h"
 #include "base/limits.h"
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_link.h"
@@ -30,27 +32,6 @@ std::string CacheFolder() {
   }
   const char* home = getenv("HOME");
   return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/hpvm" : std::string();
-}
-
-// The key that tags this user's cached kernels: made once, readable by the user alone. False when there is no place for
-// it.
-bool CacheKey(const std::string& folder, std::array<uint8_t, 32>* key) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error || chmod(folder.c_str(), 0700) != 0) {
-    return false;
-  }
-  std::string file = folder + "/artifact.key";
-  UniqueFd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (fd.valid()) {
-    return ReadAt(fd.get(), 0, *key).ok();
-  }
-  for (size_t i = 0; i < key->size(); i += 8) {
-    uint64_t word = SystemRng().Next();
-    __builtin_memcpy(key->data() + i, &word, 8);
-  }
-  fd.reset(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  return fd.valid() && WriteAt(fd.get(), 0, *key).ok();
 }
 
 // Waits for the answer that a link's callback brings.
@@ -91,7 +72,7 @@ class LocalRun {
     input.handle = 1;
     input.within = within;
     input.check = options.check;
-    input.document.bytes = {reinterpret_cast<const uint8_t*>(job.document.data()), job.document.size()};
+    input.document.bytes = BytesOf(job.document);
     if (!job.modules.hashes.empty()) {
       return NotFound("Module \"" + job.modules.hashes.begin()->first +
                       "\" is named by its hash, which only a server can look up; name a file to run it here.");
@@ -221,11 +202,14 @@ StatusOr<std::string> ExecutorProgram() {
 }
 
 std::optional<LocalCache> OpenLocalCache() {
-  LocalCache cache{.folder = CacheFolder()};
-  if (cache.folder.empty() || !CacheKey(cache.folder, &cache.key)) {
+  const std::string folder = CacheFolder();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (folder.empty() || error || chmod(folder.c_str(), 0700) != 0) {
     return std::nullopt;
   }
-  return cache;
+  const StatusOr<std::array<uint8_t, 32>> key = LoadSecret(folder + "/artifact.key");
+  return key.ok() ? std::optional(LocalCache{folder, *key}) : std::nullopt;
 }
 
 RunOptions WithinDeadline(RunOptions options, Duration taken) {

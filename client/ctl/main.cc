@@ -5,12 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <new>
 #include <utility>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/text/text.h"
 #include "client/ctl/text/words.h"
 #include "client/status.h"
@@ -45,21 +43,13 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   options.tenant = tenant;
   options.credentials = CredentialsOf(*this, options.endpoint);
   options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
-  StatusOr<Duration> outage = ParseDuration(patience);
-  if (!outage.ok()) {
-    return While(outage.status(), "reading --patience");
-  }
-  options.patience = *outage;
+  HPVMD_ASSIGN_OR_RETURN(options.patience, While(ParseDuration(patience), "reading --patience"));
   options.on_unanswered = SayUnanswered;
   StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
   if (client.status().code() == absl::StatusCode::kUnavailable) {
     return While(client.status(), "connecting (start a server with `hpvmd --dev`, or name one with --server)");
   }
   return client;
-}
-
-std::string RefuseEmpty(std::string& word) {
-  return word.empty() ? "It is empty; leave the option out, or give it a value." : "";
 }
 
 void SetWork(Commands commands, CLI::App& command, std::function<Status(const Globals&, ExitCode* code)> work) {
@@ -152,14 +142,13 @@ int Main(int argc, char** argv) {
                  "In whose name: for administrators, and for servers that take the caller's word (hpvmd --dev)")
       ->envname("HPVM_TENANT");
   AddCredentialOptions(app, globals);
-  app.add_option("-o,--format", globals.format, "table, wide (more columns), json, or name (ids alone)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{
-          {"table", Format::kTable}, {"wide", Format::kWide}, {"json", Format::kJson}, {"name", Format::kName}}))
-      ->option_text("table|wide|json|name");
-  app.add_option("--progress", globals.progress, "On standard error: auto (a terminal only), plain or none")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Progress>{
-          {"auto", Progress::kAuto}, {"plain", Progress::kPlain}, {"none", Progress::kNone}}))
-      ->option_text("auto|plain|none");
+  AddChoice<Format>(
+      app, "-o,--format", globals.format,
+      {{"table", Format::kTable}, {"wide", Format::kWide}, {"json", Format::kJson}, {"name", Format::kName}},
+      "table, wide (more columns), json, or name (ids alone)");
+  AddChoice<Progress>(app, "--progress", globals.progress,
+                      {{"auto", Progress::kAuto}, {"plain", Progress::kPlain}, {"none", Progress::kNone}},
+                      "On standard error: auto (a terminal only), plain or none");
   app.add_option("--connect-timeout", globals.connect_seconds, "Seconds to wait for the server")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
@@ -168,27 +157,15 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.fallthrough();  // Global options may stand after the command, where people type them.
   Commands commands{app, globals, action};
-  AddSubmit(commands);
-  AddRun(commands);
-  AddDevices(commands);
-  AddCosts(commands);
-  AddJobs(commands);
-  AddRetry(commands);
-  AddGraph(commands);
-  AddKernel(commands);
-  AddModule(commands);
-  AddBuffers(commands);
-  AddQuota(commands);
-  AddTenant(commands);
-  AddToken(commands);
-  AddAudit(commands);
-  AddCompletion(commands);
+  for (const auto add : {AddSubmit, AddRun, AddDevices, AddCosts, AddJobs, AddRetry, AddGraph, AddKernel, AddModule,
+                         AddBuffers, AddQuota, AddTenant, AddToken, AddAudit, AddCompletion}) {
+    add(commands);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 reports by exception; this is where they end.
-    if (error.get_name() == "RequiredError" ||
-        error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    if (error.get_name() == "RequiredError" || error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
       SayWhatWasMeant(app);
     }
     return app.exit(error) == 0 ? kOk : kUsage;

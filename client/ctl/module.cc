@@ -4,9 +4,10 @@
 
 #include <memory>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
 #include "client/ctl/document_files.h"
+#include "client/ctl/options.h"
+
+#include "base/bytes.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -14,9 +15,7 @@ namespace {
 Status Put(const Globals& globals, const std::string& file) {
   HPVMD_ASSIGN_OR_RETURN(std::string bytes, ReadModuleFile(file));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(std::string hash,
-                         client->PutModule({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
-                                           v1::MODULE_KIND_UNSPECIFIED, file));
+  HPVMD_ASSIGN_OR_RETURN(std::string hash, client->PutModule(BytesOf(bytes), v1::MODULE_KIND_UNSPECIFIED, file));
   puts(hash.c_str());
   return absl::OkStatus();
 }
@@ -24,15 +23,12 @@ Status Put(const Globals& globals, const std::string& file) {
 }  // namespace
 
 void AddModule(Commands commands) {
-  auto file =
-      std::make_shared<std::string>();  // Shared by the option table and the action, which outlive this function.
   CLI::App* module = commands.app.add_subcommand("module", "Upload modules");
   module->require_subcommand(1);
-  CLI::App* put =
-      module->add_subcommand("put", "Upload a module and print its SHA-256, for {\"sha256\": ...} in documents");
-  put->add_option("file", *file)->required();
-  put->footer("Example:\n  hpvmctl module put matmul.wasm");
-  SetWork(commands, *put, [=](const Globals& globals) { return Put(globals, *file); });
+  CLI::App& put =
+      AddCommand(*module, "put", "Upload a module and print its SHA-256, for {\"sha256\": ...} in documents",
+                 "Example:\n  hpvmctl module put matmul.wasm");
+  put.add_option("file", SetWork(commands, put, Put))->required();
 }
 
 }  // namespace hpvm::ctl

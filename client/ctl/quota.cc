@@ -3,9 +3,8 @@
 
 #include <memory>
 
-#include "CLI/CLI.hpp"
 #include "client/admin.h"
-#include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/report.h"
 
 namespace hpvm::ctl {
@@ -26,25 +25,24 @@ Status WhoAmI(const Globals& globals) {
   return absl::OkStatus();
 }
 
-void Add(Commands commands, const char* name, const char* description, const char* footer,
-         Status (*work)(const Globals&)) {
-  CLI::App* command = commands.app.add_subcommand(name, description);
-  command->footer(footer);
-  SetWork(commands, *command, work);
-}
-
 }  // namespace
 
 void AddQuota(Commands commands) {
-  Add(commands, "quota", "What your tenant uses and may use",
-      "What is held (device-bytes, ..., modules) is free again when it is given back; what is spent (device-seconds,\n"
-      "compile-seconds, requests, request-bytes) is earned again in time: AVAILABLE is what may be spent now.\n"
-      "Examples:\n"
-      "  hpvmctl quota\n"
-      "  hpvmctl quota --tenant blur -o json",
-      Quota);
-  Add(commands, "whoami", "As whom the server knows you, and what separates your kernels from others'",
-      "Example:\n  hpvmctl whoami", WhoAmI);
+  SetWork(commands,
+          AddCommand(
+              commands.app, "quota", "What your tenant uses and may use",
+              "What is held (device-bytes, ..., modules) is free again when it is given back; what is spent "
+              "(device-seconds,\n"
+              "compile-seconds, requests, request-bytes) is earned again in time: AVAILABLE is what may be spent now.\n"
+              "Examples:\n"
+              "  hpvmctl quota\n"
+              "  hpvmctl quota --tenant blur -o json"),
+          Quota);
+  SetWork(
+      commands,
+      AddCommand(commands.app, "whoami", "As whom the server knows you, and what separates your kernels from others'",
+                 "Example:\n  hpvmctl whoami"),
+      WhoAmI);
 }
 
 }  // namespace hpvm::ctl

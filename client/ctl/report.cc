@@ -179,19 +179,8 @@ void PrintLogOf(const v1::Job& job, Format format) {
 }
 
 void PrintJobs(const std::vector<v1::Job>& jobs, Format format) {
-  if (format == Format::kJson) {
-    Json list = Json::array();
-    for (const v1::Job& job : jobs) {
-      list.push_back(ToJson(job));
-    }
-    PrintJson(list);
-  } else if (format == Format::kName) {
-    for (const v1::Job& job : jobs) {
-      puts(Printable(job.id()).c_str());
-    }
-  } else {
-    fputs(Table(JobRows(jobs, RealClock().WallNs(), format == Format::kWide)).c_str(), stdout);
-  }
+  PrintList(jobs, format, &v1::Job::id,
+            [&] { return Table(JobRows(jobs, RealClock().WallNs(), format == Format::kWide)); });
 }
 
 void PrintJobsInFull(const std::vector<v1::Job>& jobs, Format format) {
@@ -229,11 +218,7 @@ std::string IdOf(const v1::SubmitResponse& response) {
 }
 
 void PrintSubmitted(const v1::SubmitResponse& response, Format format) {
-  if (format == Format::kJson) {
-    PrintJson(ToJson(response));
-  } else {
-    puts(Printable(IdOf(response)).c_str());
-  }
+  PrintOne(response, format, IdOf(response), [&] { return Printable(IdOf(response)) + "\n"; });
 }
 
 // A line for each thing that a driver is known to compute wrongly.
@@ -252,22 +237,7 @@ std::string DefectsText(const google::protobuf::RepeatedPtrField<v1::Device>& de
   return text;
 }
 
-void PrintDevices(const v1::ListDevicesResponse& response, Format format) {
-  const auto& devices = response.devices();
-  if (format == Format::kJson) {
-    Json list = Json::array();
-    for (const v1::Device& device : devices) {
-      list.push_back(ToJson(device));
-    }
-    PrintJson(list);
-    return;
-  }
-  if (format == Format::kName) {
-    for (const v1::Device& device : devices) {
-      puts(Printable(device.id()).c_str());
-    }
-    return;
-  }
+std::string DevicesText(const google::protobuf::RepeatedPtrField<v1::Device>& devices) {
   std::vector<std::vector<std::string>> rows = {{"DEVICE", "KIND", "STATE", "UNITS", "MEMORY", "NAME"}};
   for (const v1::Device& device : devices) {
     std::string name = device.name();
@@ -284,20 +254,17 @@ void PrintDevices(const v1::ListDevicesResponse& response, Format format) {
                     Without(v1::Device::State_Name(device.state()), "STATE_"), std::to_string(device.compute_units()),
                     BytesText(device.memory_bytes()), name});
   }
-  fputs((Table(rows) + DefectsText(devices)).c_str(), stdout);
-  if (format == Format::kWide) {
-    fputs(("\n" + SandboxText(response.sandbox())).c_str(), stdout);
-  }
+  return Table(rows) + DefectsText(devices);
+}
+
+void PrintDevices(const v1::ListDevicesResponse& response, Format format) {
+  PrintList(response.devices(), format, &v1::Device::id, [&] {
+    return DevicesText(response.devices()) + (format == Format::kWide ? "\n" + SandboxText(response.sandbox()) : "");
+  });
 }
 
 void PrintUsage(const v1::GetUsageResponse& usage, Format format) {
-  if (format == Format::kJson) {
-    PrintJson(usage);
-  } else if (format == Format::kName) {
-    puts(Printable(usage.tenant()).c_str());
-  } else {
-    fputs(UsageTable(usage).c_str(), stdout);
-  }
+  PrintOne(usage, format, usage.tenant(), [&] { return UsageTable(usage); });
 }
 
 void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox, Format format) {

@@ -3,6 +3,9 @@
 #ifndef HPVMD_CLIENT_CTL_REPORT_H_
 #define HPVMD_CLIENT_CTL_REPORT_H_
 
+#include <stdio.h>
+
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -10,6 +13,7 @@
 
 #include "client/client.h"
 #include "client/ctl/command.h"
+#include "client/ctl/text/text.h"
 #include "client/tensor.h"
 
 #include "hpvm/v1/admin.pb.h"
@@ -63,13 +67,34 @@ void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox,
 void PrintJson(const google::protobuf::Message& message);
 void PrintJson(const std::vector<const google::protobuf::Message*>& messages);
 // Borrowed from `messages`.
-template <typename Message>
-std::vector<const google::protobuf::Message*> Pointers(const std::vector<Message>& messages) {
+template <typename Messages>
+std::vector<const google::protobuf::Message*> Pointers(const Messages& messages) {
   std::vector<const google::protobuf::Message*> pointers;
-  for (const Message& message : messages) {
+  for (const auto& message : messages) {
     pointers.push_back(&message);
   }
   return pointers;
+}
+// In the format that was asked for: JSON, a name a line, or what `text` gives.
+template <typename Message, typename Text>
+void PrintOne(const Message& message, Format format, const std::string& name, const Text& text) {
+  if (format == Format::kJson) {
+    PrintJson(message);
+  } else {
+    fputs((format == Format::kName ? Printable(name) + "\n" : text()).c_str(), stdout);
+  }
+}
+template <typename Messages, typename Name, typename Text>
+void PrintList(const Messages& messages, Format format, const Name& name_of, const Text& text) {
+  if (format == Format::kJson) {
+    PrintJson(Pointers(messages));
+  } else if (format == Format::kName) {
+    for (const auto& message : messages) {
+      puts(Printable(std::invoke(name_of, message)).c_str());
+    }
+  } else {
+    fputs(text().c_str(), stdout);
+  }
 }
 
 }  // namespace hpvm::ctl

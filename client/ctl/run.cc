@@ -2,10 +2,9 @@
 // hpvmctl run: once and at once, by the server or here; nothing is stored.
 #include <memory>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
 #include "client/ctl/graph_options.h"
 #include "client/ctl/local.h"
+#include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
 #include "client/status.h"
@@ -80,20 +79,18 @@ Status Run(const Globals& globals, const Options& options, ExitCode* code) {
 }  // namespace
 
 void AddRun(Commands commands) {
-  auto options =
-      std::make_shared<Options>();  // Shared by the option table and the action, which outlive this function.
-  CLI::App* command = commands.app.add_subcommand("run", "Run a graph once and wait; nothing is stored");
-  AddGraphOptions(*command, options->graph);
-  command->add_flag("--local", options->local, "Here, in a process of its own, without a server");
-  command->add_flag("--check", options->check,
-                    "Look for races, uninitialised reads, accesses that land in another buffer and missed barriers; "
-                    "slow; exits with 1 if there are any");
-  command->footer(
-      "What kernels print comes on standard error as node(x, y, z): text.\n"
-      "Examples:\n"
-      "  hpvmctl run --local mandelbrot.json --symbol w=1280 --symbol h=720 --output image=m.png\n"
-      "  hpvmctl run --local --check blur.json --input in=small.npy");
-  SetWork(commands, *command, [=](const Globals& globals, ExitCode* code) { return Run(globals, *options, code); });
+  CLI::App& command =
+      AddCommand(commands.app, "run", "Run a graph once and wait; nothing is stored",
+                 "What kernels print comes on standard error as node(x, y, z): text.\n"
+                 "Examples:\n"
+                 "  hpvmctl run --local mandelbrot.json --symbol w=1280 --symbol h=720 --output image=m.png\n"
+                 "  hpvmctl run --local --check blur.json --input in=small.npy");
+  Options& options = SetWork(commands, command, Run);
+  AddGraphOptions(command, options.graph);
+  command.add_flag("--local", options.local, "Here, in a process of its own, without a server");
+  command.add_flag("--check", options.check,
+                   "Look for races, uninitialised reads, accesses that land in another buffer and missed barriers; "
+                   "slow; exits with 1 if there are any");
 }
 
 }  // namespace hpvm::ctl

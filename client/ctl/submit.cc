@@ -6,10 +6,9 @@
 #include <fstream>
 #include <memory>
 
-#include "CLI/CLI.hpp"
-#include "client/ctl/command.h"
 #include "client/ctl/follow.h"
 #include "client/ctl/graph_options.h"
+#include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/text.h"
@@ -114,11 +113,7 @@ StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const 
     HPVMD_RETURN_IF_ERROR(ParseAfter(word, &submit.after));
   }
   if (!arguments.array.empty()) {
-    StatusOr<v1::JobArray> array = ParseArray(arguments.array);
-    if (!array.ok()) {
-      return While(array.status(), "reading --array");
-    }
-    submit.array = *std::move(array);
+    HPVMD_ASSIGN_OR_RETURN(submit.array, While(ParseArray(arguments.array), "reading --array"));
     submit.array->set_symbol(arguments.array_symbol);
   } else if (!arguments.array_symbol.empty()) {
     return InvalidArgument("--array-symbol (" + arguments.array_symbol + ") needs --array.");
@@ -215,69 +210,52 @@ Status Retry(const Globals& globals, const RetryArguments& arguments, ExitCode* 
 
 void AddAfterwards(CLI::App& command, AfterwardsOptions& options, std::string& key) {
   command.add_flag("-d,--detach", options.detach, "Print the id and leave it running");
-  command.add_option("--id-file", options.id_file, "Write the id here before following")
-      ->check(CLI::Validator(RefuseEmpty, ""));
-  command
-      .add_option("--idempotency-key", key,
-                  "Submitting again with the same key answers the first job; without one, a random key")
-      ->check(CLI::Validator(RefuseEmpty, ""));
+  AddWord(command, "--id-file", options.id_file, "Write the id here before following");
+  AddWord(command, "--idempotency-key", key,
+          "Submitting again with the same key answers the first job; without one, a random key");
 }
 
 }  // namespace
 
 void AddSubmit(Commands commands) {
-  auto arguments =
-      std::make_shared<SubmitArguments>();  // Shared by the option table and the action, which outlive this function.
-  CLI::App* command = commands.app.add_subcommand("submit", "Submit a graph as a job and follow it to its end");
-  AddGraphOptions(*command, arguments->graph);
-  AddAfterwards(*command, arguments->afterwards, arguments->graph.idempotency_key);
-  command->add_option("--name", arguments->name, "A name for people");
-  command
-      ->add_option("--after", arguments->after,
-                   "Start when these have succeeded: ID, ID:ended, ID:failed; jobs or arrays, with commas")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--array", arguments->array,
-                   "FIRST-LAST[:STEP][%RUNNING]: a job for each index, at most RUNNING at a time")
-      ->check(CLI::Validator(RefuseEmpty, ""));
-  command
-      ->add_option("--array-symbol", arguments->array_symbol,
-                   "A symbol that has the index; `--input NAME=@index` gives it to an input")
-      ->check(CLI::Validator(RefuseEmpty, ""));
-  command
-      ->add_option("--attempts", arguments->attempts,
-                   "Attempts that may be lost with executors and servers; default: the server's")
-      ->check(CLI::Range(1, 10));
-  command->footer(
+  CLI::App& command = AddCommand(
+      commands.app, "submit", "Submit a graph as a job and follow it to its end",
       "Ctrl-C leaves the job running. FILE of an array's --output holds {index}.\n"
       "Examples:\n"
       "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
       "  hpvmctl submit --detach --idempotency-key night-7 --deadline 2h matmul.json --input A=a.npy --input B=b.npy\n"
       "  hpvmctl submit sweep.json --array 0-99%8 --input seed=@index --output r=r-{index}.npy\n"
       "  hpvmctl submit sum.json --after array-0193…:ended --input parts=parts.npy");
-  SetWork(commands, *command,
-          [=](const Globals& globals, ExitCode* code) { return Submit(globals, *arguments, code); });
+  SubmitArguments& arguments = SetWork(commands, command, Submit);
+  AddGraphOptions(command, arguments.graph);
+  AddAfterwards(command, arguments.afterwards, arguments.graph.idempotency_key);
+  command.add_option("--name", arguments.name, "A name for people");
+  AddEach(command, "--after", arguments.after,
+          "Start when these have succeeded: ID, ID:ended, ID:failed; jobs or arrays, with commas");
+  AddWord(command, "--array", arguments.array,
+          "FIRST-LAST[:STEP][%RUNNING]: a job for each index, at most RUNNING at a time");
+  AddWord(command, "--array-symbol", arguments.array_symbol,
+          "A symbol that has the index; `--input NAME=@index` gives it to an input");
+  command
+      .add_option("--attempts", arguments.attempts,
+                  "Attempts that may be lost with executors and servers; default: the server's")
+      ->check(CLI::Range(1, 10));
 }
 
 void AddRetry(Commands commands) {
-  auto arguments =
-      std::make_shared<RetryArguments>();  // Shared by the option table and the action, which outlive this function.
-  CLI::App* command = commands.app.add_subcommand(
-      "retry", "Submit again what a job was submitted with; of an array, each element that did not succeed");
-  command->add_option("job", arguments->id, "The id of a job that has ended, or of an array")->required();
-  AddAfterwards(*command, arguments->afterwards, arguments->options.idempotency_key);
-  command->add_option("-O,--output", arguments->options.arguments.outputs, "NAME=FILE for each output to write")
-      ->allow_extra_args(false);
-  command->add_option("--label", arguments->options.labels, "KEY=VALUE, besides the first job's")
-      ->allow_extra_args(false);
-  command->add_option("--deadline", arguments->options.deadline, "How long it may take; default: as before")
-      ->check(CLI::Validator(RefuseEmpty, ""));
-  command->add_option("--priority", arguments->options.priority, "Default: as before")->check(CLI::Range(-100, 100));
-  command->footer(
-      "Examples:\n"
-      "  hpvmctl retry job-0193… --deadline 1h --output C=c.npy\n"
-      "  hpvmctl retry array-0193… --detach");
-  SetWork(commands, *command, [=](const Globals& globals, ExitCode* code) { return Retry(globals, *arguments, code); });
+  CLI::App& command =
+      AddCommand(commands.app, "retry",
+                 "Submit again what a job was submitted with; of an array, each element that did not succeed",
+                 "Examples:\n"
+                 "  hpvmctl retry job-0193… --deadline 1h --output C=c.npy\n"
+                 "  hpvmctl retry array-0193… --detach");
+  RetryArguments& arguments = SetWork(commands, command, Retry);
+  command.add_option("job", arguments.id, "The id of a job that has ended, or of an array")->required();
+  AddAfterwards(command, arguments.afterwards, arguments.options.idempotency_key);
+  AddEach(command, "-O,--output", arguments.options.arguments.outputs, "NAME=FILE for each output to write");
+  AddEach(command, "--label", arguments.options.labels, "KEY=VALUE, besides the first job's");
+  AddWord(command, "--deadline", arguments.options.deadline, "How long it may take; default: as before");
+  command.add_option("--priority", arguments.options.priority, "Default: as before")->check(CLI::Range(-100, 100));
 }
 
 }  // namespace hpvm::ctl

@@ -4,17 +4,16 @@
 #include <stdio.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
-#include "CLI/CLI.hpp"
 #include "client/admin.h"
-#include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/quota_words.h"
 #include "client/ctl/text/tenant_text.h"
 #include "client/ctl/text/text.h"
 
+#include "base/number.h"
 #include "graph/faults.h"
 
 namespace hpvm::ctl {
@@ -24,7 +23,7 @@ struct Options {
   std::string name, reason;
   uint32_t weight = 0, sandbox_min = 0;
   std::vector<std::string> quotas, resets;
-  std::vector<std::string> devices, uids, certificates;            // What there is to be.
+  std::vector<std::string> devices, uids, certificates;  // What there is to be.
   std::vector<std::string> add_uids, remove_uids, add_certificates, remove_certificates;
   bool all_devices = false, disabled = false;
   // Options that were given, of those whose default would mean something.
@@ -34,10 +33,8 @@ struct Options {
 
 // A number, or a user's name on this machine.
 StatusOr<uint32_t> ParseUid(const std::string& word) {
-  uint32_t uid = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), uid);
-  if (error == std::errc() && end == word.data() + word.size() && !word.empty()) {
-    return uid;
+  if (const std::optional<uint32_t> uid = ParseNumber<uint32_t>(word)) {
+    return *uid;
   }
   const passwd* user = getpwnam(word.c_str());
   if (user == nullptr) {
@@ -62,13 +59,7 @@ Status RemoveFrom(std::vector<Value>* list, const Value& value, const std::strin
 }
 
 void Print(const v1::Tenant& tenant, Format format) {
-  if (format == Format::kJson) {
-    PrintJson(tenant);
-  } else if (format == Format::kName) {
-    puts(Printable(tenant.name()).c_str());
-  } else {
-    fputs(TenantText(tenant).c_str(), stdout);
-  }
+  PrintOne(tenant, format, tenant.name(), [&] { return TenantText(tenant); });
 }
 
 Status Create(const Globals& globals, const Options& options) {
@@ -94,15 +85,8 @@ Status Create(const Globals& globals, const Options& options) {
 Status List(const Globals& globals, const Options&) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Tenant> tenants, Admin(*client).ListTenants());
-  if (globals.format == Format::kJson) {
-    PrintJson(Pointers(tenants));
-  } else if (globals.format == Format::kName) {
-    for (const v1::Tenant& tenant : tenants) {
-      puts(Printable(tenant.name()).c_str());
-    }
-  } else {
-    fputs(TenantsTable(tenants, globals.format == Format::kWide).c_str(), stdout);
-  }
+  PrintList(tenants, globals.format, &v1::Tenant::name,
+            [&] { return TenantsTable(tenants, globals.format == Format::kWide); });
   return absl::OkStatus();
 }
 
@@ -206,42 +190,26 @@ Status Quota(const Globals& globals, const Options& options) {
   return absl::OkStatus();
 }
 
-Status Disable(const Globals& globals, const Options& options) {
+Status SetDisabled(const Globals& globals, const Options& options, bool is_disabled) {
   v1::UpdateTenantRequest request;
   request.set_name(options.name);
-  request.set_disabled(true);
-  request.set_disabled_reason(options.reason);
+  request.set_disabled(is_disabled);
+  if (is_disabled) {
+    request.set_disabled_reason(options.reason);
+  }
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   return Update(globals, *client, request);
 }
-
-Status Enable(const Globals& globals, const Options& options) {
-  v1::UpdateTenantRequest request;
-  request.set_name(options.name);
-  request.set_disabled(false);
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
-  return Update(globals, *client, request);
-}
-
-using Work = Status (*)(const Globals&, const Options&);
-
-std::shared_ptr<Options> AddCommand(Commands commands, CLI::App& parent, const char* name, const char* description,
-                                    const char* examples, Work work, CLI::App** made) {
-  auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
-  *made = parent.add_subcommand(name, description);
-  (*made)->footer(std::string("Examples:\n") + examples);
-  SetWork(commands, **made, [=](const Globals& globals) { return work(globals, *options); });
-  return options;
-}
+Status Disable(const Globals& globals, const Options& options) { return SetDisabled(globals, options, true); }
+Status Enable(const Globals& globals, const Options& options) { return SetDisabled(globals, options, false); }
 
 void AddList(CLI::App& command, const char* name, std::vector<std::string>& values, const char* description) {
-  command.add_option(name, values, description)->allow_extra_args(false)->check(CLI::Validator(RefuseEmpty, ""));
+  AddWord(command, name, values, description)->allow_extra_args(false);
 }
 
 void AddName(CLI::App& command, Options& options, bool required = true) {
-  command.add_option("tenant", options.name, required ? "Its name" : "Its name; without it the caller's own")
-      ->required(required)
-      ->check(CLI::Validator(RefuseEmpty, ""));
+  AddWord(command, "tenant", options.name, required ? "Its name" : "Its name; without it the caller's own")
+      ->required(required);
 }
 
 void AddTraits(CLI::App& command, Options& options) {
@@ -259,44 +227,44 @@ void AddTraits(CLI::App& command, Options& options) {
 }
 
 void AddCreate(Commands commands, CLI::App& tenant) {
-  CLI::App* command = nullptr;
-  const auto options = AddCommand(commands, tenant, "create", "Make a tenant",
-                                  "  hpvmctl tenant create blur --weight 200 --quota device-bytes=2GiB\n"
-                                  "  hpvmctl tenant create lab --uid alice --uid bob --device cpu",
-                                  Create, &command);
-  AddName(*command, *options);
-  AddTraits(*command, *options);
-  AddList(*command, "--quota", options->quotas, "RESOURCE=VALUE, see `hpvmctl tenant quota --help`; several");
-  command->add_flag("--disabled", options->disabled, "Its calls are refused until `hpvmctl tenant enable`");
+  CLI::App& command = AddCommand(tenant, "create", "Make a tenant",
+                                 "Examples:\n"
+                                 "  hpvmctl tenant create blur --weight 200 --quota device-bytes=2GiB\n"
+                                 "  hpvmctl tenant create lab --uid alice --uid bob --device cpu");
+  Options& options = SetWork(commands, command, Create);
+  AddName(command, options);
+  AddTraits(command, options);
+  AddList(command, "--quota", options.quotas, "RESOURCE=VALUE, see `hpvmctl tenant quota --help`; several");
+  command.add_flag("--disabled", options.disabled, "Its calls are refused until `hpvmctl tenant enable`");
 }
 
 void AddSet(Commands commands, CLI::App& tenant) {
-  CLI::App* command = nullptr;
-  const auto options = AddCommand(commands, tenant, "set", "Change what a tenant is; only what is named changes",
-                                  "  hpvmctl tenant set blur --weight 50 --sandbox-min 3\n"
-                                  "  hpvmctl tenant set lab --add-uid carol --remove-uid bob",
-                                  Set, &command);
-  AddName(*command, *options);
-  AddTraits(*command, *options);
-  command->add_flag("--all-devices", options->all_devices, "It may use every device")->excludes("--device");
-  AddList(*command, "--add-uid", options->add_uids, "As --uid, besides those that are there");
-  AddList(*command, "--remove-uid", options->remove_uids, "Not this one any more");
-  AddList(*command, "--add-certificate-name", options->add_certificates, "Besides those that are there");
-  AddList(*command, "--remove-certificate-name", options->remove_certificates, "Not this one any more");
+  CLI::App& command = AddCommand(tenant, "set", "Change what a tenant is; only what is named changes",
+                                 "Examples:\n"
+                                 "  hpvmctl tenant set blur --weight 50 --sandbox-min 3\n"
+                                 "  hpvmctl tenant set lab --add-uid carol --remove-uid bob");
+  Options& options = SetWork(commands, command, Set);
+  AddName(command, options);
+  AddTraits(command, options);
+  command.add_flag("--all-devices", options.all_devices, "It may use every device")->excludes("--device");
+  AddList(command, "--add-uid", options.add_uids, "As --uid, besides those that are there");
+  AddList(command, "--remove-uid", options.remove_uids, "Not this one any more");
+  AddList(command, "--add-certificate-name", options.add_certificates, "Besides those that are there");
+  AddList(command, "--remove-certificate-name", options.remove_certificates, "Not this one any more");
 }
 
 void AddQuotaOf(Commands commands, CLI::App& tenant) {
-  CLI::App* command = nullptr;
-  const auto options = AddCommand(commands, tenant, "quota", "Set a tenant's quotas, and show what it uses of them",
-                                  "  hpvmctl tenant quota blur device-bytes=2GiB device-seconds=1h requests=100\n"
-                                  "  hpvmctl tenant quota blur requests=none --reset device-bytes",
-                                  Quota, &command);
-  AddName(*command, *options);
-  command->add_option("quota", options->quotas,
-                      "RESOURCE=VALUE; 0 or none: no limit. device-seconds and compile-seconds are by the hour, "
-                      "requests and request-bytes by the second. There are " +
-                          QuotaResourceNames());
-  AddList(*command, "--reset", options->resets, "RESOURCE whose limit is as the server's configuration says; several");
+  CLI::App& command = AddCommand(tenant, "quota", "Set a tenant's quotas, and show what it uses of them",
+                                 "Examples:\n"
+                                 "  hpvmctl tenant quota blur device-bytes=2GiB device-seconds=1h requests=100\n"
+                                 "  hpvmctl tenant quota blur requests=none --reset device-bytes");
+  Options& options = SetWork(commands, command, Quota);
+  AddName(command, options);
+  command.add_option("quota", options.quotas,
+                     "RESOURCE=VALUE; 0 or none: no limit. device-seconds and compile-seconds are by the hour, "
+                     "requests and request-bytes by the second. There are " +
+                         QuotaResourceNames());
+  AddList(command, "--reset", options.resets, "RESOURCE whose limit is as the server's configuration says; several");
 }
 
 }  // namespace
@@ -304,22 +272,21 @@ void AddQuotaOf(Commands commands, CLI::App& tenant) {
 void AddTenant(Commands commands) {
   CLI::App* tenant = commands.app.add_subcommand("tenant", "Who may use the server, and how much of it");
   tenant->require_subcommand(1);
-  CLI::App* command = nullptr;
   AddCreate(commands, *tenant);
-  AddCommand(commands, *tenant, "list", "All tenants, by name", "  hpvmctl tenant list -o wide", List, &command);
-  auto options = AddCommand(commands, *tenant, "show", "Everything about a tenant", "  hpvmctl tenant show blur", Show,
-                            &command);
-  AddName(*command, *options, false);
+  SetWork(commands, AddCommand(*tenant, "list", "All tenants, by name", "Examples:\n  hpvmctl tenant list -o wide"),
+          List);
+  CLI::App& show = AddCommand(*tenant, "show", "Everything about a tenant", "Examples:\n  hpvmctl tenant show blur");
+  AddName(show, SetWork(commands, show, Show), false);
   AddSet(commands, *tenant);
   AddQuotaOf(commands, *tenant);
-  options = AddCommand(commands, *tenant, "disable",
-                       "Refuse a tenant's calls and end what it runs; its jobs wait until it is enabled",
-                       "  hpvmctl tenant disable blur --reason \"unpaid\"", Disable, &command);
-  AddName(*command, *options);
-  command->add_option("--reason", options->reason, "For people; shown to the tenant");
-  options = AddCommand(commands, *tenant, "enable", "Let a tenant go on", "  hpvmctl tenant enable blur", Enable,
-                       &command);
-  AddName(*command, *options);
+  CLI::App& disable =
+      AddCommand(*tenant, "disable", "Refuse a tenant's calls and end what it runs; its jobs wait until it is enabled",
+                 "Examples:\n  hpvmctl tenant disable blur --reason \"unpaid\"");
+  Options& options = SetWork(commands, disable, Disable);
+  AddName(disable, options);
+  disable.add_option("--reason", options.reason, "For people; shown to the tenant");
+  CLI::App& enable = AddCommand(*tenant, "enable", "Let a tenant go on", "Examples:\n  hpvmctl tenant enable blur");
+  AddName(enable, SetWork(commands, enable, Enable));
 }
 
 }  // namespace hpvm::ctl

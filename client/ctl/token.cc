@@ -2,12 +2,12 @@
 // hpvmctl token create|list|revoke. The secret of a token is shown once, by create; everywhere else stands its id.
 #include <stdio.h>
 
-#include <map>
 #include <memory>
 
 #include "CLI/CLI.hpp"
 #include "client/admin.h"
 #include "client/ctl/command.h"
+#include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/tenant_text.h"
 #include "client/ctl/text/text.h"
@@ -32,11 +32,8 @@ Status Create(const Globals& globals, const Options& options) {
   request.set_role(options.role);
   request.set_name(options.name);
   if (!options.lifetime.empty()) {
-    StatusOr<Duration> lifetime = ParseDuration(options.lifetime);
-    if (!lifetime.ok()) {
-      return While(lifetime.status(), "reading --lifetime");
-    }
-    request.set_lifetime_ns(static_cast<uint64_t>(lifetime->count()));
+    HPVMD_ASSIGN_OR_RETURN(const Duration lifetime, While(ParseDuration(options.lifetime), "reading --lifetime"));
+    request.set_lifetime_ns(static_cast<uint64_t>(lifetime.count()));
   }
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   SecretFile file(options.output, options.replace);
@@ -56,29 +53,17 @@ Status Create(const Globals& globals, const Options& options) {
     created.clear_secret();
   }
   fprintf(stderr, "hpvmctl: token %s of tenant %s, role %s, until %s%s\n", Printable(token.id()).c_str(),
-          Printable(token.tenant()).c_str(), RoleText(token.role()).c_str(),
-          TimeText(token.expires_unix_ns()).c_str(),
+          Printable(token.tenant()).c_str(), RoleText(token.role()).c_str(), TimeText(token.expires_unix_ns()).c_str(),
           options.output.empty() ? "; its secret is shown this once" : "");
-  if (globals.format == Format::kJson) {
-    PrintJson(created);
-  } else {
-    puts(Printable(options.output.empty() ? created.secret() : token.id()).c_str());
-  }
+  const std::string& shown = options.output.empty() ? created.secret() : token.id();
+  PrintOne(created, globals.format, shown, [&] { return Printable(shown) + "\n"; });
   return absl::OkStatus();
 }
 
 Status List(const Globals& globals, const Options&) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Token> tokens, Admin(*client).ListTokens(globals.tenant));
-  if (globals.format == Format::kJson) {
-    PrintJson(Pointers(tokens));
-  } else if (globals.format == Format::kName) {
-    for (const v1::Token& token : tokens) {
-      puts(Printable(token.id()).c_str());
-    }
-  } else {
-    fputs(TokensTable(tokens, RealClock().WallNs()).c_str(), stdout);
-  }
+  PrintList(tokens, globals.format, &v1::Token::id, [&] { return TokensTable(tokens, RealClock().WallNs()); });
   return absl::OkStatus();
 }
 
@@ -92,23 +77,10 @@ Status Revoke(const Globals& globals, const Options& options) {
   }
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   for (const std::string& id : options.ids) {
-    const Status revoked = Admin(*client).RevokeToken(id);
-    if (!revoked.ok()) {
-      return While(revoked, "revoking " + id);
-    }
+    HPVMD_RETURN_IF_ERROR(While(Admin(*client).RevokeToken(id), "revoking " + id));
     fprintf(stderr, "hpvmctl: token %s is revoked\n", Printable(id).c_str());
   }
   return absl::OkStatus();
-}
-
-using Work = Status (*)(const Globals&, const Options&);
-
-CLI::App& AddCommand(Commands commands, CLI::App& parent, const char* name, const char* description,
-                     const char* examples, Work work, std::shared_ptr<Options> options) {
-  CLI::App* command = parent.add_subcommand(name, description);
-  command->footer(std::string("Examples:\n") + examples);
-  SetWork(commands, *command, [=](const Globals& globals) { return work(globals, *options); });
-  return *command;
 }
 
 }  // namespace
@@ -116,28 +88,26 @@ CLI::App& AddCommand(Commands commands, CLI::App& parent, const char* name, cons
 void AddToken(Commands commands) {
   CLI::App* token = commands.app.add_subcommand("token", "Secrets by which callers of a tenant are known");
   token->require_subcommand(1);
-  auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
-  CLI::App& create = AddCommand(commands, *token, "create", "Make a token; its secret is shown this once",
+  CLI::App& create = AddCommand(*token, "create", "Make a token; its secret is shown this once",
+                                "Examples:\n"
                                 "  hpvmctl token create --tenant blur --output blur.token\n"
-                                "  hpvmctl token create --role operator --lifetime 7d --name \"night batch\"",
-                                Create, options);
-  create.add_option("--role", options->role, "What it may do; at most what the caller may")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, v1::Role>{
-          {"user", v1::ROLE_USER}, {"operator", v1::ROLE_OPERATOR}, {"admin", v1::ROLE_ADMIN}}))
-      ->option_text("user|operator|admin");
-  create.add_option("--name", options->name, "For people");
-  create.add_option("--lifetime", options->lifetime, "How long it is good: 12h, 90d; without it 90 days")
-      ->check(CLI::Validator(RefuseEmpty, ""));
-  CLI::Option* output = create.add_option("--output", options->output,
-                                          "Write the secret to this file (mode 0600), and print the id instead")
-                            ->check(CLI::Validator(RefuseEmpty, ""));
-  create.add_flag("--replace", options->replace, "The file may be there, and is replaced")->needs(output);
-  AddCommand(commands, *token, "list", "A tenant's tokens, the newest first", "  hpvmctl token list --tenant blur",
-             List, std::make_shared<Options>());
-  options = std::make_shared<Options>();
-  CLI::App& revoke = AddCommand(commands, *token, "revoke", "End tokens at once and for ever",
-                                "  hpvmctl token revoke tok-0193…", Revoke, options);
-  revoke.add_option("token", options->ids, "Ids of tokens")->required();
+                                "  hpvmctl token create --role operator --lifetime 7d --name \"night batch\"");
+  Options& options = SetWork(commands, create, Create);
+  AddChoice<v1::Role>(create, "--role", options.role,
+                      {{"user", v1::ROLE_USER}, {"operator", v1::ROLE_OPERATOR}, {"admin", v1::ROLE_ADMIN}},
+                      "What it may do; at most what the caller may");
+  create.add_option("--name", options.name, "For people");
+  AddWord(create, "--lifetime", options.lifetime, "How long it is good: 12h, 90d; without it 90 days");
+  CLI::Option* output = AddWord(create, "--output", options.output,
+                                "Write the secret to this file (mode 0600), and print the id instead");
+  create.add_flag("--replace", options.replace, "The file may be there, and is replaced")->needs(output);
+  SetWork(commands,
+          AddCommand(*token, "list", "A tenant's tokens, the newest first",
+                     "Examples:\n  hpvmctl token list --tenant blur"),
+          List);
+  CLI::App& revoke =
+      AddCommand(*token, "revoke", "End tokens at once and for ever", "Examples:\n  hpvmctl token revoke tok-0193…");
+  revoke.add_option("token", SetWork(commands, revoke, Revoke).ids, "Ids of tokens")->required();
 }
 
 }  // namespace hpvm::ctl

@@ -55,7 +55,7 @@ std::string PayloadOf(const ZygoteRequest& request) { return std::string(TextOf(
 
 StatusOr<ZygoteRequest> ReadCompileRequest(std::string_view payload) {
   ZygoteRequest request;
-  if (!ReadWire(SpanOf(payload), request) || !IsWellFormed(request.compile)) {
+  if (!ReadWire(BytesOf(payload), request) || !IsWellFormed(request.compile)) {
     return Malformed("request");
   }
   return request;
@@ -78,7 +78,7 @@ StatusOr<internal::CompileNote> ReadCompileNote(std::string_view payload) {
   HPVMD_ASSIGN_OR_RETURN(auto said, ParseUnchecked<internal::CompileNote>(payload));
   return std::move(said).Open([](internal::CompileNote note) -> StatusOr<internal::CompileNote> {
     const bool is_record =
-        note.has_costs() ? DecodeCosts(SpanOf(note.costs())).ok() : DecodeLearnt(SpanOf(note.learnt())).ok();
+        note.has_costs() ? DecodeCosts(BytesOf(note.costs())).ok() : DecodeLearnt(BytesOf(note.learnt())).ok();
     if (note.name().size() != kHashBytes || !is_record) {
       return Malformed("note");
     }

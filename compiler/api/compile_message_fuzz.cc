@@ -51,7 +51,7 @@ void Note(std::string_view bytes) {
 
 void Code(std::string_view bytes) {
   GpuCode code;
-  if (ReadWire(SpanOf(bytes), code) && IsWellFormed(code)) {
+  if (ReadWire(BytesOf(bytes), code) && IsWellFormed(code)) {
     HPVMD_CHECK(TextOf(WireBytes(code)) == bytes);
     ValidateGpuCode(code, 4).IgnoreError();
   }

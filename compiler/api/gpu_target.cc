@@ -15,7 +15,7 @@ std::string BytesOf(const GpuTarget& target) { return std::string(TextOf(WireByt
 
 StatusOr<GpuTarget> ParseGpuTarget(std::string_view bytes) {
   GpuTarget target;
-  if (!ReadWire(SpanOf(bytes), target) || !IsWellFormed(target)) {
+  if (!ReadWire(BytesOf(bytes), target) || !IsWellFormed(target)) {
     return InvalidArgument("The description of a GPU is malformed.");
   }
   return target;

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/ids.h"
 
@@ -161,13 +162,6 @@ bool ReadWire(std::span<const uint8_t> bytes, T&... values) {
   WireReader in(bytes);
   in(values...);
   return in.AtEnd();
-}
-
-inline std::string_view TextOf(std::span<const uint8_t> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-inline std::span<const uint8_t> SpanOf(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 }  // namespace hpvm

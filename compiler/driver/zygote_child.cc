@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/bytes.h"
 #include "base/hash.h"
+#include "base/io/fd.h"
 #include "base/io/memfd.h"
 #include "compiler/api/compile_message.h"
 #include "compiler/driver/compile.h"
@@ -93,24 +95,10 @@ Status KeepOnly(int* module_fd, int* result_fd) {
   return absl::OkStatus();
 }
 
-bool WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written <= 0) {
-      return false;
-    }
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
-}
-
 bool WriteFrame(int pipe, std::string_view head, std::span<const uint8_t> body) {
   const FrameHeader header{kFrameMagic, static_cast<uint32_t>(head.size()), static_cast<uint32_t>(body.size()), 0};
-  return WriteAll(pipe, {reinterpret_cast<const char*>(&header), sizeof(header)}) && WriteAll(pipe, head) &&
-         WriteAll(pipe, {reinterpret_cast<const char*>(body.data()), body.size()});
+  return WriteAll(pipe, {reinterpret_cast<const uint8_t*>(&header), sizeof(header)}) && WriteAll(pipe, BytesOf(head)) &&
+         WriteAll(pipe, body);
 }
 
 CompileResult Compile(const ChildTask& task, int module_fd) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "server/process/log.h"
 
 namespace hpvm::server {
@@ -15,10 +16,6 @@ namespace {
 constexpr size_t kReadBytes = size_t{256} << 10;
 // Of a file's end, what is looked at when the daemon starts: many groups.
 constexpr uint64_t kScanBytes = uint64_t{4} << 20;
-
-std::span<const uint8_t> Bytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 StatusOr<std::string> ReadRange(DiskFile& file, uint64_t from, uint64_t to) {
   std::string bytes(to - from, '\0');
@@ -136,7 +133,7 @@ StatusOr<uint64_t> AuditFiles::Copy(Disk& disk, const std::string& folder, const
     uint64_t size = 0, whole = 0;
     for (std::string bytes(1, ' '); !bytes.empty();) {
       HPVMD_ASSIGN_OR_RETURN(bytes, ReadRange(*source, size, size + kReadBytes));
-      HPVMD_RETURN_IF_ERROR(target->WriteAt(size, Bytes(bytes)));
+      HPVMD_RETURN_IF_ERROR(target->WriteAt(size, BytesOf(bytes)));
       const size_t end = bytes.rfind('\n');
       whole = end == std::string::npos ? whole : size + end + 1;
       size += bytes.size();
@@ -157,7 +154,7 @@ Status AuditFiles::SetAside(DiskFile& file, uint64_t from, uint64_t to, uint64_t
   HPVMD_ASSIGN_OR_RETURN(uint64_t size, torn->Size());
   for (uint64_t at = from; at < to; at += kReadBytes) {
     HPVMD_ASSIGN_OR_RETURN(const std::string bytes, ReadRange(file, at, std::min(to, at + kReadBytes)));
-    HPVMD_RETURN_IF_ERROR(torn->WriteAt(size, Bytes(bytes)));
+    HPVMD_RETURN_IF_ERROR(torn->WriteAt(size, BytesOf(bytes)));
     size += bytes.size();
   }
   HPVMD_RETURN_IF_ERROR(torn->Sync());
@@ -235,7 +232,7 @@ Status AuditFiles::Write(uint64_t first_sequence, std::string_view lines) {
     HPVMD_RETURN_IF_ERROR(file_->Truncate(bytes_));
     is_dirty_ = false;
   }
-  const Status status = file_->WriteAt(bytes_ + unsynced_bytes_, Bytes(lines));
+  const Status status = file_->WriteAt(bytes_ + unsynced_bytes_, BytesOf(lines));
   unsynced_bytes_ = status.ok() ? unsynced_bytes_ + lines.size() : 0;
   is_dirty_ = !status.ok();
   return status;

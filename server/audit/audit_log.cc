@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/audit/audit_log.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -27,28 +24,9 @@ constexpr Duration kSyncEvery = std::chrono::milliseconds(20);
 
 using Waiting = AuditBacklog::Record;
 
-std::string FormatTime(int64_t unix_ns) {
-  const time_t seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
-  tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[48];
-  const size_t length = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text + length, sizeof(text) - length, ".%06dZ", static_cast<int>(unix_ns % 1'000'000'000 / 1'000));
-  return text;
-}
-
-// What EscapeForLog leaves are printable characters and backslashes.
 void AppendField(std::string& line, std::string_view key, std::string_view value, size_t bytes_max) {
-  line += ",\"";
-  line += key;
-  line += "\":\"";
-  for (const char c : EscapeForLog(value, bytes_max)) {
-    if (c == '"' || c == '\\') {
-      line += '\\';
-    }
-    line += c;
-  }
-  line += '"';
+  line += ",\"" + std::string(key) + "\":";
+  AppendJson(line, value, bytes_max);
 }
 
 std::string FormatFields(const AuditRecord& record) {
@@ -64,7 +42,7 @@ std::string FormatFields(const AuditRecord& record) {
 }
 
 std::string FormatLine(const Waiting& waiting, uint64_t sequence, const std::string& previous) {
-  return SealAuditLine("{\"seq\":" + std::to_string(sequence) + ",\"time\":\"" + FormatTime(waiting.unix_ns) +
+  return SealAuditLine("{\"seq\":" + std::to_string(sequence) + ",\"time\":\"" + UtcText(waiting.unix_ns, 6) +
                        "\",\"prev\":\"" + previous + '"' + waiting.fields);
 }
 AuditRecord Note(std::string method, std::string verdict, std::string detail) {
@@ -82,7 +60,7 @@ AuditRecord Note(std::string method, std::string verdict, std::string detail) {
 std::string DescribeLost(std::string_view payer, uint64_t lost, int64_t since_unix_ns) {
   LogError("Audit records were lost", {{"payer", std::string(payer)}, {"records", std::to_string(lost)}});
   AuditRecord note = Note("audit overflow", "DATA_LOSS",
-                          std::to_string(lost) + " records since " + FormatTime(since_unix_ns) +
+                          std::to_string(lost) + " records since " + UtcText(since_unix_ns, 6) +
                               " were not kept, because too many waited for the disk.");
   note.tenant = std::string(payer);
   return FormatFields(note);

@@ -5,10 +5,11 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <utility>
+
+#include "base/number.h"
 
 namespace hpvm::server {
 namespace {
@@ -19,13 +20,6 @@ bool IsLoopback(std::string_view host) {
   }
   in_addr address;
   return inet_pton(AF_INET, std::string(host).c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == 127;
-}
-
-std::optional<uint32_t> ReadPort(std::string_view digits) {
-  uint32_t port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  const bool is_port = error == std::errc() && end == digits.data() + digits.size() && port <= 65535;
-  return is_port ? std::optional(port) : std::nullopt;
 }
 
 StatusOr<ListenAddress> ParseAddress(std::string_view text) {
@@ -49,7 +43,7 @@ StatusOr<ListenAddress> ParseAddress(std::string_view text) {
   if (colon == std::string_view::npos || colon == 0) {
     return InvalidArgument("The listen address (" + quoted + ") is neither unix:/path nor host:port.");
   }
-  if (!ReadPort(text.substr(colon + 1)).has_value()) {
+  if (!ParseNumber<uint16_t>(text.substr(colon + 1)).has_value()) {
     return InvalidArgument("The listen address (" + quoted + ") has no port from 0 to 65535 after the colon.");
   }
   std::string_view host = text.substr(0, colon);
@@ -142,7 +136,7 @@ StatusOr<HttpTarget> ParseHttpTarget(std::string_view url) {
   if (target.host.empty() || target.host.size() > 253) {
     return refuse("has no host");
   }
-  if (ReadPort(target.port).value_or(0) == 0) {
+  if (ParseNumber<uint16_t>(target.port).value_or(0) == 0) {
     return refuse("has no port from 1 to 65535");
   }
   return target;

@@ -23,35 +23,23 @@
 namespace hpvm::server {
 namespace {
 
-constexpr uint64_t kMs = 1;
 constexpr uint64_t kDayMs = 86'400'000;
-constexpr bool kNeedsRestart = true;
-
-std::string Dotted(const ConfigKey& key) { return std::string(key.section) + "." + std::string(key.name); }
+constexpr bool kRestart = true;
 
 void Report(Diagnostics& out, std::string place, std::string message) {
   out.push_back({Severity::kError, std::move(place), std::nullopt, std::move(message)});
 }
 
 // " Did you mean "x"?", or nothing when no name is near.
-std::string NearMiss(std::string_view name, const std::vector<std::string>& known) {
-  if (name.size() > 100) {
-    return "";
-  }
-  const std::string* best = nullptr;
-  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
-  for (const std::string& candidate : known) {
-    if (const size_t d = EditDistance(name, candidate); d < best_distance) {
-      best = &candidate;
-      best_distance = d;
-    }
-  }
-  return best == nullptr ? "" : " Did you mean \"" + *best + "\"?";
+std::string Suggest(const NearMiss& near) {
+  return near.best().empty() ? "" : " Did you mean \"" + near.best() + "\"?";
 }
+
+size_t EditsMax(std::string_view name) { return std::max<size_t>(2, name.size() / 3); }
 
 void ReadText(const ConfigKey& key, const toml::node& node, std::string& into, Diagnostics& out) {
   if (!node.is_string()) {
-    Report(out, Dotted(key), "The value is not a string.");
+    Report(out, std::string(key.name), "The value is not a string.");
     return;
   }
   std::string value = node.as_string()->get();
@@ -60,7 +48,7 @@ void ReadText(const ConfigKey& key, const toml::node& node, std::string& into, D
     for (std::string_view choice : key.choices) {
       list += (list.empty() ? "\"" : ", \"") + std::string(choice) + "\"";
     }
-    Report(out, Dotted(key), "The value (\"" + value + "\") is none of " + list + ".");
+    Report(out, std::string(key.name), "The value (\"" + value + "\") is none of " + list + ".");
     return;
   }
   into = std::move(value);
@@ -68,18 +56,18 @@ void ReadText(const ConfigKey& key, const toml::node& node, std::string& into, D
 
 void ReadNumber(const ConfigKey& key, const toml::node& node, uint64_t& into, Diagnostics& out) {
   if (!node.is_integer()) {
-    Report(out, Dotted(key), "The value is not an integer.");
+    Report(out, std::string(key.name), "The value is not an integer.");
     return;
   }
   const int64_t value = node.as_integer()->get();
   if (value < 0 || static_cast<uint64_t>(value) < key.min) {
-    Report(out, Dotted(key),
+    Report(out, std::string(key.name),
            "The value (" + std::to_string(value) + ") is smaller than the least one allowed (" +
                std::to_string(key.min) + ").");
     return;
   }
   if (static_cast<uint64_t>(value) > key.max) {
-    Report(out, Dotted(key),
+    Report(out, std::string(key.name),
            "The value (" + std::to_string(value) + ") is larger than the limit (" + std::to_string(key.max) + ").");
     return;
   }
@@ -94,26 +82,24 @@ void ReadValue(const ConfigKey& key, const toml::node& node, Config& config, Dia
   } else if (node.is_boolean()) {
     config.*std::get<bool Config::*>(key.member) = node.as_boolean()->get();
   } else {
-    Report(out, Dotted(key), "The value is neither true nor false.");
+    Report(out, std::string(key.name), "The value is neither true nor false.");
   }
 }
 
 void ReadSection(std::string_view section, const toml::table& table, Config& config, Diagnostics& out) {
-  std::vector<std::string> known;
-  for (const ConfigKey& key : ConfigKeys()) {
-    if (key.section == section) {
-      known.emplace_back(key.name);
-    }
-  }
   for (const auto& [name_key, node] : table) {
-    const std::string_view name = name_key.str();
-    const auto key = std::find_if(ConfigKeys().begin(), ConfigKeys().end(),
-                                  [&](const ConfigKey& k) { return k.section == section && k.name == name; });
-    if (key == ConfigKeys().end()) {
-      Report(out, std::string(section) + "." + std::string(name), "The key is not known." + NearMiss(name, known));
+    const std::string name = std::string(section) + "." + std::string(name_key.str());
+    if (const ConfigKey* key = FindConfigKey(name); key != nullptr) {
+      ReadValue(*key, node, config, out);
       continue;
     }
-    ReadValue(*key, node, config, out);
+    NearMiss near(name_key.str(), EditsMax(name_key.str()));
+    for (const ConfigKey& known : ConfigKeys()) {
+      if (known.section() == section) {
+        near.Offer(known.name_in_section());
+      }
+    }
+    Report(out, name, "The key is not known." + Suggest(near));
   }
 }
 
@@ -185,148 +171,119 @@ size_t FindBadCharacter(std::string_view text) {
 }  // namespace
 
 const std::vector<ConfigKey>& ConfigKeys() {
-  constexpr uint64_t kTiB = 1024 * limits::kGiB;
+  using limits::kGiB, limits::kKiB, limits::kMiB;
+  constexpr uint64_t kTiB = 1024 * kGiB, kPiB = 1024 * kTiB;
   static const std::vector<ConfigKey>* keys = new std::vector<ConfigKey>{
-      {"server", "listen", &Config::server_listen, 0, 0, {}, kNeedsRestart},
-      {"server", "socket_mode", &Config::server_socket_mode, 0, 0777, {}, kNeedsRestart},
-      {"server", "state_dir", &Config::server_state_dir, 0, 0, {}, kNeedsRestart},
-      {"server", "reflection", &Config::server_reflection, 0, 0, {}, kNeedsRestart},
-      {"server", "drain_ms", &Config::server_drain_ms, 0, kDayMs, {}},
-      {"server", "reserve_bytes", &Config::server_reserve_bytes, 0, 1 * limits::kGiB, {}, kNeedsRestart},
-      {"log", "level", &Config::log_level, 0, 0, {"debug", "info", "warning", "error"}},
-      {"log", "format", &Config::log_format, 0, 0, {"text", "json"}},
-      {"metrics", "listen", &Config::metrics_listen, 0, 0, {}, kNeedsRestart},
-      {"metrics", "token_file", &Config::metrics_token_file, 0, 0, {}, kNeedsRestart},
-      {"tracing", "endpoint", &Config::tracing_endpoint, 0, 0, {}, kNeedsRestart},
-      {"tracing", "sampled_per_mille", &Config::tracing_sampled_per_mille, 0, 1'000, {}, kNeedsRestart},
-      {"tenants", "default", &Config::tenants_default, 0, 0, {}},
-      {"tenants", "from_metadata", &Config::tenants_from_metadata, 0, 0, {}},
-      {"tenants", "max", &Config::tenants_max, 1, 100'000, {}},
-      {"limits",
-       "message_bytes_max",
-       &Config::limits_message_bytes_max,
-       1 * limits::kMiB + 64 * limits::kKiB,
-       256 * limits::kMiB,
-       {},
-       kNeedsRestart},
-      {"limits",
-       "metadata_bytes_max",
-       &Config::limits_metadata_bytes_max,
-       1 * limits::kKiB,
-       1 * limits::kMiB,
-       {},
-       kNeedsRestart},
-      {"limits",
-       "streams_per_connection_max",
-       &Config::limits_streams_per_connection_max,
-       1,
-       10'000,
-       {},
-       kNeedsRestart},
-      {"limits", "module_bytes_max", &Config::limits_module_bytes_max, 1, 1 * limits::kGiB, {}},
-      {"limits", "document_bytes_max", &Config::limits_document_bytes_max, 1, 1 * limits::kGiB, {}},
-      {"limits", "stored_bytes_max", &Config::limits_stored_bytes_max, 1, kTiB, {}},
-      {"limits", "buffer_bytes_max", &Config::limits_buffer_bytes_max, 1, kTiB, {}},
-      {"limits", "buffers_bytes_max", &Config::limits_buffers_bytes_max, 1, kTiB, {}},
-      {"limits", "buffers_max", &Config::limits_buffers_max, 1, 1'000'000, {}},
-      {"limits", "host_bytes_max", &Config::limits_host_bytes_max, 0, 1125899906842624, {}},
-      {"limits", "prepared_graphs_max", &Config::limits_prepared_graphs_max, 1, 100'000, {}},
-      {"limits", "graph_idle_ms_max", &Config::limits_graph_idle_ms_max, 1'000, 366 * kDayMs, {}},
-      {"limits", "buffer_idle_ms_max", &Config::limits_buffer_idle_ms_max, 1'000, 366 * kDayMs, {}},
-      {"limits", "yields_after_ms", &Config::limits_yields_after_ms, 0, 366 * kDayMs, {}},
-      {"limits", "uploads_max", &Config::limits_uploads_max, 1, 10'000, {}},
-      {"limits", "connections_max", &Config::limits_connections_max, 1, 100000, {}, kNeedsRestart},
-      {"limits", "connections_per_peer_max", &Config::limits_connections_per_peer_max, 1, 100000, {}, kNeedsRestart},
-      {"limits", "connections_per_user_max", &Config::limits_connections_per_user_max, 1, 100000, {}, kNeedsRestart},
-      {"limits",
-       "control_frames_per_second_max",
-       &Config::limits_control_frames_per_second_max,
-       10,
-       1'000'000,
-       {},
-       kNeedsRestart},
-      {"limits", "resets_per_second_max", &Config::limits_resets_per_second_max, 10, 1'000'000, {}, kNeedsRestart},
-      {"limits",
-       "header_bytes_per_second_max",
-       &Config::limits_header_bytes_per_second_max,
-       64 * limits::kKiB,
-       1 * limits::kGiB,
-       {},
-       kNeedsRestart},
-      {"limits", "calls_per_peer_max", &Config::limits_calls_per_peer_max, 1, 1'000'000, {}, kNeedsRestart},
-      {"limits", "handshake_ms", &Config::limits_handshake_ms, 100, 60'000, {}, kNeedsRestart},
-      {"limits", "write_stall_ms", &Config::limits_write_stall_ms, 1'000, 3'600'000, {}, kNeedsRestart},
-      {"limits", "connection_idle_ms", &Config::limits_connection_idle_ms, 1000, 86400000, {}, kNeedsRestart},
-      {"limits", "connection_age_ms", &Config::limits_connection_age_ms, 10000, 8640000000, {}, kNeedsRestart},
-      {"jobs", "queued_per_tenant_max", &Config::jobs_queued_per_tenant_max, 1, 1'000'000, {}},
-      {"jobs", "queued_max", &Config::jobs_queued_max, 1, 1'000'000, {}},
-      {"jobs", "running_per_tenant_max", &Config::jobs_running_per_tenant_max, 1, 64, {}},
-      {"jobs", "running_max", &Config::jobs_running_max, 1, 10'000, {}},
-      {"jobs", "store", &Config::jobs_store, 0, 0, {"sqlite", "memory"}, kNeedsRestart},
-      {"jobs", "stored_bytes_max", &Config::jobs_stored_bytes_max, 1 * limits::kMiB, kTiB, {}},
-      {"jobs", "disk_bytes_max", &Config::jobs_disk_bytes_max, 0, 1125899906842624, {}},
-      {"jobs", "kept_bytes_max", &Config::jobs_kept_bytes_max, 0, kTiB, {}},
-      {"jobs", "scrub_bytes_per_second", &Config::jobs_scrub_bytes_per_second, 0, 1 * limits::kGiB, {}, kNeedsRestart},
-      {"jobs", "scrub_every_ms", &Config::jobs_scrub_every_ms, 1'000, 366 * kDayMs, {}, kNeedsRestart},
-      {"jobs", "attempts_default", &Config::jobs_attempts_default, 1, 10, {}},
-      {"jobs", "array_max", &Config::jobs_array_max, 1, 100'000, {}},
-      {"jobs", "dependencies_max", &Config::jobs_dependencies_max, 1, 10'000, {}},
-      {"jobs", "kept_max", &Config::jobs_kept_max, 1, 10'000'000, {}},
-      {"jobs", "kept_ms", &Config::jobs_kept_ms, 1'000 * kMs, 366 * kDayMs, {}},
-      {"jobs", "deadline_default_ms", &Config::jobs_deadline_default_ms, 1, 366 * kDayMs, {}},
-      {"jobs", "deadline_max_ms", &Config::jobs_deadline_max_ms, 1, 366 * kDayMs, {}},
-      {"jobs", "watchers_max", &Config::jobs_watchers_max, 1, 100'000, {}},
-      {"jobs", "watchers_per_tenant_max", &Config::jobs_watchers_per_tenant_max, 1, 100'000, {}},
-      {"devices", "backends", &Config::devices_backends, 0, 0, {}, kNeedsRestart},
-      {"executor", "path", &Config::executor_path, 0, 0, {}, kNeedsRestart},
-      {"executor", "cpu_threads", &Config::executor_cpu_threads, 0, 4'096, {}, kNeedsRestart},
-      {"executor", "spawn_ms_max", &Config::executor_spawn_ms_max, 100, 600'000, {}},
-      {"executor", "prepare_ms_max", &Config::executor_prepare_ms_max, 100, kDayMs, {}},
-      {"executor", "idle_ms_max", &Config::executor_idle_ms_max, 1'000, 366 * kDayMs, {}},
-      {"executor", "crashes_max", &Config::executor_crashes_max, 1, 1'000, {}},
-      {"executor", "crash_window_ms", &Config::executor_crash_window_ms, 100, kDayMs, {}},
-      {"executor", "uid_first", &Config::executor_uid_first, 0, 4294967294, {}, kNeedsRestart},
-      {"executor", "uid_count", &Config::executor_uid_count, 0, 1000000, {}, kNeedsRestart},
-      {"executor", "spares", &Config::executor_spares, 0, 64, {}},
-      {"executor", "sandbox_min", &Config::executor_sandbox_min, 0, 4, {}},
-      {"executor", "sandbox_max", &Config::executor_sandbox_max, 0, 4, {}},
-      {"executor", "cgroup", &Config::executor_cgroup, 0, 0, {"auto", "none"}, kNeedsRestart},
-      {"executor", "memory_bytes_max", &Config::executor_memory_bytes_max, 0, 1125899906842624, {}},
-      {"executor", "spill_bytes_max", &Config::executor_spill_bytes_max, 0, 1125899906842624, {}},
-      {"executor", "host_bytes_max", &Config::executor_host_bytes_max, 0, 1125899906842624, {}},
-      {"executor", "device_bytes_max", &Config::executor_device_bytes_max, 0, 1125899906842624, {}},
-      {"executor", "tasks_max", &Config::executor_tasks_max, 16, 100000, {}},
-      {"graph", "nodes_max", &Config::graph_nodes_max, 1, limits::kGraphExpandedNodesMax, {}},
-      {"graph", "edges_max", &Config::graph_edges_max, 1, 10 * limits::kGraphEdgesMax, {}},
-      {"graph", "depth_max", &Config::graph_depth_max, 2, limits::kGraphDepthMax, {}},
-      {"tls", "certificate", &Config::tls_certificate, 0, 0, {}, kNeedsRestart},
-      {"tls", "key", &Config::tls_key, 0, 0, {}, kNeedsRestart},
-      {"tls", "client_ca", &Config::tls_client_ca, 0, 0, {}, kNeedsRestart},
-      {"tls",
-       "client_certificates",
-       &Config::tls_client_certificates,
-       0,
-       0,
-       {"none", "optional", "required"},
-       kNeedsRestart},
-      {"auth", "tokens", &Config::auth_tokens, 0, 0, {}, kNeedsRestart},
-      {"auth", "certificates", &Config::auth_certificates, 0, 0, {}, kNeedsRestart},
-      {"auth", "peers", &Config::auth_peers, 0, 0, {}, kNeedsRestart},
-      {"auth", "failures_per_second_max", &Config::auth_failures_per_second_max, 1, 10000, {}},
-      {"quota", "device_seconds_per_hour", &Config::quota_device_seconds_per_hour, 0, 1000000000, {}},
-      {"quota", "compile_seconds_per_hour", &Config::quota_compile_seconds_per_hour, 0, 1000000000, {}},
-      {"quota", "device_bytes_max", &Config::quota_device_bytes_max, 0, 1125899906842624, {}},
-      {"quota", "host_bytes_max", &Config::quota_host_bytes_max, 0, 1125899906842624, {}},
-      {"quota", "disk_bytes_max", &Config::quota_disk_bytes_max, 0, 1125899906842624, {}},
-      {"quota", "modules_max", &Config::quota_modules_max, 0, 1000000000, {}},
-      {"quota", "requests_per_second", &Config::quota_requests_per_second, 0, 1000000000, {}},
-      {"quota", "request_bytes_per_second", &Config::quota_request_bytes_per_second, 0, 1125899906842624, {}},
-      {"scheduling", "quantum_ms", &Config::scheduling_quantum_ms, 1, 10000, {}},
-      {"scheduling", "revoke_grace_ms", &Config::scheduling_revoke_grace_ms, 1, 10000, {}},
-      {"audit", "enabled", &Config::audit_enabled, 0, 0, {}, kNeedsRestart},
-      {"audit", "file_bytes_max", &Config::audit_file_bytes_max, 65536, 1099511627776, {}, kNeedsRestart},
+      {"server.listen", &Config::server_listen, 0, 0, kRestart},
+      {"server.socket_mode", &Config::server_socket_mode, 0, 0777, kRestart},
+      {"server.state_dir", &Config::server_state_dir, 0, 0, kRestart},
+      {"server.reflection", &Config::server_reflection, 0, 0, kRestart},
+      {"server.drain_ms", &Config::server_drain_ms, 0, kDayMs},
+      {"server.reserve_bytes", &Config::server_reserve_bytes, 0, kGiB, kRestart},
+      {"log.level", &Config::log_level, 0, 0, !kRestart, {"debug", "info", "warning", "error"}},
+      {"log.format", &Config::log_format, 0, 0, !kRestart, {"text", "json"}},
+      {"metrics.listen", &Config::metrics_listen, 0, 0, kRestart},
+      {"metrics.token_file", &Config::metrics_token_file, 0, 0, kRestart},
+      {"tracing.endpoint", &Config::tracing_endpoint, 0, 0, kRestart},
+      {"tracing.sampled_per_mille", &Config::tracing_sampled_per_mille, 0, 1'000, kRestart},
+      {"tenants.default", &Config::tenants_default},
+      {"tenants.from_metadata", &Config::tenants_from_metadata},
+      {"tenants.max", &Config::tenants_max, 1, 100'000},
+      {"limits.message_bytes_max", &Config::limits_message_bytes_max, kMiB + 64 * kKiB, 256 * kMiB, kRestart},
+      {"limits.metadata_bytes_max", &Config::limits_metadata_bytes_max, kKiB, kMiB, kRestart},
+      {"limits.streams_per_connection_max", &Config::limits_streams_per_connection_max, 1, 10'000, kRestart},
+      {"limits.module_bytes_max", &Config::limits_module_bytes_max, 1, kGiB},
+      {"limits.document_bytes_max", &Config::limits_document_bytes_max, 1, kGiB},
+      {"limits.stored_bytes_max", &Config::limits_stored_bytes_max, 1, kTiB},
+      {"limits.buffer_bytes_max", &Config::limits_buffer_bytes_max, 1, kTiB},
+      {"limits.buffers_bytes_max", &Config::limits_buffers_bytes_max, 1, kTiB},
+      {"limits.buffers_max", &Config::limits_buffers_max, 1, 1'000'000},
+      {"limits.host_bytes_max", &Config::limits_host_bytes_max, 0, kPiB},
+      {"limits.prepared_graphs_max", &Config::limits_prepared_graphs_max, 1, 100'000},
+      {"limits.graph_idle_ms_max", &Config::limits_graph_idle_ms_max, 1'000, 366 * kDayMs},
+      {"limits.buffer_idle_ms_max", &Config::limits_buffer_idle_ms_max, 1'000, 366 * kDayMs},
+      {"limits.yields_after_ms", &Config::limits_yields_after_ms, 0, 366 * kDayMs},
+      {"limits.uploads_max", &Config::limits_uploads_max, 1, 10'000},
+      {"limits.connections_max", &Config::limits_connections_max, 1, 100000, kRestart},
+      {"limits.connections_per_peer_max", &Config::limits_connections_per_peer_max, 1, 100000, kRestart},
+      {"limits.connections_per_user_max", &Config::limits_connections_per_user_max, 1, 100000, kRestart},
+      {"limits.control_frames_per_second_max", &Config::limits_control_frames_per_second_max, 10, 1'000'000, kRestart},
+      {"limits.resets_per_second_max", &Config::limits_resets_per_second_max, 10, 1'000'000, kRestart},
+      {"limits.header_bytes_per_second_max", &Config::limits_header_bytes_per_second_max, 64 * kKiB, kGiB, kRestart},
+      {"limits.calls_per_peer_max", &Config::limits_calls_per_peer_max, 1, 1'000'000, kRestart},
+      {"limits.handshake_ms", &Config::limits_handshake_ms, 100, 60'000, kRestart},
+      {"limits.write_stall_ms", &Config::limits_write_stall_ms, 1'000, 3'600'000, kRestart},
+      {"limits.connection_idle_ms", &Config::limits_connection_idle_ms, 1000, 86400000, kRestart},
+      {"limits.connection_age_ms", &Config::limits_connection_age_ms, 10000, 8640000000, kRestart},
+      {"jobs.queued_per_tenant_max", &Config::jobs_queued_per_tenant_max, 1, 1'000'000},
+      {"jobs.queued_max", &Config::jobs_queued_max, 1, 1'000'000},
+      {"jobs.running_per_tenant_max", &Config::jobs_running_per_tenant_max, 1, 64},
+      {"jobs.running_max", &Config::jobs_running_max, 1, 10'000},
+      {"jobs.store", &Config::jobs_store, 0, 0, kRestart, {"sqlite", "memory"}},
+      {"jobs.stored_bytes_max", &Config::jobs_stored_bytes_max, kMiB, kTiB},
+      {"jobs.disk_bytes_max", &Config::jobs_disk_bytes_max, 0, kPiB},
+      {"jobs.kept_bytes_max", &Config::jobs_kept_bytes_max, 0, kTiB},
+      {"jobs.scrub_bytes_per_second", &Config::jobs_scrub_bytes_per_second, 0, kGiB, kRestart},
+      {"jobs.scrub_every_ms", &Config::jobs_scrub_every_ms, 1'000, 366 * kDayMs, kRestart},
+      {"jobs.attempts_default", &Config::jobs_attempts_default, 1, 10},
+      {"jobs.array_max", &Config::jobs_array_max, 1, 100'000},
+      {"jobs.dependencies_max", &Config::jobs_dependencies_max, 1, 10'000},
+      {"jobs.kept_max", &Config::jobs_kept_max, 1, 10'000'000},
+      {"jobs.kept_ms", &Config::jobs_kept_ms, 1'000, 366 * kDayMs},
+      {"jobs.deadline_default_ms", &Config::jobs_deadline_default_ms, 1, 366 * kDayMs},
+      {"jobs.deadline_max_ms", &Config::jobs_deadline_max_ms, 1, 366 * kDayMs},
+      {"jobs.watchers_max", &Config::jobs_watchers_max, 1, 100'000},
+      {"jobs.watchers_per_tenant_max", &Config::jobs_watchers_per_tenant_max, 1, 100'000},
+      {"devices.backends", &Config::devices_backends, 0, 0, kRestart},
+      {"executor.path", &Config::executor_path, 0, 0, kRestart},
+      {"executor.cpu_threads", &Config::executor_cpu_threads, 0, 4'096, kRestart},
+      {"executor.spawn_ms_max", &Config::executor_spawn_ms_max, 100, 600'000},
+      {"executor.prepare_ms_max", &Config::executor_prepare_ms_max, 100, kDayMs},
+      {"executor.idle_ms_max", &Config::executor_idle_ms_max, 1'000, 366 * kDayMs},
+      {"executor.crashes_max", &Config::executor_crashes_max, 1, 1'000},
+      {"executor.crash_window_ms", &Config::executor_crash_window_ms, 100, kDayMs},
+      {"executor.uid_first", &Config::executor_uid_first, 0, 4294967294, kRestart},
+      {"executor.uid_count", &Config::executor_uid_count, 0, 1000000, kRestart},
+      {"executor.spares", &Config::executor_spares, 0, 64},
+      {"executor.sandbox_min", &Config::executor_sandbox_min, 0, 4},
+      {"executor.sandbox_max", &Config::executor_sandbox_max, 0, 4},
+      {"executor.cgroup", &Config::executor_cgroup, 0, 0, kRestart, {"auto", "none"}},
+      {"executor.memory_bytes_max", &Config::executor_memory_bytes_max, 0, kPiB},
+      {"executor.spill_bytes_max", &Config::executor_spill_bytes_max, 0, kPiB},
+      {"executor.host_bytes_max", &Config::executor_host_bytes_max, 0, kPiB},
+      {"executor.device_bytes_max", &Config::executor_device_bytes_max, 0, kPiB},
+      {"executor.tasks_max", &Config::executor_tasks_max, 16, 100000},
+      {"graph.nodes_max", &Config::graph_nodes_max, 1, limits::kGraphExpandedNodesMax},
+      {"graph.edges_max", &Config::graph_edges_max, 1, 10 * limits::kGraphEdgesMax},
+      {"graph.depth_max", &Config::graph_depth_max, 2, limits::kGraphDepthMax},
+      {"tls.certificate", &Config::tls_certificate, 0, 0, kRestart},
+      {"tls.key", &Config::tls_key, 0, 0, kRestart},
+      {"tls.client_ca", &Config::tls_client_ca, 0, 0, kRestart},
+      {"tls.client_certificates", &Config::tls_client_certificates, 0, 0, kRestart, {"none", "optional", "required"}},
+      {"auth.tokens", &Config::auth_tokens, 0, 0, kRestart},
+      {"auth.certificates", &Config::auth_certificates, 0, 0, kRestart},
+      {"auth.peers", &Config::auth_peers, 0, 0, kRestart},
+      {"auth.failures_per_second_max", &Config::auth_failures_per_second_max, 1, 10000},
+      {"quota.device_seconds_per_hour", &Config::quota_device_seconds_per_hour, 0, 1000000000},
+      {"quota.compile_seconds_per_hour", &Config::quota_compile_seconds_per_hour, 0, 1000000000},
+      {"quota.device_bytes_max", &Config::quota_device_bytes_max, 0, kPiB},
+      {"quota.host_bytes_max", &Config::quota_host_bytes_max, 0, kPiB},
+      {"quota.disk_bytes_max", &Config::quota_disk_bytes_max, 0, kPiB},
+      {"quota.modules_max", &Config::quota_modules_max, 0, 1000000000},
+      {"quota.requests_per_second", &Config::quota_requests_per_second, 0, 1000000000},
+      {"quota.request_bytes_per_second", &Config::quota_request_bytes_per_second, 0, kPiB},
+      {"scheduling.quantum_ms", &Config::scheduling_quantum_ms, 1, 10000},
+      {"scheduling.revoke_grace_ms", &Config::scheduling_revoke_grace_ms, 1, 10000},
+      {"audit.enabled", &Config::audit_enabled, 0, 0, kRestart},
+      {"audit.file_bytes_max", &Config::audit_file_bytes_max, 65536, kTiB, kRestart},
   };
   return *keys;
+}
+
+const ConfigKey* FindConfigKey(std::string_view name) {
+  const auto found =
+      std::find_if(ConfigKeys().begin(), ConfigKeys().end(), [&](const ConfigKey& key) { return key.name == name; });
+  return found == ConfigKeys().end() ? nullptr : &*found;
 }
 
 ConfigOutcome ParseConfig(std::string_view text) {
@@ -347,16 +304,16 @@ ConfigOutcome ParseConfig(std::string_view text) {
         "The file is not TOML: " + std::string(error.description()) + ".");
     return outcome;
   }
-  std::vector<std::string> sections;
-  for (const ConfigKey& key : ConfigKeys()) {
-    if (sections.empty() || sections.back() != key.section) {
-      sections.emplace_back(key.section);
-    }
-  }
   for (const auto& [name_key, node] : parsed.table()) {
     const std::string name(name_key.str());
-    if (std::find(sections.begin(), sections.end(), name) == sections.end()) {
-      Report(outcome.diagnostics, name, "The section is not known." + NearMiss(name, sections));
+    NearMiss near(name, EditsMax(name));
+    bool is_known = false;
+    for (const ConfigKey& key : ConfigKeys()) {
+      is_known |= key.section() == name;
+      near.Offer(key.section());
+    }
+    if (!is_known) {
+      Report(outcome.diagnostics, name, "The section is not known." + Suggest(near));
     } else if (!node.is_table()) {
       Report(outcome.diagnostics, name, "The value is not a section; write [" + name + "].");
     } else {
@@ -397,23 +354,21 @@ Diagnostics CheckConfig(const Config& config) {
   if (const StatusOr<std::vector<std::string>> families = FamiliesOf(config.devices_backends); !families.ok()) {
     Report(out, "devices.backends", Message(families.status()));
   }
-  const auto at_most = [&](const char* place, uint64_t value, const char* other, uint64_t limit) {
-    if (value > limit) {
-      Report(out, place,
-             "The value (" + std::to_string(value) + ") is larger than " + other + " (" + std::to_string(limit) + ").");
-    }
+  // The first may not be larger than the second.
+  constexpr std::pair<std::string_view, std::string_view> kOrdered[] = {
+      {"limits.buffer_bytes_max", "limits.buffers_bytes_max"},  {"limits.module_bytes_max", "limits.stored_bytes_max"},
+      {"limits.document_bytes_max", "limits.stored_bytes_max"}, {"jobs.queued_per_tenant_max", "jobs.queued_max"},
+      {"jobs.running_per_tenant_max", "jobs.running_max"},      {"jobs.deadline_default_ms", "jobs.deadline_max_ms"}};
+  const auto number = [&](std::string_view name) {
+    return config.*std::get<uint64_t Config::*>(FindConfigKey(name)->member);
   };
-  at_most("limits.buffer_bytes_max", config.limits_buffer_bytes_max, "limits.buffers_bytes_max",
-          config.limits_buffers_bytes_max);
-  at_most("limits.module_bytes_max", config.limits_module_bytes_max, "limits.stored_bytes_max",
-          config.limits_stored_bytes_max);
-  at_most("limits.document_bytes_max", config.limits_document_bytes_max, "limits.stored_bytes_max",
-          config.limits_stored_bytes_max);
-  at_most("jobs.queued_per_tenant_max", config.jobs_queued_per_tenant_max, "jobs.queued_max", config.jobs_queued_max);
-  at_most("jobs.running_per_tenant_max", config.jobs_running_per_tenant_max, "jobs.running_max",
-          config.jobs_running_max);
-  at_most("jobs.deadline_default_ms", config.jobs_deadline_default_ms, "jobs.deadline_max_ms",
-          config.jobs_deadline_max_ms);
+  for (const auto& [place, other] : kOrdered) {
+    if (const uint64_t value = number(place), limit = number(other); value > limit) {
+      Report(out, std::string(place),
+             "The value (" + std::to_string(value) + ") is larger than " + std::string(other) + " (" +
+                 std::to_string(limit) + ").");
+    }
+  }
   return out;
 }
 

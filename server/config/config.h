@@ -147,13 +147,17 @@ struct Config {
 };
 
 struct ConfigKey {
-  std::string_view section, name;
+  std::string_view name;  // "section.name".
   std::variant<std::string Config::*, bool Config::*, uint64_t Config::*> member;
   uint64_t min = 0, max = 0;              // Numbers.
-  std::vector<std::string_view> choices;  // Texts; empty: any.
   bool needs_restart = false;             // A reload keeps the old value and says so.
+  std::vector<std::string_view> choices;  // Texts; empty: any.
+
+  std::string_view section() const { return name.substr(0, name.find('.')); }
+  std::string_view name_in_section() const { return name.substr(name.find('.') + 1); }
 };
 const std::vector<ConfigKey>& ConfigKeys();
+const ConfigKey* FindConfigKey(std::string_view name);  // Null: there is none.
 
 struct ConfigOutcome {
   Config config;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/config/config_reload.h"
 
-#include <algorithm>
 #include <variant>
 
 namespace hpvm::server {
 namespace {
-
-std::string Dotted(const ConfigKey& key) { return std::string(key.section) + "." + std::string(key.name); }
 
 std::string ValueOf(const Config& config, const ConfigKey& key) {
   if (const auto* text = std::get_if<std::string Config::*>(&key.member)) {
@@ -33,7 +30,7 @@ StatusOr<ConfigReload> MergeReload(const Config& current, const Config& next) {
           if (key.needs_restart) {
             reload.config.*member = current.*member;
           }
-          (key.needs_restart ? reload.kept : reload.changed).push_back(Dotted(key));
+          (key.needs_restart ? reload.kept : reload.changed).emplace_back(key.name);
         },
         key.member);
   }
@@ -43,9 +40,8 @@ StatusOr<ConfigReload> MergeReload(const Config& current, const Config& next) {
 }
 
 std::string DescribeChange(const Config& from, const Config& to, const std::string& key) {
-  const auto found =
-      std::find_if(ConfigKeys().begin(), ConfigKeys().end(), [&](const ConfigKey& k) { return Dotted(k) == key; });
-  return found == ConfigKeys().end() ? key : key + " " + ValueOf(from, *found) + " -> " + ValueOf(to, *found);
+  const ConfigKey* found = FindConfigKey(key);
+  return found == nullptr ? key : key + " " + ValueOf(from, *found) + " -> " + ValueOf(to, *found);
 }
 
 }  // namespace hpvm::server

@@ -19,7 +19,7 @@ void Alter(const ConfigKey& key, Config& config) {
     for (const std::string_view choice : key.choices) {
       value = old == value ? std::string(choice) : value;
     }
-    const std::string name = std::string(key.section) + "." + std::string(key.name);
+    const std::string name = std::string(key.name);
     value = !key.choices.empty()         ? value
             : name == "server.listen"    ? "127.0.0.1:7000"
             : name == "devices.backends" ? "cpu"
@@ -40,7 +40,7 @@ void Alter(const ConfigKey& key, Config& config) {
 TEST(ConfigReloadTest, EachKeyChangesOrIsNamed) {
   const Config current;
   for (const ConfigKey& key : ConfigKeys()) {
-    const std::string name = std::string(key.section) + "." + std::string(key.name);
+    const std::string name = std::string(key.name);
     SCOPED_TRACE(name);
     Config next;
     Alter(key, next);

@@ -92,8 +92,8 @@ TEST(ConfigTest, AcceptsEachKeyAtItsLimits) {
       continue;
     }
     const auto faults = [&](uint64_t value) {
-      const ConfigOutcome outcome =
-          ParseConfig("[" + std::string(key.section) + "]\n" + std::string(key.name) + " = " + std::to_string(value));
+      const ConfigOutcome outcome = ParseConfig("[" + std::string(key.section()) + "]\n" +
+                                                std::string(key.name_in_section()) + " = " + std::to_string(value));
       size_t own = 0;
       for (const Diagnostic& fault : outcome.diagnostics) {
         own += fault.message.find("limit (" + std::to_string(key.max)) != std::string::npos ||
@@ -101,7 +101,7 @@ TEST(ConfigTest, AcceptsEachKeyAtItsLimits) {
       }
       return own;
     };
-    SCOPED_TRACE(std::string(key.section) + "." + std::string(key.name));
+    SCOPED_TRACE(std::string(key.name));
     EXPECT_EQ(faults(key.min), 0u);
     EXPECT_EQ(faults(key.max), 0u);
     EXPECT_EQ(faults(key.max + 1), 1u);
@@ -139,16 +139,14 @@ TEST(ConfigTest, ExampleShowsEveryDefault) {
   EXPECT_TRUE(outcome.diagnostics.empty()) << ToString(outcome.diagnostics);
   const Config defaults;
   for (const ConfigKey& key : ConfigKeys()) {
-    EXPECT_THAT(text, HasSubstr("\n" + std::string(key.name) + " = ")) << key.section;
+    EXPECT_THAT(text, HasSubstr("\n" + std::string(key.name_in_section()) + " = ")) << key.name;
     // Its comment says whether a reload is enough.
-    const size_t section = text.find("\n[" + std::string(key.section) + "]");
-    const size_t at = text.find("\n" + std::string(key.name) + " = ", section);
+    const size_t section = text.find("\n[" + std::string(key.section()) + "]");
+    const size_t at = text.find("\n" + std::string(key.name_in_section()) + " = ", section);
     const size_t comment = text.rfind('\n', at - 1);
     EXPECT_EQ(text.substr(comment, at - comment).find("Needs a restart.") != std::string::npos, key.needs_restart)
-        << key.section << "." << key.name;
-    std::visit(
-        [&](auto member) { EXPECT_EQ(outcome.config.*member, defaults.*member) << key.section << "." << key.name; },
-        key.member);
+        << key.name;
+    std::visit([&](auto member) { EXPECT_EQ(outcome.config.*member, defaults.*member) << key.name; }, key.member);
   }
 }
 
@@ -159,7 +157,7 @@ TEST(ConfigTest, SchemaMatchesTheTable) {
   std::set<std::string> sections;
   size_t keys = 0;
   for (const ConfigKey& key : ConfigKeys()) {
-    const std::string section(key.section), name(key.name);
+    const std::string section(key.section()), name(key.name_in_section());
     SCOPED_TRACE(section + "." + name);
     sections.insert(section);
     ++keys;

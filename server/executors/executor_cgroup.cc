@@ -17,6 +17,7 @@
 
 #include "base/io/fd.h"
 #include "server/process/object_id.h"
+#include "server/process/process_facts.h"
 
 namespace hpvm::server {
 namespace {
@@ -29,13 +30,6 @@ constexpr timespec kEndStep{0, 2'000'000};
 // Between the making of a group and the first process in it there is far less.
 constexpr int64_t kAbandonedSeconds = 60;
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 Status WriteText(const std::string& path, const std::string& text) {
   UniqueFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file.valid() || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
@@ -45,16 +39,6 @@ Status WriteText(const std::string& path, const std::string& text) {
 }
 
 bool HasFile(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
-
-std::vector<std::string_view> Split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    text = end == std::string_view::npos ? "" : text.substr(end + 1);
-  }
-  return parts;
-}
 
 bool Lists(std::string_view list, char separator, std::string_view item) {
   const std::vector<std::string_view> parts = Split(list, separator);
@@ -218,7 +202,7 @@ StatusOr<std::unique_ptr<ExecutorCgroups>> ExecutorCgroups::Create(const CgroupP
 // A group of version 2 has processes or controllers for groups below it, never both: the daemon goes one down.
 Status ExecutorCgroups::UseUnified() {
   const std::string& own = places_.unified;
-  const std::string controllers = ReadText(own + "/cgroup.controllers");
+  const std::string controllers = ReadSmallFile(own + "/cgroup.controllers");
   if (own.empty() || controllers.find("memory") == std::string::npos || controllers.find("pids") == std::string::npos) {
     return FailedPrecondition("No control group with the memory and pids controllers is delegated to this process.");
   }

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/io/fd.h"
 #include "server/process/log.h"
@@ -28,13 +28,6 @@ namespace fs = std::filesystem;
 constexpr int kEndStepsMax = 200;
 constexpr timespec kEndStep{0, 5'000'000};
 
-std::string ReadText(const char* path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 Status MakeFolder(const std::string& path, mode_t mode) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return FromErrno(errno, "Creating the folder \"" + path + "\"");
@@ -43,7 +36,7 @@ Status MakeFolder(const std::string& path, mode_t mode) {
 }
 
 bool BelongsTo(int pid, uint32_t uid) {
-  std::istringstream status(ReadText(("/proc/" + std::to_string(pid) + "/status").c_str()));
+  std::istringstream status(ReadSmallFile("/proc/" + std::to_string(pid) + "/status"));
   const std::string wanted = "Uid:\t" + std::to_string(uid) + "\t";
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("Uid:")) {
@@ -75,9 +68,7 @@ bool EndProcessesOf(uint32_t uid) {
   return false;
 }
 
-std::string NameOf(const std::string& state_folder) {
-  return ToHex(HashOf({reinterpret_cast<const uint8_t*>(state_folder.data()), state_folder.size()})).substr(0, 12);
-}
+std::string NameOf(const std::string& state_folder) { return ToHex(HashOf(state_folder)).substr(0, 12); }
 
 }  // namespace
 
@@ -114,7 +105,7 @@ StatusOr<std::unique_ptr<ExecutorPlaces>> ExecutorPlaces::Create(const Config& c
   places->ids_ = std::make_unique<ExecutorIds>(config, state_folder, program, SystemRng());
   if (config.executor_cgroup != "none") {
     StatusOr<std::unique_ptr<ExecutorCgroups>> groups = ExecutorCgroups::Create(
-        FindCgroups(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo")), NameOf(state_folder));
+        FindCgroups(ReadSmallFile("/proc/self/cgroup"), ReadSmallFile("/proc/self/mountinfo")), NameOf(state_folder));
     if (groups.ok()) {
       places->cgroups_ = *std::move(groups);
       LogInfo("Executors have control groups", {{"cgroup", places->cgroups_->Describe()}});

@@ -56,15 +56,10 @@ std::string ProgramsOf(const ExecutorOptions& options) {
   return FileIdentity(options.program) + FileIdentity(compiler);
 }
 
-ExecutorSpares::ExecutorSpares(Start start) : start_(std::move(start)), thread_([this] { Loop(); }) {}
+ExecutorSpares::ExecutorSpares(Start start) : start_(std::move(start)), thread_([this] { return Round(); }) {}
 
 ExecutorSpares::~ExecutorSpares() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-  }
-  thread_.join();
+  thread_.Stop();
   spares_.clear();
 }
 
@@ -73,14 +68,14 @@ void ExecutorSpares::Expect(SpareProfile profile) {
   if (profile_ != profile) {
     profile_ = std::move(profile);
     ++generation_;
-    changed_.notify_all();
+    thread_.Wake();
   }
 }
 
 void ExecutorSpares::SetCount(uint64_t count) {
   std::lock_guard lock(mutex_);
   count_ = count;
-  changed_.notify_all();
+  thread_.Wake();
 }
 
 void ExecutorSpares::Renew() {
@@ -89,7 +84,7 @@ void ExecutorSpares::Renew() {
   for (SpareExecutor& spare : spares_) {
     spare.programs.clear();  // Which makes it stale.
   }
-  changed_.notify_all();
+  thread_.Wake();
 }
 
 size_t ExecutorSpares::waiting() const {
@@ -102,7 +97,7 @@ std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
   const std::string programs = ProgramsOf(options);
   std::lock_guard lock(mutex_);
   start_at_ = std::max(start_at_, RealClock().Now() + kRefillDelay);
-  changed_.notify_all();
+  thread_.Wake();
   const auto found = std::find_if(spares_.begin(), spares_.end(), [&](const SpareExecutor& spare) {
     return !spare.end->has_value() && spare.link->alive() && spare.programs == programs &&
            SettleAlike(ProfileOf(spare.options), ProfileOf(options));
@@ -160,7 +155,7 @@ void ExecutorSpares::StartOne(std::unique_lock<std::mutex>& lock) {
   StatusOr<SpareExecutor> started = start_(profile, [this, end](const Status& why) {
     std::lock_guard inner(mutex_);
     *end = why;  // Told by Sort; nobody asks about one that this pool ended.
-    changed_.notify_all();
+    thread_.Wake();
   });
   lock.lock();
   if (!started.ok()) {
@@ -176,21 +171,16 @@ void ExecutorSpares::StartOne(std::unique_lock<std::mutex>& lock) {
   spares_.push_back(*std::move(started));
 }
 
-void ExecutorSpares::Loop() {
+Duration ExecutorSpares::Round() {
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    Sort(lock);
-    if (stopping_) {
-      return;
-    }
-    const bool wants_more = !profile_.backends.empty() && spares_.size() < count_;
-    const Duration left = start_at_ - RealClock().Now();
-    if (wants_more && left <= Duration{0}) {
-      StartOne(lock);
-      continue;
-    }
-    changed_.wait_for(lock, wants_more ? std::min(left, kLook) : kLook);
+  Sort(lock);
+  const bool wants_more = !profile_.backends.empty() && spares_.size() < count_;
+  const Duration left = start_at_ - RealClock().Now();
+  if (wants_more && left <= Duration{0}) {
+    StartOne(lock);
+    return Duration{0};
   }
+  return wants_more ? std::min(left, kLook) : kLook;
 }
 
 }  // namespace hpvm::server

@@ -4,17 +4,16 @@
 #ifndef HPVMD_SERVER_EXECUTORS_EXECUTOR_SPARES_H_
 #define HPVMD_SERVER_EXECUTORS_EXECUTOR_SPARES_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/round_thread.h"
 #include "server/executors/executor_place.h"
 #include "supervisor/executor_link.h"
 
@@ -61,21 +60,20 @@ class ExecutorSpares {
   size_t waiting() const;
 
  private:
-  void Loop();
+  // Answers when to look again.
+  Duration Round();
   void Sort(std::unique_lock<std::mutex>& lock);
   void StartOne(std::unique_lock<std::mutex>& lock);
 
   const Start start_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
   std::vector<SpareExecutor> spares_;  // Guarded by mutex_, as below.
   SpareProfile profile_;               // Without backends: not known yet.
   uint64_t count_ = 0;
   uint64_t generation_ = 0;  // Counts changes of the three above.
   Time start_at_{0};         // Not before.
   Duration pause_{0};        // Grows while they end by themselves.
-  bool stopping_ = false;
-  std::thread thread_;  // Last: uses all of it.
+  RoundThread thread_;       // Last: uses all of it.
 };
 
 }  // namespace hpvm::server

@@ -13,13 +13,14 @@
 #include <optional>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/io/fd.h"
+#include "base/io/secret_file.h"
 #include "server/config/config.h"
 #include "server/executors/executor_place.h"
 #include "server/executors/executor_spares.h"
 #include "server/executors/executor_spawner.h"
-#include "server/process/local_secret.h"
 #include "server/process/state_folder.h"
 
 namespace hpvm::server {
@@ -208,9 +209,7 @@ class LinkSpawner final : public ExecutorSpawner {
       options.stop_grace = request.stop_grace;
     }
     // One folder and one key a tenant: nobody loads what another tenant's compiler wrote.
-    const Sha256 key =
-        HmacOf(secret_, {reinterpret_cast<const uint8_t*>(request.tenant.data()), request.tenant.size()});
-    hello.set_artifact_key(key.bytes.data(), key.bytes.size());
+    hello.set_artifact_key(std::string(Raw(HmacOf(secret_, BytesOf(request.tenant)))));
     return options;
   }
 
@@ -297,7 +296,7 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
   SetLimits(config, options);
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places,
                          ExecutorPlaces::Create(config, folder.path(), options.program));
-  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path()));
+  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path() + "/artifact.key"));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
   return std::unique_ptr<ExecutorSpawner>(
       std::make_unique<LinkSpawner>(std::move(hub), std::move(places), std::move(options), config, folder, secret));

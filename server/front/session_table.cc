@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/number.h"
 #include "server/front/libc_calls.h"
 
 namespace hpvm::server {
@@ -77,13 +77,8 @@ std::shared_ptr<Session> SessionTable::Find(std::string_view peer) const {
     return nullptr;
   }
   peer.remove_prefix(kScheme.size() + kName.size());
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(peer.data(), peer.data() + peer.size(), number);
-  if (error != std::errc() || end != peer.data() + peer.size()) {
-    return nullptr;
-  }
   std::lock_guard lock(mutex_);
-  const auto found = sessions_.find(number);
+  const auto found = sessions_.find(ParseNumber<uint64_t>(peer).value_or(0));  // No connection is the 0th.
   return found == sessions_.end() ? nullptr : found->second;
 }
 

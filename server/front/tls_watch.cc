@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/front/tls_watch.h"
 
-#include <time.h>
-
 #include <chrono>
 #include <utility>
 
@@ -12,34 +10,22 @@ namespace hpvm::server {
 namespace {
 
 // How soon a certificate that was renewed is shown.
-constexpr auto kEvery = std::chrono::seconds(1);
+constexpr Duration kEvery = std::chrono::seconds(1);
 
-std::string TimeText(int64_t unix_s) {
-  const time_t seconds = unix_s;
-  tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
+std::string TimeText(int64_t unix_s) { return UtcText(unix_s * 1'000'000'000, 0); }
 
-// All that the files held, as one text.
 std::string ContentsOf(const TlsFiles& files) { return files.chain + '\n' + files.key + '\n' + files.client_ca; }
 
 }  // namespace
 
 TlsWatch::TlsWatch(const Config& config, TlsFiles first, Observer& observer) : config_(config), observer_(observer) {
   Load(std::move(first));
-  thread_ = std::thread([this] { Loop(); });
-}
-
-TlsWatch::~TlsWatch() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_one();
-  }
-  thread_.join();
+  thread_.emplace(
+      [this] {
+        Look();
+        return kEvery;
+      },
+      kEvery);
 }
 
 std::optional<TlsFiles> TlsWatch::TakeChanged() {
@@ -48,15 +34,6 @@ std::optional<TlsFiles> TlsWatch::TakeChanged() {
     return std::nullopt;
   }
   return files_;
-}
-
-void TlsWatch::Loop() {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kEvery, [this] { return stop_; })) {
-    lock.unlock();
-    Look();
-    lock.lock();
-  }
 }
 
 void TlsWatch::Look() {

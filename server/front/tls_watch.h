@@ -4,13 +4,12 @@
 #ifndef HPVMD_SERVER_FRONT_TLS_WATCH_H_
 #define HPVMD_SERVER_FRONT_TLS_WATCH_H_
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "base/round_thread.h"
 #include "base/status.h"
 #include "server/events/events.h"
 #include "server/front/tls.h"
@@ -22,15 +21,11 @@ class TlsWatch {
  public:
   // `first` is what the files held, without a fault. `observer` lives longer.
   TlsWatch(const Config& config, TlsFiles first, Observer& observer);
-  ~TlsWatch();
-  TlsWatch(const TlsWatch&) = delete;
-  TlsWatch& operator=(const TlsWatch&) = delete;
 
   // What is in force, when that is not what the call before answered. Any thread; never looks at a file.
   std::optional<TlsFiles> TakeChanged();
 
  private:
-  void Loop();
   void Look();
   void Load(TlsFiles files);
   void Refuse(const TlsFiles& files, const Diagnostics& faults);
@@ -39,10 +34,9 @@ class TlsWatch {
   Observer& observer_;
   std::string refused_;  // The thread's own: the fault that was logged last, with what the files held; empty: none.
   std::mutex mutex_;
-  std::condition_variable changed_;
   TlsFiles files_;  // Guarded by mutex_, as are those below; only the thread writes.
-  bool is_taken_ = false, stop_ = false;
-  std::thread thread_;
+  bool is_taken_ = false;
+  std::optional<RoundThread> thread_;  // Once `first` is loaded.
 };
 
 // Without tls.certificate: null. The files are looked at again every second, so that a new certificate needs no

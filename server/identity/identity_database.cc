@@ -38,18 +38,9 @@ int64_t SumOf(std::string_view key, std::string_view secret_hash, std::string_vi
   return sum;
 }
 
-std::string_view TextOf(const Sha256& hash) {
-  return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()};
-}
-
 Status Damaged(std::string_view what, std::string_view key) {
   return DataLoss("The stored " + std::string(what) + " \"" + std::string(key) +
                   "\" is damaged. Restore identity.sqlite from a backup.");
-}
-
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
 }
 
 }  // namespace
@@ -135,12 +126,13 @@ StatusOr<IdentityContents> IdentityDatabase::Load() {
     }
     StoredToken token;
     const std::string_view id = rows.Bytes(0), tenant = rows.Bytes(1), hash = rows.Bytes(2), record = rows.Bytes(3);
-    if (rows.Int(4) != SumOf(id, hash, record) || hash.size() != token.secret_hash.bytes.size() ||
+    const std::optional<Sha256> secret_hash = Sha256FromRaw(hash);
+    if (rows.Int(4) != SumOf(id, hash, record) || !secret_hash.has_value() ||
         !token.token.ParseFromArray(record.data(), static_cast<int>(record.size())) || token.token.id() != id ||
         token.token.tenant() != tenant) {
       return Damaged("token", id);
     }
-    std::memcpy(token.secret_hash.bytes.data(), hash.data(), hash.size());
+    token.secret_hash = *secret_hash;
     contents.tokens.push_back(std::move(token));
   }
 }
@@ -156,7 +148,7 @@ Status IdentityDatabase::Put(const v1::Tenant& tenant) {
 
 Status IdentityDatabase::Put(const StoredToken& token, const std::vector<std::string>& forget_ids) {
   const std::string record = token.token.SerializeAsString();
-  const std::string_view id = token.token.id(), hash = TextOf(token.secret_hash);
+  const std::string_view id = token.token.id(), hash = Raw(token.secret_hash);
   return Transact([&]() -> Status {
     SqliteStatement forget, put;
     HPVMD_RETURN_IF_ERROR(connection_->Prepare("DELETE FROM tokens WHERE id = ?1", &forget));

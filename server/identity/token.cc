@@ -13,35 +13,6 @@ constexpr size_t kCredentialBytesMax = 512;
 // A version, the user id, the expiry; then the code over them.
 constexpr uint8_t kTicketVersion = 1;
 constexpr size_t kClaimBytes = 1 + 4 + 8, kCodeBytes = 32;
-constexpr char kDigits[] = "0123456789abcdef";
-
-template <typename Bytes>
-std::string HexOf(const Bytes& bytes) {
-  std::string text;
-  for (const uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
-int DigitOf(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
-
-// False for anything but lower-case digits for exactly these bytes.
-bool ReadHex(std::string_view hex, std::span<uint8_t> into) {
-  if (hex.size() != 2 * into.size()) {
-    return false;
-  }
-  for (size_t i = 0; i < into.size(); ++i) {
-    const int high = DigitOf(hex[2 * i]), low = DigitOf(hex[2 * i + 1]);
-    if (high < 0 || low < 0) {
-      return false;
-    }
-    into[i] = static_cast<uint8_t>(high << 4 | low);
-  }
-  return true;
-}
-
 uint64_t ReadNumber(std::span<const uint8_t> bytes) {
   uint64_t value = 0;
   for (const uint8_t byte : bytes) {
@@ -82,13 +53,8 @@ std::optional<std::string_view> BearerOf(std::string_view authorization) {
 
 std::string NewTokenSecret(Rng& rng) {
   std::array<uint8_t, kSecretDigits / 2> bits;
-  for (size_t i = 0; i < bits.size(); i += 8) {
-    const uint64_t word = rng.Next();
-    for (size_t k = 0; k < 8; ++k) {
-      bits[i + k] = static_cast<uint8_t>(word >> (8 * k));
-    }
-  }
-  return std::string(kTokenPrefix) + HexOf(bits);
+  rng.Fill(bits);
+  return std::string(kTokenPrefix) + ToHex(bits);
 }
 
 std::optional<Sha256> HashOfTokenSecret(std::string_view secret) {
@@ -101,18 +67,11 @@ std::optional<Sha256> HashOfTokenSecret(std::string_view secret) {
 
 bool IsTicket(std::string_view credential) { return credential.starts_with(kTicketPrefix); }
 
-TicketMint::TicketMint(Rng& rng) {
-  for (size_t i = 0; i < key_.size(); i += 8) {
-    const uint64_t word = rng.Next();
-    for (size_t k = 0; k < 8; ++k) {
-      key_[i + k] = static_cast<uint8_t>(word >> (8 * k));
-    }
-  }
-}
+TicketMint::TicketMint(Rng& rng) { rng.Fill(key_); }
 
 std::string TicketMint::Issue(uint32_t uid, Time now) const {
   const auto claim = ClaimOf(uid, static_cast<uint64_t>((now + kLifetime).count()));
-  return std::string(kTicketPrefix) + HexOf(claim) + HexOf(HmacOf(key_, claim).bytes);
+  return std::string(kTicketPrefix) + ToHex(claim) + ToHex(HmacOf(key_, claim));
 }
 
 StatusOr<uint32_t> TicketMint::Check(std::string_view ticket, Time now) const {

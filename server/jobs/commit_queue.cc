@@ -28,7 +28,7 @@ static_assert(std::variant_size_v<JobWrite> == 4);
 
 bool IsInsert(const JobWrite& write) { return std::holds_alternative<InsertJobs>(write); }
 
-size_t BytesOf(const JobWrite& write) {
+size_t WriteBytes(const JobWrite& write) {
   if (const auto* insert = std::get_if<InsertJobs>(&write)) {
     constexpr size_t kJobBytes = 1'024;  // About; exact counts are not worth their time.
     return insert->request.size() + insert->jobs.size() * kJobBytes;
@@ -48,12 +48,6 @@ WriteResult Refusal(const Status& status) {
   return result;
 }
 
-Sha256 HashFrom(const std::string& bytes) {
-  Sha256 hash;
-  std::copy_n(bytes.begin(), std::min(bytes.size(), hash.bytes.size()), hash.bytes.begin());
-  return hash;
-}
-
 }  // namespace
 
 CommitQueue::CommitQueue(CommitQueueOptions options)
@@ -68,7 +62,7 @@ size_t CommitQueue::FullGroupMax() const {
 
 void CommitQueue::Add(JobWrite write, JobStore::WriteDone done) {
   const std::string tenant(TenantOf(write));
-  const size_t rows = RowsOf(write), bytes = BytesOf(write);
+  const size_t rows = RowsOf(write), bytes = WriteBytes(write);
   const size_t kind = write.index();
   const bool is_insert = IsInsert(write);
   std::lock_guard lock(mutex_);
@@ -291,8 +285,8 @@ void CommitQueue::SettleBlobs(const Batch& batch, const std::vector<WriteResult>
     return;
   }
   const auto keep = [this](const StoredJob& job) {
-    for (const internal::StoredBlob& blob : job.blobs()) {
-      options_.blobs->Keep(job.tenant(), HashFrom(blob.sha256()));
+    for (const Sha256& hash : BlobsOf(job)) {
+      options_.blobs->Keep(job.tenant(), hash);
     }
   };
   for (size_t i = 0; i < results.size(); ++i) {

@@ -47,16 +47,6 @@ Status ForEachJob(JobDatabase& database, const std::function<Status(const Stored
   return absl::OkStatus();
 }
 
-StatusOr<Sha256> HashFrom(const StoredJob& job, const internal::StoredBlob& blob) {
-  Sha256 hash;
-  if (blob.sha256().size() != hash.bytes.size()) {
-    return DataLoss("Job \"" + job.job().id() + "\" names a blob by " + std::to_string(blob.sha256().size()) +
-                    " bytes; a hash has 32.");
-  }
-  std::copy(blob.sha256().begin(), blob.sha256().end(), hash.bytes.begin());
-  return hash;
-}
-
 // Reads `source` to its end. kDataLoss when it is not what its name says.
 Status CheckBlob(BlobFolder& source, std::string_view tenant, const Sha256& hash, uint64_t size_bytes) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> file, source.Open(tenant, hash, size_bytes));
@@ -116,7 +106,7 @@ StatusOr<JobBackup> BackUp::Make(JobDatabase& database) {
 Status BackUp::CopyBlobsOf(const StoredJob& job) {
   ++backup_.jobs;
   for (const internal::StoredBlob& blob : job.blobs()) {
-    const StatusOr<Sha256> hash = HashFrom(job, blob);
+    const StatusOr<Sha256> hash = BlobNamedBy("Job \"" + job.job().id() + "\"", blob.sha256());
     Status status = hash.status();
     if (hash.ok()) {
       const auto [copied, is_new] = copied_.try_emplace({job.tenant(), *hash});
@@ -181,7 +171,7 @@ bool StillNeeds(JobDatabase& database, const StoredJob& job, const Sha256& hash)
 Status CheckBlobsOf(JobDatabase& database, BlobFolder& folder, const StoredJob& job,
                     std::set<std::pair<std::string, Sha256>>* checked, std::vector<std::string>* faults) {
   for (const internal::StoredBlob& blob : job.blobs()) {
-    const StatusOr<Sha256> hash = HashFrom(job, blob);
+    const StatusOr<Sha256> hash = BlobNamedBy("Job \"" + job.job().id() + "\"", blob.sha256());
     if (!hash.ok()) {
       faults->push_back(Message(hash.status()));
       continue;

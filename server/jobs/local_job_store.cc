@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/round_thread.h"
 #include "base/thread_watch.h"
 #include "server/jobs/blobs/disk_room.h"
 #include "server/jobs/commit_queue.h"
@@ -32,19 +33,15 @@ class ScrubThread {
   ScrubThread(JobDatabase& database, BlobFolder& blobs, const ScrubOptions& options)
       : options_(options), scrub_(database, blobs, [this](const JobDamage& damage) { Tell(damage); }) {
     if (options_.bytes_per_second > 0) {
-      thread_ = std::thread([this] { Run(); });
+      const Duration first = std::min(kFirst, options_.every);
+      began_ = RealClock().Now() + first;
+      thread_.emplace([this] { return Round(); }, first);
     }
   }
-  ~ScrubThread() { Stop(); }
 
   void Stop() {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    wake_.notify_one();
-    if (thread_.joinable()) {
-      thread_.join();
+    if (thread_.has_value()) {
+      thread_->Stop();
     }
   }
 
@@ -68,38 +65,31 @@ class ScrubThread {
   // The daemon has other things to read when it starts.
   static constexpr Duration kFirst = std::chrono::seconds(10);
 
-  // False: it is time to end.
-  bool Pause(Duration time) {
-    std::unique_lock lock(mutex_);
-    return !wake_.wait_for(lock, time, [this] { return stopping_; });
-  }
-
-  void Run() {
+  // Answers how long to pause.
+  Duration Round() {
     const uint64_t slice = std::min(kSliceBytes, options_.bytes_per_second);
-    Duration pause = std::min(kFirst, options_.every);
-    Time began = RealClock().Now() + pause;
-    while (Pause(pause)) {
-      const uint64_t mended_before = scrub_.mended_keys();
-      const StatusOr<uint64_t> got = scrub_.Step(slice);
-      if (const uint64_t mended = scrub_.mended_keys() - mended_before; mended > 0) {
-        LogError("Idempotency keys were damaged in the store, and are known again by the jobs that have them",
-                 {{"keys", std::to_string(mended)}});
-      }
-      if (!got.ok()) {
-        LogError("The scrub could not read a part of the job store", {{"error", Message(got.status())}});
-      }
-      bytes_ += got.value_or(slice);
-      pause = Duration(static_cast<int64_t>(1e9 * static_cast<double>(got.value_or(slice)) /
-                                            static_cast<double>(options_.bytes_per_second)));
-      if (got.ok() && *got == 0) {
-        ++passes_;
-        LogInfo("The job store was read and compared with its checksums",
-                {{"seconds", std::to_string((RealClock().Now() - began) / std::chrono::seconds(1))},
-                 {"damaged_jobs", std::to_string(damaged_jobs_)}});
-        pause = std::max(began + options_.every - RealClock().Now(), std::min<Duration>(options_.every, kFirst));
-        began = RealClock().Now() + pause;
-      }
+    const uint64_t mended_before = scrub_.mended_keys();
+    const StatusOr<uint64_t> got = scrub_.Step(slice);
+    if (const uint64_t mended = scrub_.mended_keys() - mended_before; mended > 0) {
+      LogError("Idempotency keys were damaged in the store, and are known again by the jobs that have them",
+               {{"keys", std::to_string(mended)}});
     }
+    if (!got.ok()) {
+      LogError("The scrub could not read a part of the job store", {{"error", Message(got.status())}});
+    }
+    bytes_ += got.value_or(slice);
+    if (!got.ok() || *got != 0) {
+      return Duration(static_cast<int64_t>(1e9 * static_cast<double>(got.value_or(slice)) /
+                                           static_cast<double>(options_.bytes_per_second)));
+    }
+    ++passes_;
+    LogInfo("The job store was read and compared with its checksums",
+            {{"seconds", std::to_string((RealClock().Now() - began_) / std::chrono::seconds(1))},
+             {"damaged_jobs", std::to_string(damaged_jobs_)}});
+    const Duration pause =
+        std::max(began_ + options_.every - RealClock().Now(), std::min<Duration>(options_.every, kFirst));
+    began_ = RealClock().Now() + pause;
+    return pause;
   }
 
   void Tell(const JobDamage& damage) {
@@ -122,10 +112,8 @@ class ScrubThread {
   JobStore::OnDamage on_damage_;
   std::vector<JobDamage> early_;  // Found before anybody wanted to know.
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::thread thread_;
+  Time began_{0};                      // The thread's.
+  std::optional<RoundThread> thread_;  // Last: uses all of it.
 };
 
 // Whom pins ask whether a row needs their blob; they may live longer than the store.

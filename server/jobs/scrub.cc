@@ -51,11 +51,11 @@ StatusOr<uint64_t> Scrub::StepRows(uint64_t bytes_max) {
 
 void Scrub::AddBlobsOf(const StoredJob& job) {
   for (const internal::StoredBlob& named : job.blobs()) {
-    BlobName name(job.tenant(), {});
-    if (named.sha256().size() != name.second.bytes.size()) {
+    const std::optional<Sha256> hash = Sha256FromRaw(named.sha256());
+    if (!hash.has_value()) {
       continue;  // No release wrote that.
     }
-    std::copy(named.sha256().begin(), named.sha256().end(), name.second.bytes.begin());
+    const BlobName name(job.tenant(), *hash);
     if (seen_.size() >= kSeenMax) {
       seen_.clear();
     }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "server/jobs/rows/job_rules.h"
+
 namespace hpvm::server {
 
 std::optional<BlobInput> BlobOfRequest(const v1::SubmitRequest& request, uint64_t row_bytes_max) {
@@ -13,13 +15,13 @@ std::optional<BlobInput> BlobOfRequest(const v1::SubmitRequest& request, uint64_
   }
   const auto bytes = std::make_shared<const std::string>(request.SerializeAsString());
   BlobInput input;
-  input.source.bytes = {reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()};
+  input.source.bytes = BytesOf(*bytes);
   input.keeps = bytes;
   return input;
 }
 
 void NameRequestBlob(const PinnedBlob& blob, StoredRequest* stored) {
-  stored->set_request_sha256(blob.hash.bytes.data(), blob.hash.bytes.size());
+  stored->set_request_sha256(std::string(Raw(blob.hash)));
   stored->set_request_bytes(blob.size_bytes);
 }
 
@@ -29,19 +31,15 @@ StatusOr<StoredRequest> ReadWholeRequest(JobDatabase& database, BlobFolder& blob
   if (stored.request_sha256().empty()) {
     return stored;
   }
-  Sha256 hash;
-  if (stored.request_sha256().size() != hash.bytes.size()) {
-    return DataLoss("The stored request of job \"" + std::string(id) + "\" names a blob by " +
-                    std::to_string(stored.request_sha256().size()) + " bytes; a hash has 32.");
-  }
-  std::copy(stored.request_sha256().begin(), stored.request_sha256().end(), hash.bytes.begin());
+  const std::string named = "The stored request of job \"" + std::string(id) + "\"";
+  HPVMD_ASSIGN_OR_RETURN(const Sha256 hash, BlobNamedBy(named, stored.request_sha256()));
   const StatusOr<std::string> bytes = blobs.Read(tenant, hash, stored.request_bytes());
   if (absl::IsNotFound(bytes.status())) {
-    return DataLoss("The stored request of job \"" + std::string(id) + "\" is gone: " + Message(bytes.status()));
+    return DataLoss(named + " is gone: " + Message(bytes.status()));
   }
   HPVMD_RETURN_IF_ERROR(While(bytes.status(), "reading the request of job \"" + std::string(id) + "\""));
   if (!stored.mutable_request()->ParseFromString(*bytes)) {
-    return DataLoss("The stored request of job \"" + std::string(id) + "\" cannot be read.");
+    return DataLoss(named + " cannot be read.");
   }
   return stored;
 }

@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/io/memfd.h"
 
 namespace hpvm::server {
@@ -66,8 +67,7 @@ Status BlobUpload::Add(std::string_view data) {
     return InvalidArgument("The " + what_ + " has more bytes than its header says (" +
                            std::to_string(blob_->size_bytes) + ").");
   }
-  HPVMD_RETURN_IF_ERROR(
-      WriteAt(blob_->fd.get(), received_, {reinterpret_cast<const uint8_t*>(data.data()), data.size()}));
+  HPVMD_RETURN_IF_ERROR(WriteAt(blob_->fd.get(), received_, BytesOf(data)));
   hasher_.Add(data);
   received_ += data.size();
   return absl::OkStatus();

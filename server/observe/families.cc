@@ -24,7 +24,20 @@ prometheus::ClientMetric& Families::Append(Labels labels) {
   return metric;
 }
 
-void Families::Add(Labels labels, double value) {
+void Families::AddLabel(std::string_view label, std::string_view value) {
+  families_.back().metric.back().label.push_back({std::string(label), std::string(value)});
+}
+
+void Families::AddUsed(Labels labels, std::string_view label, Names names, std::span<const Tally> tallies) {
+  for (size_t i = 0; i < tallies.size(); ++i) {
+    if (tallies[i].value() != 0) {
+      Add(labels, tallies[i]);
+      AddLabel(label, names[i]);
+    }
+  }
+}
+
+void Families::AddNumber(Labels labels, double value) {
   prometheus::ClientMetric& metric = Append(labels);
   (families_.back().type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
 }

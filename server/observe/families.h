@@ -6,8 +6,10 @@
 #include <prometheus/metric_family.h>
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@ namespace hpvm::server {
 class Families {
  public:
   using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
+  using Names = std::span<const std::string_view>;
 
   // What follows belongs to this family.
   void Counter(std::string_view name, std::string_view help) { Begin(name, help, prometheus::MetricType::Counter); }
@@ -26,15 +29,37 @@ class Families {
     Begin(name, help, prometheus::MetricType::Histogram);
   }
 
-  void Add(Labels labels, double value);
-  void Add(Labels labels, const Tally& tally) { Add(labels, static_cast<double>(tally.value())); }
+  // The same with the only one there is.
+  template <typename Value>
+  void Counter(std::string_view name, std::string_view help, const Value& value) {
+    Counter(name, help);
+    Add({}, value);
+  }
+  template <typename Value>
+  void Gauge(std::string_view name, std::string_view help, const Value& value) {
+    Gauge(name, help);
+    Add({}, value);
+  }
+  void Histograms(std::string_view name, std::string_view help, const Histogram& histogram) {
+    Histograms(name, help);
+    Add({}, histogram);
+  }
+
+  template <typename Number>
+  requires std::is_arithmetic_v<Number>
+  void Add(Labels labels, Number value) { AddNumber(labels, static_cast<double>(value)); }
+  void Add(Labels labels, const Tally& tally) { Add(labels, tally.value()); }
   void Add(Labels labels, const Histogram& histogram);
-  // Unless it is 0: for families whose label sets are many and mostly unused.
-  void AddUsed(Labels labels, const Tally& tally) {
-    if (tally.value() != 0) {
-      Add(labels, tally);
+  // One for each of `values`, whose name is one label more.
+  template <typename Values>
+  void AddEach(Labels labels, std::string_view label, Names names, const Values& values) {
+    for (size_t i = 0; i < std::size(values); ++i) {
+      Add(labels, values[i]);
+      AddLabel(label, names[i]);
     }
   }
+  // Without those that are 0: for families whose label sets are many and mostly unused.
+  void AddUsed(Labels labels, std::string_view label, Names names, std::span<const Tally> tallies);
 
   // Takes the names of tenants out: what differed by them alone is added up.
   void AddUpTenants();
@@ -45,6 +70,8 @@ class Families {
  private:
   void Begin(std::string_view name, std::string_view help, prometheus::MetricType type);
   prometheus::ClientMetric& Append(Labels labels);
+  void AddNumber(Labels labels, double value);
+  void AddLabel(std::string_view label, std::string_view value);
   std::vector<prometheus::MetricFamily> families_;
 };
 

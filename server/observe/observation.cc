@@ -22,20 +22,17 @@ namespace {
 
 void DescribeOurselves(Families& families, const SpanExporter* spans) {
   families.Gauge("hpvm_build_info", "1; the daemon's version is the label.");
-  families.Add({{"version", HPVMD_VERSION}}, 1.0);
+  families.Add({{"version", HPVMD_VERSION}}, 1);
   const LogCounts log = CountLog();
-  families.Counter("hpvm_log_lines_total", "Lines logged.");
-  families.Add({}, static_cast<double>(log.lines));
+  families.Counter("hpvm_log_lines_total", "Lines logged.", log.lines);
   families.Counter("hpvm_log_lines_dropped_total", "Lines not written: too many from one place, or stderr hangs.");
-  families.Add({{"reason", "rate"}}, static_cast<double>(log.limited));
-  families.Add({{"reason", "stderr"}}, static_cast<double>(log.overflown));
+  families.Add({{"reason", "rate"}}, log.limited);
+  families.Add({{"reason", "stderr"}}, log.overflown);
   const SpanCounts counts = spans == nullptr ? SpanCounts() : spans->counts();
-  families.Counter("hpvm_spans_exported_total", "Spans that the collector took.");
-  families.Add({}, static_cast<double>(counts.exported));
-  families.Counter("hpvm_spans_dropped_total", "Spans that the collector did not get.");
-  families.Add({}, static_cast<double>(counts.dropped));
-  families.Counter("hpvm_span_export_failures_total", "Requests to the collector that did not succeed.");
-  families.Add({}, static_cast<double>(counts.failures));
+  families.Counter("hpvm_spans_exported_total", "Spans that the collector took.", counts.exported);
+  families.Counter("hpvm_spans_dropped_total", "Spans that the collector did not get.", counts.dropped);
+  families.Counter("hpvm_span_export_failures_total", "Requests to the collector that did not succeed.",
+                   counts.failures);
 }
 
 }  // namespace

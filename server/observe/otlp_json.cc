@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "server/observe/span_exporter.h"
 
 namespace hpvm::server {

@@ -10,32 +10,21 @@
 namespace hpvm::server {
 namespace {
 
-constexpr const char* kKindNames[] = {"run", "job"};
-constexpr const char* kRejectedNames[] = {"run", "submit", "prepare", "upload", "other"};
-constexpr const char* kLostNames[] = {"executor", "device", "daemon"};
-constexpr const char* kPhaseNames[] = {"queue", "bind", "copy_in", "run", "copy_out", "total"};
-constexpr const char* kEventNames[] = {"started", "failed", "crashed", "retired", "killed"};
-constexpr const char* kEndNames[] = {"succeeded", "failed", "cancelled", "expired", "dead"};
-// Canonical codes in their order, then what jobs add.
-constexpr const char* kReasonNames[] = {"ok",
-                                        "cancelled",
-                                        "unknown",
-                                        "invalid_argument",
-                                        "deadline_exceeded",
-                                        "not_found",
-                                        "already_exists",
-                                        "permission_denied",
-                                        "resource_exhausted",
-                                        "failed_precondition",
-                                        "aborted",
-                                        "out_of_range",
-                                        "unimplemented",
-                                        "internal",
-                                        "unavailable",
-                                        "data_loss",
-                                        "unauthenticated",
-                                        "expired",
-                                        "dead"};
+constexpr std::string_view kKindNames[] = {"run", "job"};
+constexpr std::string_view kRejectedNames[] = {"run", "submit", "prepare", "upload", "other"};
+constexpr std::string_view kLostNames[] = {"executor", "device", "daemon"};
+constexpr std::string_view kPhaseNames[] = {"queue", "bind", "copy_in", "run", "copy_out", "total"};
+constexpr std::string_view kEventNames[] = {"started", "failed", "crashed", "retired", "killed"};
+constexpr std::string_view kEndNames[] = {"succeeded", "failed", "cancelled", "expired", "dead"};
+constexpr std::string_view kResultNames[] = {"refused", "taken"};
+constexpr std::string_view kDirectionNames[] = {"in", "out"};
+// Canonical codes in their order.
+constexpr std::string_view kReasonNames[] = {"ok", "cancelled", "unknown", "invalid_argument", "deadline_exceeded",
+                                             "not_found", "already_exists", "permission_denied", "resource_exhausted",
+                                             "failed_precondition", "aborted", "out_of_range", "unimplemented",
+                                             "internal", "unavailable", "data_loss", "unauthenticated",
+                                             // What jobs add.
+                                             "expired", "dead"};
 constexpr size_t kExpired = PrometheusObserver::kCodes, kDead = PrometheusObserver::kCodes + 1;
 
 // Services whose methods are labels; what a caller makes up is none.
@@ -157,12 +146,12 @@ void PrometheusObserver::Take(const events::RunEnded& event) {
   for (size_t i = 0; i < kPhases; ++i) {
     phases_[i].Observe(phases[i]);
   }
-  bytes_in_.Add(event.outcome.input_bytes);
+  bytes_[kIn].Add(event.outcome.input_bytes);
   uint64_t bytes_out = 0;
   for (const RunOutput& output : event.outcome.outputs) {
     bytes_out += output.bytes;
   }
-  bytes_out_.Add(bytes_out);
+  bytes_[kOut].Add(bytes_out);
   CountNodes(event.outcome);
 }
 
@@ -246,66 +235,45 @@ void PrometheusObserver::Describe(Families& families) const {
   DescribeWork(families);
   DescribeCalls(families);
   DescribeCertificate(families);
-  DescribeConnections(families);
 }
 
 void PrometheusObserver::DescribeGraphs(Families& families) const {
-  const auto by_kind = [&](const std::array<Tally, 2> TenantTallies::*member) {
+  const auto by_kind = [&](const char* name, const char* help, const std::array<Tally, 2> TenantTallies::*member) {
+    families.Counter(name, help);
     tenants_.ForEach([&](const auto& tenant) {
-      for (const Kind kind : {kRun, kJob}) {
-        families.Add({{"tenant", tenant.name}, {"kind", kKindNames[kind]}}, (tenant.value.*member)[kind]);
+      families.AddEach({{"tenant", tenant.name}}, "kind", kKindNames, tenant.value.*member);
+    });
+  };
+  by_kind("hpvm_graph_submitted_total", "Jobs acknowledged, and runs once they have ended.", &TenantTallies::submitted);
+  by_kind("hpvm_graph_completed_total", "Jobs and runs that succeeded.", &TenantTallies::completed);
+  by_kind("hpvm_graph_cancelled_total", "Jobs and runs that were cancelled.", &TenantTallies::cancelled);
+  const auto by_reason = [&](const char* name, const char* help, Families::Names kinds, auto member) {
+    families.Counter(name, help);
+    tenants_.ForEach([&](const auto& tenant) {
+      for (size_t kind = 0; kind < kinds.size(); ++kind) {
+        families.AddUsed({{"tenant", tenant.name}, {"kind", kinds[kind]}}, "reason", kReasonNames,
+                         (tenant.value.*member)[kind]);
       }
     });
   };
-  families.Counter("hpvm_graph_submitted_total", "Jobs acknowledged, and runs once they have ended.");
-  by_kind(&TenantTallies::submitted);
-  families.Counter("hpvm_graph_completed_total", "Jobs and runs that succeeded.");
-  by_kind(&TenantTallies::completed);
-  families.Counter("hpvm_graph_cancelled_total", "Jobs and runs that were cancelled.");
-  by_kind(&TenantTallies::cancelled);
-  families.Counter("hpvm_graph_failed_total", "Jobs and runs that failed, by the code of the reason.");
-  tenants_.ForEach([&](const auto& tenant) {
-    for (const Kind kind : {kRun, kJob}) {
-      for (size_t reason = 0; reason < kReasons; ++reason) {
-        families.AddUsed({{"tenant", tenant.name}, {"kind", kKindNames[kind]}, {"reason", kReasonNames[reason]}},
-                         tenant.value.failed[kind][reason]);
-      }
-    }
-  });
-  families.Counter("hpvm_graph_rejected_total", "Requests turned away before they became a run or a job.");
-  tenants_.ForEach([&](const auto& tenant) {
-    for (size_t what = 0; what < std::size(kRejectedNames); ++what) {
-      for (size_t code = 0; code < kCodes; ++code) {
-        families.AddUsed({{"tenant", tenant.name}, {"kind", kRejectedNames[what]}, {"reason", kReasonNames[code]}},
-                         tenant.value.rejected[what][code]);
-      }
-    }
-  });
+  by_reason("hpvm_graph_failed_total", "Jobs and runs that failed, by the code of the reason.", kKindNames,
+            &TenantTallies::failed);
+  by_reason("hpvm_graph_rejected_total", "Requests turned away before they became a run or a job.", kRejectedNames,
+            &TenantTallies::rejected);
   families.Counter("hpvm_graph_prepared_total", "Graphs that were to be prepared, by the code of the outcome.");
-  for (size_t code = 0; code < kCodes; ++code) {
-    families.AddUsed({{"reason", kReasonNames[code]}}, prepared_[code]);
-  }
+  families.AddUsed({}, "reason", kReasonNames, prepared_);
 }
 
 void PrometheusObserver::DescribeJobs(Families& families) const {
   families.Histograms("hpvm_job_seconds", "From a job's creation to its end, by its final state.");
-  for (size_t end = 0; end < std::size(kEndNames); ++end) {
-    families.Add({{"state", kEndNames[end]}}, job_seconds_[end]);
-  }
-  families.Counter("hpvm_job_attempts_total", "Attempts of jobs that have ended.");
-  families.Add({}, attempts_);
+  families.AddEach({}, "state", kEndNames, job_seconds_);
+  families.Counter("hpvm_job_attempts_total", "Attempts of jobs that have ended.", attempts_);
   families.Counter("hpvm_job_attempts_lost_total", "Attempts of jobs that were lost, by what they were lost with.");
-  for (size_t cause = 0; cause < std::size(kLostNames); ++cause) {
-    families.Add({{"reason", kLostNames[cause]}}, lost_[cause]);
-  }
-  families.Histograms("hpvm_store_commit_seconds", "Group commits of the job store.");
-  families.Add({}, commits_);
-  families.Histograms("hpvm_store_commit_writes", "Writes in one group commit.");
-  families.Add({}, commit_writes_);
+  families.AddEach({}, "reason", kLostNames, lost_);
+  families.Histograms("hpvm_store_commit_seconds", "Group commits of the job store.", commits_);
+  families.Histograms("hpvm_store_commit_writes", "Writes in one group commit.", commit_writes_);
   families.Counter("hpvm_store_commit_failures_total", "Group commits that failed.");
-  for (size_t code = 0; code < kCodes; ++code) {
-    families.AddUsed({{"reason", kReasonNames[code]}}, commit_failures_[code]);
-  }
+  families.AddUsed({}, "reason", kReasonNames, commit_failures_);
 }
 
 void PrometheusObserver::DescribeSlowItems(Families& families) const {
@@ -313,7 +281,7 @@ void PrometheusObserver::DescribeSlowItems(Families& families) const {
   families.Counter("hpvm_slow_items_total",
                    "Items of threads, and holds of locks, that serve all tenants and took 5 ms or more.");
   for (const auto& [name, items] : slow_items_) {
-    families.Add({{"thread", name.first}, {"item", name.second}}, static_cast<double>(items.count));
+    families.Add({{"thread", name.first}, {"item", name.second}}, items.count);
   }
   families.Counter("hpvm_slow_item_seconds_total", "Processor time of those, or time for which the lock was held.");
   for (const auto& [name, items] : slow_items_) {
@@ -323,64 +291,46 @@ void PrometheusObserver::DescribeSlowItems(Families& families) const {
 
 void PrometheusObserver::DescribeWork(Families& families) const {
   families.Histograms("hpvm_graph_seconds", "Phases of runs and of jobs' attempts.");
-  for (size_t phase = 0; phase < kPhases; ++phase) {
-    families.Add({{"phase", kPhaseNames[phase]}}, phases_[phase]);
-  }
+  families.AddEach({}, "phase", kPhaseNames, phases_);
   families.Histograms("hpvm_queue_seconds", "Wait of a run for its turn, and of a job from its creation to its start.");
-  for (const Kind kind : {kRun, kJob}) {
-    families.Add({{"kind", kKindNames[kind]}}, queue_[kind]);
-  }
+  families.AddEach({}, "kind", kKindNames, queue_);
   families.Histograms("hpvm_node_seconds", "Nodes by device, of runs whose nodes are recorded (jobs; placements).");
   devices_.ForEach([&](const auto& device) { families.Add({{"device", device.name}}, device.value); });
-  families.Counter("hpvm_nodes_total", "Nodes run, counted with replication and repeats.");
-  families.Add({}, nodes_);
-  families.Histograms("hpvm_scheduler_decision_seconds", "One decision of the scheduler.");
-  families.Add({}, decisions_);
+  families.Counter("hpvm_nodes_total", "Nodes run, counted with replication and repeats.", nodes_);
+  families.Histograms("hpvm_scheduler_decision_seconds", "One decision of the scheduler.", decisions_);
   families.Counter("hpvm_transfer_bytes_total", "Bytes of tensors between the daemon and executors.");
-  families.Add({{"direction", "in"}}, bytes_in_);
-  families.Add({{"direction", "out"}}, bytes_out_);
-  families.Histograms("hpvm_module_compile_seconds", "Compiling the kernels of one graph that were in no cache.");
-  families.Add({}, compile_);
-  families.Counter("hpvm_module_cache_hits_total", "Kernels found compiled.");
-  families.Add({}, cache_hits_);
-  families.Counter("hpvm_module_cache_misses_total", "Kernels that had to be compiled.");
-  families.Add({}, cache_misses_);
+  families.AddEach({}, "direction", kDirectionNames, bytes_);
+  families.Histograms("hpvm_module_compile_seconds", "Compiling the kernels of one graph that were in no cache.",
+                      compile_);
+  families.Counter("hpvm_module_cache_hits_total", "Kernels found compiled.", cache_hits_);
+  families.Counter("hpvm_module_cache_misses_total", "Kernels that had to be compiled.", cache_misses_);
   families.Counter("hpvm_executor_events_total", "What became of executor processes.");
-  for (size_t event = 0; event < kEvents; ++event) {
-    families.Add({{"event", kEventNames[event]}}, executors_[event]);
-  }
+  families.AddEach({}, "event", kEventNames, executors_);
 }
 
 void PrometheusObserver::DescribeCalls(Families& families) const {
   families.Counter("hpvm_grpc_calls_total", "gRPC calls that have ended.");
   methods_.ForEach([&](const auto& method) {
-    for (size_t code = 0; code < kCodes; ++code) {
-      families.AddUsed({{"method", method.name}, {"code", kReasonNames[code]}}, method.value.codes[code]);
-    }
+    families.AddUsed({{"method", method.name}}, "code", kReasonNames, method.value.codes);
   });
   families.Histograms("hpvm_grpc_call_seconds", "gRPC calls from their first byte to their status.");
   methods_.ForEach([&](const auto& method) { families.Add({{"method", method.name}}, method.value.seconds); });
   families.Counter("hpvm_config_reloads_total", "Times the configuration was read again.");
-  families.Add({{"result", "refused"}}, reloads_[0]);
-  families.Add({{"result", "taken"}}, reloads_[1]);
+  families.AddEach({}, "result", kResultNames, reloads_);
+  families.Counter("hpvm_connections_ended_total", "Connections of clients that were ended or let in no further.");
+  connection_ends_.ForEach([&](const auto& end) { families.Add({{"reason", end.name}}, end.value); });
 }
 
 void PrometheusObserver::DescribeCertificate(Families& families) const {
   const int64_t ends = certificate_ends_s_.load(std::memory_order_relaxed);
   families.Gauge("hpvm_tls_certificate_not_after_seconds", "When the server's certificate ends, since the Unix epoch.");
   if (ends != 0) {
-    families.Add({}, static_cast<double>(ends));
+    families.Add({}, ends);
   }
-  families.Gauge("hpvm_tls_certificate_refused", "1 while the TLS files hold what cannot be served with.");
-  families.Add({}, certificate_refused_.load(std::memory_order_relaxed) ? 1.0 : 0.0);
+  families.Gauge("hpvm_tls_certificate_refused", "1 while the TLS files hold what cannot be served with.",
+                 certificate_refused_.load(std::memory_order_relaxed));
   families.Counter("hpvm_tls_certificate_loads_total", "Times a changed certificate was loaded or refused.");
-  families.Add({{"result", "refused"}}, certificates_[0]);
-  families.Add({{"result", "taken"}}, certificates_[1]);
-}
-
-void PrometheusObserver::DescribeConnections(Families& families) const {
-  families.Counter("hpvm_connections_ended_total", "Connections of clients that were ended or let in no further.");
-  connection_ends_.ForEach([&](const auto& end) { families.Add({{"reason", end.name}}, end.value); });
+  families.AddEach({}, "result", kResultNames, certificates_);
 }
 
 }  // namespace hpvm::server

@@ -60,7 +60,7 @@ class PrometheusObserver final : public Observer {
 
  private:
   enum Kind : uint8_t { kRun, kJob };
-  enum Rejected : uint8_t { kRejectedRun, kRejectedSubmit, kRejectedPrepare, kRejectedUpload, kRejectedOther };
+  enum Direction : uint8_t { kIn, kOut };
   static constexpr size_t kReasons = kCodes + 2;  // And expired, dead.
   static constexpr size_t kPhases = 6, kEvents = 5;
 
@@ -88,7 +88,6 @@ class PrometheusObserver final : public Observer {
   void DescribeSlowItems(Families& families) const;
   void DescribeWork(Families& families) const;
   void DescribeCertificate(Families& families) const;
-  void DescribeConnections(Families& families) const;
   void DescribeCalls(Families& families) const;
 
   const Clock& clock_;
@@ -101,7 +100,8 @@ class PrometheusObserver final : public Observer {
   SecondsHistogram decisions_, compile_, commits_;
   std::array<SecondsHistogram, 5> job_seconds_;  // By terminal state.
   CountHistogram commit_writes_;
-  Tally bytes_in_, bytes_out_, nodes_, attempts_, cache_hits_, cache_misses_;
+  std::array<Tally, 2> bytes_;  // By direction.
+  Tally nodes_, attempts_, cache_hits_, cache_misses_;
   std::array<Tally, 3> lost_;
   std::array<Tally, kEvents> executors_;
   std::array<Tally, kCodes> prepared_, commit_failures_;

@@ -7,30 +7,17 @@
 namespace hpvm::server {
 namespace {
 
-constexpr const char* kPriorities[] = {"low", "normal", "high"};
+constexpr std::string_view kPriorities[] = {"low", "normal", "high"};
 
-const char* NameOf(v1::Device::State state) {
-  switch (state) {
-    case v1::Device::STATE_READY:
-      return "ready";
-    case v1::Device::STATE_PROBING:
-      return "probing";
-    default:
-      return "broken";
-  }
+std::string_view NameOf(v1::Device::State state) {
+  return state == v1::Device::STATE_READY ? "ready" : state == v1::Device::STATE_PROBING ? "probing" : "broken";
 }
 
-const char* NameOf(v1::Device::Kind kind) {
-  switch (kind) {
-    case v1::Device::KIND_CPU:
-      return "cpu";
-    case v1::Device::KIND_GPU:
-      return "gpu";
-    case v1::Device::KIND_FPGA:
-      return "fpga";
-    default:
-      return "other";
-  }
+std::string_view NameOf(v1::Device::Kind kind) {
+  return kind == v1::Device::KIND_CPU    ? "cpu"
+         : kind == v1::Device::KIND_GPU  ? "gpu"
+         : kind == v1::Device::KIND_FPGA ? "fpga"
+                                         : "other";
 }
 
 // Those that share a label, added up.
@@ -65,14 +52,12 @@ void DescribeQuotas(Families& families, const std::map<std::string_view, TenantS
 void DescribeTenants(Families& families, const std::map<std::string_view, TenantSums>& tenants) {
   families.Gauge("hpvm_queue_depth", "Runs and jobs that wait for their turn, by the sign of their priority.");
   for (const auto& [tenant, sums] : tenants) {
-    for (size_t i = 0; i < sums.queued.size(); ++i) {
-      families.Add({{"tenant", tenant}, {"priority", kPriorities[i]}}, static_cast<double>(sums.queued[i]));
-    }
+    families.AddEach({{"tenant", tenant}}, "priority", kPriorities, sums.queued);
   }
   const auto gauge = [&](const char* name, const char* help, uint64_t TenantSums::*member) {
     families.Gauge(name, help);
     for (const auto& [tenant, sums] : tenants) {
-      families.Add({{"tenant", tenant}}, static_cast<double>(sums.*member));
+      families.Add({{"tenant", tenant}}, sums.*member);
     }
   };
   gauge("hpvm_running", "Runs and attempts of jobs under way.", &TenantSums::running);
@@ -90,33 +75,28 @@ void DescribeDevices(Families& families, const std::vector<v1::Device>& devices)
   families.Gauge("hpvm_device_memory_bytes", "A device's memory; shared memory counts at one of its devices.");
   for (const v1::Device& device : devices) {
     if (device.memory_shared_with().empty()) {
-      families.Add({{"device", device.id()}}, static_cast<double>(device.memory_bytes()));
+      families.Add({{"device", device.id()}}, device.memory_bytes());
     }
   }
 }
 
 void DescribeCore(Families& families, const CoreSnapshot& core) {
-  const auto gauge = [&](const char* name, const char* help, uint64_t value) {
-    families.Gauge(name, help);
-    families.Add({}, static_cast<double>(value));
-  };
   families.Gauge("hpvm_jobs", "Jobs that have not ended, by state.");
-  families.Add({{"state", "accepted"}}, static_cast<double>(core.jobs_accepted));
-  families.Add({{"state", "queued"}}, static_cast<double>(core.jobs_queued));
-  families.Add({{"state", "running"}}, static_cast<double>(core.jobs_running));
-  gauge("hpvm_runs", "Runs and items of streams in progress, those that wait included.", core.runs);
-  gauge("hpvm_executors", "Executor processes.", core.executors);
-  gauge("hpvm_watchers", "Calls that watch a job.", core.watchers);
-  gauge("hpvm_store_accepts_writes", "Whether the job store takes writes.", core.store.accepts_writes ? 1 : 0);
-  gauge("hpvm_disk_reserve_bytes", "Bytes held for a full disk.", core.store.reserve_bytes);
-  gauge("hpvm_store_pending_writes", "Writes that wait for a commit.", core.store.pending_writes);
-  gauge("hpvm_store_damaged_jobs", "Jobs of which the scrub has found something damaged since the start.",
-        core.store.damaged_jobs);
-  families.Counter("hpvm_store_scrubbed_bytes_total", "Bytes of the store that the scrub has read.");
-  families.Add({}, static_cast<double>(core.store.scrubbed_bytes));
-  families.Counter("hpvm_store_scrubs_total", "How often the scrub has read all of the store.");
-  families.Add({}, static_cast<double>(core.store.scrub_passes));
-  gauge("hpvm_draining", "Whether the daemon is stopping.", core.draining ? 1 : 0);
+  constexpr std::string_view kStates[] = {"accepted", "queued", "running"};
+  families.AddEach({}, "state", kStates, std::array{core.jobs_accepted, core.jobs_queued, core.jobs_running});
+  families.Gauge("hpvm_runs", "Runs and items of streams in progress, those that wait included.", core.runs);
+  families.Gauge("hpvm_executors", "Executor processes.", core.executors);
+  families.Gauge("hpvm_watchers", "Calls that watch a job.", core.watchers);
+  families.Gauge("hpvm_store_accepts_writes", "Whether the job store takes writes.", core.store.accepts_writes);
+  families.Gauge("hpvm_disk_reserve_bytes", "Bytes held for a full disk.", core.store.reserve_bytes);
+  families.Gauge("hpvm_store_pending_writes", "Writes that wait for a commit.", core.store.pending_writes);
+  families.Gauge("hpvm_store_damaged_jobs", "Jobs of which the scrub has found something damaged since the start.",
+                 core.store.damaged_jobs);
+  families.Counter("hpvm_store_scrubbed_bytes_total", "Bytes of the store that the scrub has read.",
+                   core.store.scrubbed_bytes);
+  families.Counter("hpvm_store_scrubs_total", "How often the scrub has read all of the store.",
+                   core.store.scrub_passes);
+  families.Gauge("hpvm_draining", "Whether the daemon is stopping.", core.draining);
 }
 
 }  // namespace
@@ -143,19 +123,15 @@ void DescribeView(Families& families, const Watch::View& view,
   }
   DescribeTenants(families, tenants);
   DescribeDevices(families, core.devices);
-  const auto gauge = [&](const char* name, const char* help, double value) {
-    families.Gauge(name, help);
-    families.Add({}, value);
-  };
-  gauge("hpvm_queue_limit", "jobs.queued_max.", static_cast<double>(view.queued_max));
-  gauge("hpvm_congested", "1 from when the queue of jobs is 80 % full until it is below 50 %.",
-        view.is_congested ? 1 : 0);
-  gauge("hpvm_desired_workers", "Daemons like this one that the work that runs or waits would keep busy.",
-        static_cast<double>(view.desired_workers));
-  gauge("hpvm_loop_stall_seconds_max", "The longest that the timer's loop took to move, in the last minute.",
-        static_cast<double>(view.loop_stall_max.count()) * 1e-9);
-  gauge("hpvm_live", "What /livez says.", view.report.live ? 1 : 0);
-  gauge("hpvm_ready", "What /readyz says.", view.report.ready ? 1 : 0);
+  families.Gauge("hpvm_queue_limit", "jobs.queued_max.", view.queued_max);
+  families.Gauge("hpvm_congested", "1 from when the queue of jobs is 80 % full until it is below 50 %.",
+                 view.is_congested);
+  families.Gauge("hpvm_desired_workers", "Daemons like this one that the work that runs or waits would keep busy.",
+                 view.desired_workers);
+  families.Gauge("hpvm_loop_stall_seconds_max", "The longest that the timer's loop took to move, in the last minute.",
+                 static_cast<double>(view.loop_stall_max.count()) * 1e-9);
+  families.Gauge("hpvm_live", "What /livez says.", view.report.live);
+  families.Gauge("hpvm_ready", "What /readyz says.", view.report.ready);
 }
 
 }  // namespace hpvm::server

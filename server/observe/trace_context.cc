@@ -4,24 +4,13 @@
 #include <algorithm>
 #include <set>
 
+#include "base/bytes.h"
+
 namespace hpvm::server {
 namespace {
 
 constexpr size_t kTraceparentBytes = 55;  // Of version 00.
 constexpr size_t kTracestateBytesMax = 512, kMembersMax = 32;
-
-// Lower case only.
-bool ReadHex(std::string_view digits, std::span<uint8_t> into) {
-  const auto value = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
-  for (size_t i = 0; i < into.size(); ++i) {
-    const int high = value(digits[2 * i]), low = value(digits[2 * i + 1]);
-    if (high < 0 || low < 0) {
-      return false;
-    }
-    into[i] = static_cast<uint8_t>(high * 16 + low);
-  }
-  return true;
-}
 
 bool IsZero(std::span<const uint8_t> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0; });
@@ -111,17 +100,6 @@ bool IsTracestate(std::string_view text) {
     }
     text.remove_prefix(comma + 1);
   }
-}
-
-std::string ToHex(std::span<const uint8_t> bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (const uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
 }
 
 uint64_t TraceIds::Next() {

@@ -30,8 +30,6 @@ std::string FormatTraceparent(const TraceContext& context);
 // Whether it is a list of at most 32 members and 512 bytes that the specification allows, no key twice.
 bool IsTracestate(std::string_view text);
 
-std::string ToHex(std::span<const uint8_t> bytes);
-
 // New ids: a sequence that starts at random, so that ids of two daemons do not meet. Ids are no secrets. Any thread.
 class TraceIds {
  public:

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "base/bytes.h"
+
 namespace hpvm::server {
 namespace {
 

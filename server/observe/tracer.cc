@@ -36,6 +36,12 @@ int64_t ClampUnsigned(uint64_t ns, int64_t left) {
   return Clamp(static_cast<int64_t>(std::min<uint64_t>(ns, INT64_MAX)), left);
 }
 
+void NameAttempt(Span& span, std::string_view tenant, const v1::Job& job) {
+  span.attributes.emplace_back("hpvm.tenant", Cut(tenant));
+  span.attributes.emplace_back("hpvm.job_id", Cut(job.id()));
+  span.attributes.emplace_back("hpvm.attempt", int64_t{job.attempt()});
+}
+
 bool HasEnded(const v1::Job& job) { return job.state() >= v1::JOB_STATE_SUCCEEDED; }
 
 Sha256 HashOfId(std::string_view what, std::string_view job_id, uint32_t number) {
@@ -306,9 +312,7 @@ void Tracer::BeginAttempt(std::string_view tenant, const v1::Job& job, const Job
   const int lost = job.lost_attempts_size();
   const int64_t since = lost > 0 ? job.lost_attempts(lost - 1).ended_unix_ns() : job.created_unix_ns();
   Span queue = MakeSpan(trace.self, "queue", std::min(since, now), now);
-  queue.attributes.emplace_back("hpvm.tenant", Cut(tenant));
-  queue.attributes.emplace_back("hpvm.job_id", Cut(job.id()));
-  queue.attributes.emplace_back("hpvm.attempt", int64_t{job.attempt()});
+  NameAttempt(queue, tenant, job);
   sink_.Add({std::move(queue)});
 }
 
@@ -327,9 +331,7 @@ void Tracer::EndAttempt(std::string_view tenant, const v1::Job& job, const JobTr
   }
   Span span = MakeSpan(trace.self, "attempt", start, end);
   span.id = AttemptSpan(job.id(), job.attempt());
-  span.attributes.emplace_back("hpvm.tenant", Cut(tenant));
-  span.attributes.emplace_back("hpvm.job_id", Cut(job.id()));
-  span.attributes.emplace_back("hpvm.attempt", int64_t{job.attempt()});
+  NameAttempt(span, tenant, job);
   const int lost = job.lost_attempts_size();
   if (lost > 0 && job.lost_attempts(lost - 1).attempt() == job.attempt()) {
     SetError(span, job.lost_attempts(lost - 1).error());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
 #include "server/core/state/run_outcome.h"
 #include "supervisor/testing/messages.h"
 

@@ -41,53 +41,39 @@ Duration Heart::owes() const {
 Watch::Watch(const Clock& clock, const PrometheusObserver& metrics, Heart& heart)
     : clock_(clock), metrics_(metrics), heart_(heart) {}
 
-Watch::~Watch() { Stop(); }
-
 void Watch::Start(WatchedParts parts) {
   parts_ = std::move(parts);
   {
     std::lock_guard lock(mutex_);
     has_started_ = true;
   }
-  thread_ = std::thread([this] { Loop(); });
+  thread_.emplace([this] { return Round(); });
 }
 
 void Watch::Stop() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
-  }
-  if (thread_.joinable()) {
-    thread_.join();
+  if (thread_.has_value()) {
+    thread_->Stop();
   }
 }
 
-void Watch::Loop() {
-  std::unique_lock lock(mutex_);
-  Time periodic{0};
-  while (!stop_) {
-    const bool is_periodic = clock_.Now() >= periodic;
-    lock.unlock();
-    if (is_periodic) {
-      periodic = clock_.Now() + kPeriod;
-      const Duration stall = heart_.Ask();
-      if (parts_.wake_timer) {
-        parts_.wake_timer();
-      }
-      SummariseLog();
-      lock.lock();
-      stalls_.Push(stall);
-      lock.unlock();
+Duration Watch::Round() {
+  const bool is_periodic = clock_.Now() >= periodic_;
+  if (is_periodic) {
+    periodic_ = clock_.Now() + kPeriod;
+    const Duration stall = heart_.Ask();
+    if (parts_.wake_timer) {
+      parts_.wake_timer();
     }
-    const bool is_ready = Round(is_periodic && parts_.wants_tenants);
-    lock.lock();
-    const Duration rest = std::max(periodic - clock_.Now(), Duration{0});
-    changed_.wait_for(lock, is_ready ? rest : std::min(rest, kPeriodUnready), [this] { return stop_; });
+    SummariseLog();
+    std::lock_guard lock(mutex_);
+    stalls_.Push(stall);
   }
+  const bool is_ready = Assess(is_periodic && parts_.wants_tenants);
+  const Duration rest = std::max(periodic_ - clock_.Now(), Duration{0});
+  return is_ready ? rest : std::min(rest, kPeriodUnready);
 }
 
-bool Watch::Round(bool with_tenants) {
+bool Watch::Assess(bool with_tenants) {
   {
     std::lock_guard lock(mutex_);
     asked_core_ = clock_.Now();
@@ -107,7 +93,7 @@ bool Watch::Round(bool with_tenants) {
       snapshot.tenants = snapshot_->tenants;
     }
     snapshot_ = std::make_shared<const CoreSnapshot>(std::move(snapshot));
-    report = Assess(FactsNow());
+    report = server::Assess(FactsNow());
   }
   if (const std::pair now(report.live, report.ready); parts_.set_health && told_ != now) {
     told_ = now;
@@ -146,7 +132,7 @@ Watch::View Watch::Look() {
   std::lock_guard lock(mutex_);
   View view;
   view.facts = FactsNow();
-  view.report = Assess(view.facts);
+  view.report = server::Assess(view.facts);
   view.is_congested = congestion_.is_congested();
   view.desired_workers = desired_workers_;
   view.loop_stall_max = std::max(stalls_.max(), view.facts.timer_owes);

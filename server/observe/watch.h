@@ -4,15 +4,14 @@
 #define HPVMD_SERVER_OBSERVE_WATCH_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "base/clock.h"
+#include "base/round_thread.h"
 #include "server/config/config.h"
 #include "server/core/state/core_snapshot.h"
 #include "server/observe/health.h"
@@ -46,7 +45,7 @@ struct WatchedParts {
   // Whether whoever shows these credentials ("Bearer …") may see metrics that name tenants; empty: nobody showed any.
   // kUnauthenticated when they are wrong. On the endpoint's thread. Without it nobody may.
   std::function<StatusOr<bool>(std::string_view authorization)> may_see_tenants;
-  bool wants_tenants = false;                             // Once a second; they are walked over with the core held.
+  bool wants_tenants = false;  // Once a second; they are walked over with the core held.
 };
 
 class Watch {
@@ -63,7 +62,6 @@ class Watch {
 
   // Borrows what it is given.
   Watch(const Clock& clock, const PrometheusObserver& metrics, Heart& heart);
-  ~Watch();
   void Start(WatchedParts parts);
   void Stop();
 
@@ -71,9 +69,10 @@ class Watch {
   View Look();
 
  private:
-  void Loop();
+  // Each second or sooner; answers when next.
+  Duration Round();
   // Returns whether the daemon is ready.
-  bool Round(bool with_tenants);
+  bool Assess(bool with_tenants);
   Duration StoreOwes(const JobStoreHealth& store);
   HealthFacts FactsNow() const;
 
@@ -81,22 +80,21 @@ class Watch {
   const PrometheusObserver& metrics_;
   Heart& heart_;
   WatchedParts parts_;
-  std::thread thread_;
 
   // The thread's own.
   std::optional<std::pair<bool, bool>> told_;
-  Time store_pending_since_ = kNever, store_commit_seen_{0};
+  Time periodic_{0}, store_pending_since_ = kNever, store_commit_seen_{0};
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
   // Guarded by mutex_.
-  bool has_started_ = false, stop_ = false;
+  bool has_started_ = false;
   std::shared_ptr<const CoreSnapshot> snapshot_;
   Time asked_core_ = kNever;
   Duration store_owes_{0};
   Congestion congestion_;
   uint64_t desired_workers_ = 1, queued_max_ = 0;
   MinuteMax stalls_;
+  std::optional<RoundThread> thread_;  // Once there is something to watch.
 };
 
 }  // namespace hpvm::server

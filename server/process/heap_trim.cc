@@ -30,26 +30,15 @@ bool HeapTrimRule::IsDue(Time now, uint64_t resident_bytes) const {
 
 void HeapTrimRule::OnTrimmed(Time now, uint64_t resident_bytes) { last_ = {now, resident_bytes}; }
 
-HeapTrim::HeapTrim() : thread_([this] { Loop(); }) {}
-
-HeapTrim::~HeapTrim() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
-void HeapTrim::Loop() {
-  HeapTrimRule rule{HeapTrimRule::Limits()};
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kLookEvery, [this] { return stop_; })) {
+std::unique_ptr<RoundThread> StartHeapTrim() {
+  const auto look = [rule = HeapTrimRule(HeapTrimRule::Limits())]() mutable {
     if (rule.IsDue(RealClock().Now(), ResidentBytes())) {
       malloc_trim(0);
       rule.OnTrimmed(RealClock().Now(), ResidentBytes());
     }
-  }
+    return kLookEvery;
+  };
+  return std::make_unique<RoundThread>(look, kLookEvery);
 }
 
 }  // namespace hpvm::server

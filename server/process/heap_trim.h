@@ -4,14 +4,13 @@
 #ifndef HPVMD_SERVER_PROCESS_HEAP_TRIM_H_
 #define HPVMD_SERVER_PROCESS_HEAP_TRIM_H_
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+#include <memory>
 #include <optional>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/round_thread.h"
 
 namespace hpvm::server {
 
@@ -38,22 +37,8 @@ class HeapTrimRule {
   std::optional<Last> last_;
 };
 
-// Looks every ten seconds, on a thread of its own, until it is destroyed.
-class HeapTrim {
- public:
-  HeapTrim();
-  ~HeapTrim();
-  HeapTrim(const HeapTrim&) = delete;
-  HeapTrim& operator=(const HeapTrim&) = delete;
-
- private:
-  void Loop();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;  // Guarded by mutex_.
-  std::thread thread_;
-};
+// Looks every ten seconds, on the thread that it makes, until that is destroyed.
+std::unique_ptr<RoundThread> StartHeapTrim();
 
 }  // namespace hpvm::server
 

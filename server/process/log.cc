@@ -4,9 +4,9 @@
 #include <spdlog/async.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -15,6 +15,9 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/time/time.h"
+
+#include "base/bytes.h"
 #include "base/text_marks.h"
 #include "server/process/log_limit.h"
 
@@ -33,17 +36,6 @@ size_t ShownBytes(std::string_view text) {
 }
 
 // What EscapeForLog leaves are printable characters and backslashes.
-void AppendJson(std::string& line, std::string_view text, size_t bytes_max) {
-  line += '"';
-  for (const char c : EscapeForLog(text, bytes_max)) {
-    if (c == '"' || c == '\\') {
-      line += '\\';
-    }
-    line += c;
-  }
-  line += '"';
-}
-
 // As it is, or in quotes when its end or its start could be mistaken.
 void AppendValue(std::string& line, std::string_view value) {
   const std::string escaped = EscapeForLog(value, kValueBytesMax);
@@ -61,29 +53,7 @@ void AppendValue(std::string& line, std::string_view value) {
   line += '"';
 }
 
-const char* NameOf(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return "debug";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kError:
-      return "error";
-  }
-  return "info";
-}
-
-void AppendTime(std::string& line, int64_t unix_ns) {
-  const time_t seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
-  tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[40];
-  const size_t length = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text + length, sizeof(text) - length, ".%03dZ", static_cast<int>(unix_ns % 1'000'000'000 / 1'000'000));
-  line += text;
-}
+constexpr std::string_view kLevelNames[] = {"debug", "info", "warning", "error"};
 
 // Writes to the descriptor and counts; its thread may hang there, nobody else does.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
@@ -113,10 +83,8 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
 class Writer {
  public:
   void Start(std::string_view level, std::string_view format) {
-    level_ = level == "debug"     ? LogLevel::kDebug
-             : level == "warning" ? LogLevel::kWarning
-             : level == "error"   ? LogLevel::kError
-                                  : LogLevel::kInfo;
+    const auto* found = std::find(std::begin(kLevelNames), std::end(kLevelNames), level);
+    level_ = found == std::end(kLevelNames) ? LogLevel::kInfo : static_cast<LogLevel>(found - std::begin(kLevelNames));
     as_json_ = format == "json";
     std::lock_guard lock(mutex_);
     if (pool_ == nullptr) {
@@ -216,11 +184,27 @@ void Log(LogLevel level, std::string_view text, LogFields fields, LogPlace place
   }
 }
 
+void AppendJson(std::string& line, std::string_view text, size_t bytes_max) {
+  line += '"';
+  for (const char c : EscapeForLog(text, bytes_max)) {
+    if (c == '"' || c == '\\') {
+      line += '\\';
+    }
+    line += c;
+  }
+  line += '"';
+}
+
+std::string UtcText(int64_t unix_ns, int digits) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E" + std::to_string(digits) + "SZ", absl::FromUnixNanos(unix_ns),
+                          absl::UTCTimeZone());
+}
+
 std::string FormatLogLine(bool as_json, int64_t unix_ns, LogLevel level, std::string_view text, LogFields fields) {
   std::string line = as_json ? "{\"time\":\"" : "";
-  AppendTime(line, unix_ns);
+  line += UtcText(unix_ns, 3);
   line += as_json ? "\",\"level\":\"" : " ";
-  line += NameOf(level);
+  line += kLevelNames[static_cast<size_t>(level)];
   if (as_json) {
     line += "\",\"message\":";
     AppendJson(line, text, kTextBytesMax);
@@ -245,7 +229,6 @@ std::string FormatLogLine(bool as_json, int64_t unix_ns, LogLevel level, std::st
 }
 
 std::string EscapeForLog(std::string_view text, size_t bytes_max) {
-  constexpr char kDigits[] = "0123456789abcdef";
   const bool cut = text.size() > bytes_max;
   text = text.substr(0, bytes_max);
   std::string out;
@@ -257,7 +240,7 @@ std::string EscapeForLog(std::string_view text, size_t bytes_max) {
       out += "\\n";
       length = 1;
     } else if (length == 0 || c < 0x20 || c == 0x7f) {
-      out += {'\\', 'x', kDigits[c >> 4], kDigits[c & 15]};
+      out += "\\x" + ToHex(std::span(&c, 1));
       length = 1;
     } else {
       out += text.substr(0, length);

@@ -69,6 +69,11 @@ LogCounts CountLog();
 // Control characters and bytes that are not UTF-8 as \n, \xHH; at most `bytes_max` of the input, then "…".
 std::string EscapeForLog(std::string_view text, size_t bytes_max = 4096);
 
+// The same between quotes, as a string of JSON.
+void AppendJson(std::string& line, std::string_view text, size_t bytes_max);
+// "2026-11-26T18:16:49.123Z" with so many digits behind the second.
+std::string UtcText(int64_t unix_ns, int digits);
+
 // One line without its end; `unix_ns` is the time.
 std::string FormatLogLine(bool as_json, int64_t unix_ns, LogLevel level, std::string_view text, LogFields fields);
 

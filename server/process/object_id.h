@@ -8,31 +8,19 @@
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 
 namespace hpvm::server {
 
 inline std::string NewObjectId(std::string_view kind, Rng& rng) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string id(kind);
-  id += '-';
-  for (int word = 0; word < 2; ++word) {
-    const uint64_t bits = rng.Next();
-    for (int shift = 60; shift >= 0; shift -= 4) {
-      id += kDigits[(bits >> shift) & 15];
-    }
-  }
-  return id;
+  std::string id = std::string(kind) + "-" + HexOfNumber(rng.Next());
+  return id + HexOfNumber(rng.Next());
 }
 
 // Milliseconds since 1970 in 12 digits, then 32 random ones.
 inline std::string NewTimedId(std::string_view kind, int64_t unix_ns, Rng& rng) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string time(12, '0');
-  uint64_t ms = static_cast<uint64_t>(unix_ns) / 1'000'000;
-  for (size_t at = time.size(); at > 0; --at, ms >>= 4) {
-    time[at - 1] = kDigits[ms & 15];
-  }
+  const std::string time = HexOfNumber(static_cast<uint64_t>(unix_ns) / 1'000'000).substr(4);
   return NewObjectId(kind, rng).insert(kind.size() + 1, time);
 }
 

@@ -10,17 +10,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <string_view>
 #include <utility>
 
+#include "base/number.h"
+
 namespace hpvm::server {
 namespace {
 
-constexpr size_t kFileBytesMax = 256 * 1024;
+constexpr size_t kFileBytesMax = 4 << 20;
 
-// A file of /proc, whose size is not known before; empty when it cannot be read.
+struct FolderClose {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
+}  // namespace
+
 std::string ReadSmallFile(const std::string& path) {
   UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
@@ -35,12 +41,6 @@ std::string ReadSmallFile(const std::string& path) {
   return text;
 }
 
-template <typename Number>
-bool ParseNumber(std::string_view text, Number* number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -50,12 +50,6 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   }
   return parts;
 }
-
-struct FolderClose {
-  void operator()(DIR* folder) const { closedir(folder); }
-};
-
-}  // namespace
 
 std::optional<ProcessFacts> ReadProcess(int pid) {
   const std::string text = ReadSmallFile("/proc/" + std::to_string(pid) + "/stat");
@@ -69,9 +63,13 @@ std::optional<ProcessFacts> ReadProcess(int pid) {
   ProcessFacts facts;
   facts.pid = pid;
   facts.name = text.substr(open + 1, close - open - 1);
-  if (fields.size() < 21 || !ParseNumber(fields[2], &facts.parent) || !ParseNumber(fields[20], &facts.start_ticks)) {
+  const auto parent = fields.size() < 21 ? std::nullopt : ParseNumber<int>(fields[2]);
+  const auto start = parent.has_value() ? ParseNumber<uint64_t>(fields[20]) : std::nullopt;
+  if (!start.has_value()) {
     return std::nullopt;
   }
+  facts.parent = *parent;
+  facts.start_ticks = *start;
   facts.has_ended = fields[1] == "Z" || fields[1] == "X";
   return facts;
 }
@@ -80,11 +78,9 @@ std::vector<ProcessFacts> ListProcesses() {
   std::vector<ProcessFacts> processes;
   const std::unique_ptr<DIR, FolderClose> folder(opendir("/proc"));
   while (const dirent* entry = folder == nullptr ? nullptr : readdir(folder.get())) {
-    int pid = 0;
-    if (ParseNumber(std::string_view(entry->d_name), &pid)) {
-      if (std::optional<ProcessFacts> facts = ReadProcess(pid)) {
-        processes.push_back(*std::move(facts));
-      }
+    const std::optional<int> pid = ParseNumber<int>(entry->d_name);
+    if (std::optional<ProcessFacts> facts = pid.has_value() ? ReadProcess(*pid) : std::nullopt) {
+      processes.push_back(*std::move(facts));
     }
   }
   return processes;
@@ -100,8 +96,8 @@ uint64_t MemoryAllowed(const std::string& root) {
   uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const auto bound = [&](const std::string& path) {
     const std::string text = ReadSmallFile(root + path);
-    uint64_t limit = 0;  // "max" is no number.
-    if (ParseNumber(std::string_view(text).substr(0, text.find('\n')), &limit) && limit > 0) {
+    // "max" is no number.
+    if (const auto limit = ParseNumber<uint64_t>(std::string_view(text).substr(0, text.find('\n'))).value_or(0)) {
       bytes = std::min(bytes, limit);
     }
   };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -13,6 +14,11 @@
 #include "base/status.h"
 
 namespace hpvm::server {
+
+// A file of /proc or another small one, whose size is not known before; empty when it cannot be read.
+std::string ReadSmallFile(const std::string& path);
+// What stands between the separators; nothing after the last.
+std::vector<std::string_view> Split(std::string_view text, char separator);
 
 struct ProcessFacts {
   int pid = -1;

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "server/process/log.h"
 
 namespace hpvm::server {
@@ -22,7 +23,7 @@ using scheduler::Resource;
 
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kFileBytesMax = 16 << 20;
-constexpr auto kPause = std::chrono::seconds(2);
+constexpr Duration kPause = std::chrono::seconds(2);
 
 Status Damaged(const std::string& path, const std::string& why) {
   return DataLoss("The file \"" + path + "\" of what tenants have spent " + why + ".");
@@ -128,7 +129,7 @@ Status WriteSpent(const std::string& path, const SpentByTenant& spent, Disk& dis
   {
     HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> file, disk.Open(temporary, Disk::Mode::kOpenOrCreate));
     HPVMD_RETURN_IF_ERROR(file->Truncate(0));
-    HPVMD_RETURN_IF_ERROR(file->WriteAt(0, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())));
+    HPVMD_RETURN_IF_ERROR(file->WriteAt(0, BytesOf(text)));
     HPVMD_RETURN_IF_ERROR(file->Sync());
   }
   HPVMD_RETURN_IF_ERROR(disk.Rename(temporary, path));
@@ -136,25 +137,19 @@ Status WriteSpent(const std::string& path, const SpentByTenant& spent, Disk& dis
 }
 
 SpentKeeper::SpentKeeper(std::string path, SpentByTenant known, std::function<SpentByTenant()> look)
-    : path_(std::move(path)), look_(std::move(look)), known_(std::move(known)), thread_([this] { Loop(); }) {}
+    : path_(std::move(path)),
+      look_(std::move(look)),
+      known_(std::move(known)),
+      thread_(
+          [this] {
+            Keep();
+            return kPause;
+          },
+          kPause) {}
 
 SpentKeeper::~SpentKeeper() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_one();
-  }
-  thread_.join();
+  thread_.Stop();
   Keep();
-}
-
-void SpentKeeper::Loop() {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kPause, [this] { return stop_; })) {
-    lock.unlock();
-    Keep();
-    lock.lock();
-  }
 }
 
 void SpentKeeper::Keep() {

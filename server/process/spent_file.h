@@ -8,15 +8,13 @@
 #define HPVMD_SERVER_PROCESS_SPENT_FILE_H_
 
 #include <array>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "base/io/disk.h"
+#include "base/round_thread.h"
 #include "base/status.h"
 #include "scheduler/share/ledger.h"
 
@@ -48,17 +46,13 @@ class SpentKeeper {
   SpentKeeper& operator=(const SpentKeeper&) = delete;
 
  private:
-  void Loop();
   void Keep();
 
   const std::string path_;
   const std::function<SpentByTenant()> look_;
   SpentByTenant known_;  // The thread's own, as is the next; the destructor's once that has ended.
   bool is_failing_ = false;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;  // Guarded by mutex_.
-  std::thread thread_;
+  RoundThread thread_;
 };
 
 }  // namespace hpvm::server

@@ -11,9 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,13 +33,6 @@ constexpr Duration kLockPatience = std::chrono::milliseconds(500);
 
 namespace fs = std::filesystem;
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 Status MakePrivateFolder(const std::string& path) {
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
@@ -62,7 +53,7 @@ StatusOr<UniqueFd> TakeLock(const std::string& folder) {
       return FromErrno(errno, "Locking \"" + path + "\"");
     }
     if (RealClock().Now() >= deadline) {
-      std::string holder = ReadText(path);
+      std::string holder = ReadSmallFile(path);
       holder.erase(std::remove(holder.begin(), holder.end(), '\n'), holder.end());
       return FailedPrecondition("The state folder \"" + folder + "\" is in use by another hpvmd (process " +
                                 (holder.empty() ? "unknown" : holder) +
@@ -215,7 +206,7 @@ void SweepTemporaryFolder(const std::string& path) {
     return;
   }
   // Its owner writes its number once it has the lock; before that the folder may be about to be used.
-  if (ReadText(path + kLockName).empty()) {
+  if (ReadSmallFile(path + kLockName).empty()) {
     if (time(nullptr) - info.st_mtime > kEmptyFolderSeconds) {
       rmdir(path.c_str());  // Fails, rightly, unless it is empty.
     }

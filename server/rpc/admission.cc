@@ -14,12 +14,7 @@ constexpr Duration kWaitLeast = std::chrono::milliseconds(20);
 // A tenant may hold so much of what it leaves free. With n tenants at that limit one part in 2n + 1 is free.
 constexpr uint64_t kFreeTimes = 2;
 
-Outcome Refuse(std::string text, Duration wait) {
-  v1::ErrorDetail detail;
-  detail.set_retryable(true);
-  detail.set_retry_after_ns(static_cast<uint64_t>(wait.count()));
-  return {ResourceExhausted(std::move(text)), std::move(detail)};
-}
+Outcome Refuse(const std::string& text, Duration wait) { return Later(ResourceExhausted(text), wait); }
 
 Duration Seconds(double seconds) { return Duration(static_cast<int64_t>(seconds * 1e9)); }
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/call_scope.h"
 
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/support/server_interceptor.h>
+
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "server/process/log.h"
 #include "server/rpc/call_messages.h"
@@ -20,24 +25,20 @@ Status ToStatus(const grpc::Status& status) {
   return MakeStatus(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
+// The context of every call of a server with scopes.
+class CallContext final : public grpc::CallbackServerContext {
+ public:
+  CallScope* scope = nullptr;  // gRPC's, which it keeps as long as the context; null: nothing is written down.
+};
+
 }  // namespace
 
 // gRPC calls it for one batch at a time, and owns it.
 class CallScope final : public grpc::experimental::Interceptor {
  public:
-  // `method` is gRPC's, for ever. `context` is a name only: the call may be gone at the end.
-  CallScope(CallScopes& scopes, std::string_view method, const CallMessages* messages,
-            const grpc::ServerContextBase* context)
-      : scopes_(scopes),
-        method_(method),
-        messages_(messages),
-        context_(messages != nullptr ? context : nullptr),
-        start_(scopes.clock_.Now()) {
-    if (context_ != nullptr) {
-      std::lock_guard lock(scopes_.mutex_);
-      scopes_.scopes_[context_] = this;
-    }
-  }
+  // `method` is gRPC's, for ever.
+  CallScope(const CallScopes& scopes, std::string_view method, const CallMessages* messages)
+      : scopes_(scopes), method_(method), messages_(messages), start_(scopes.clock.Now()) {}
 
   // A call that was given up has no status of ours.
   ~CallScope() override {
@@ -46,7 +47,7 @@ class CallScope final : public grpc::experimental::Interceptor {
     }
   }
 
-  // With the table's mutex.
+  // While the call is handled, before its status.
   void SetCaller(const Caller& caller) { caller_ = caller; }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
@@ -58,7 +59,7 @@ class CallScope final : public grpc::experimental::Interceptor {
       if (End(status.ok() ? notes_.error : ToStatus(status))) {
         // Nobody learns that somebody's rights have changed before that stands written; the disk may take long, and
         // this thread has others to serve.
-        scopes_.audit_.FlushThen([methods](const Status& kept) {
+        scopes_.audit.FlushThen([methods](const Status& kept) {
           if (!kept.ok()) {
             LogError("A change of rights is not in the audit yet", {{"error", Message(kept)}});
           }
@@ -78,7 +79,7 @@ class CallScope final : public grpc::experimental::Interceptor {
       if (void* message = methods.GetRecvMessage(); message != nullptr) {
         has_request_ = true;
         if (HasSpan()) {
-          scopes_.observer_.On(events::CallBegan{this, messages_->options, message});
+          scopes_.observer.On(events::CallBegan{this, messages_->options, message});
         }
         if (messages_->request != nullptr) {
           messages_->request(message, &notes_);
@@ -90,7 +91,7 @@ class CallScope final : public grpc::experimental::Interceptor {
       if (const void* message = methods.GetSendMessage(); message != nullptr) {
         messages_->response(message, &notes_);
         if (notes_.prepared != nullptr) {
-          scopes_.observer_.On(events::CallPrepared{this, *notes_.prepared});
+          scopes_.observer.On(events::CallPrepared{this, *notes_.prepared});
         }
         notes_.prepared = nullptr;
       }
@@ -100,18 +101,8 @@ class CallScope final : public grpc::experimental::Interceptor {
   // Whether rights have changed.
   bool End(const Status& status) {
     has_ended_ = true;
-    scopes_.observer_.On(events::CallEnded{method_, status, scopes_.clock_.Now() - start_, HasSpan() ? this : nullptr,
-                                           HasSpan() ? messages_->span : nullptr, notes_.attributes});
-    if (context_ == nullptr) {
-      return false;
-    }
-    {
-      std::lock_guard lock(scopes_.mutex_);
-      // gRPC may have given the name to a newer call.
-      if (const auto own = scopes_.scopes_.find(context_); own != scopes_.scopes_.end() && own->second == this) {
-        scopes_.scopes_.erase(own);
-      }
-    }
+    scopes_.observer.On(events::CallEnded{method_, status, scopes_.clock.Now() - start_, HasSpan() ? this : nullptr,
+                                          HasSpan() ? messages_->span : nullptr, notes_.attributes});
     return caller_.has_value() && notes_.changes && WriteDown(status);
   }
 
@@ -119,7 +110,7 @@ class CallScope final : public grpc::experimental::Interceptor {
     const bool changes_rights = status.ok() && method_.starts_with("/hpvm.v1.Admin/");
     const std::string why = Message(status), verdict = status.ok() ? "ok" : absl::StatusCodeToString(status.code());
     // Of a refused call nobody knows whom it would have concerned.
-    scopes_.observer_.On(
+    scopes_.observer.On(
         events::Recorded{.who = caller_->principal.who,
                          .peer = caller_->principal.peer,
                          .tenant = status.ok() && !notes_.tenant.empty() ? notes_.tenant : caller_->tenant,
@@ -131,10 +122,9 @@ class CallScope final : public grpc::experimental::Interceptor {
     return changes_rights;
   }
 
-  CallScopes& scopes_;
+  const CallScopes& scopes_;
   const std::string_view method_;
   const CallMessages* const messages_;
-  const grpc::ServerContextBase* const context_;
   const Time start_;
   std::optional<Caller> caller_;
   CallNotes notes_;
@@ -145,27 +135,45 @@ namespace {
 
 class CallScopeFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit CallScopeFactory(CallScopes& scopes) : scopes_(scopes) {}
+  explicit CallScopeFactory(const CallScopes& scopes) : scopes_(scopes) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
     const std::string_view method = info->method() != nullptr ? info->method() : "";
-    return new CallScope(scopes_, method, MessagesOf(method), info->server_context());
+    const CallMessages* messages = MessagesOf(method);
+    auto* scope = new CallScope(scopes_, method, messages);  // gRPC's.
+    if (messages != nullptr) {  // Such methods are answered by callbacks, whose contexts are ours.
+      static_cast<CallContext*>(info->server_context())->scope = scope;
+    }
+    return scope;
   }
 
  private:
-  CallScopes& scopes_;
+  const CallScopes& scopes_;
+};
+
+// gRPC gives back each context when its call is done.
+class CallContexts final : public grpc::ContextAllocator {
+ public:
+  grpc::CallbackServerContext* NewCallbackServerContext() override { return new CallContext(); }
+  grpc::GenericCallbackServerContext* NewGenericCallbackServerContext() override {
+    return new grpc::GenericCallbackServerContext();
+  }
+  void Release(grpc::CallbackServerContext* context) override { delete context; }
+  void Release(grpc::GenericCallbackServerContext* context) override { delete context; }
 };
 
 }  // namespace
 
-void CallScopes::SetCaller(const grpc::ServerContextBase* context, const Caller& caller) {
-  std::lock_guard lock(mutex_);
-  if (const auto found = scopes_.find(context); found != scopes_.end()) {
-    found->second->SetCaller(caller);
-  }
+void CallScopes::AddTo(grpc::ServerBuilder& builder) const {
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
+  factories.push_back(std::make_unique<CallScopeFactory>(*this));
+  builder.experimental().SetInterceptorCreators(std::move(factories));
+  builder.SetContextAllocator(std::make_unique<CallContexts>());
 }
 
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CallScopes::CreateFactory() {
-  return std::make_unique<CallScopeFactory>(*this);
+void SetCaller(const grpc::CallbackServerContext& context, const Caller& caller) {
+  if (CallScope* scope = static_cast<const CallContext&>(context).scope; scope != nullptr) {
+    scope->SetCaller(caller);
+  }
 }
 
 }  // namespace hpvm::server

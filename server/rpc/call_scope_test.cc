@@ -7,8 +7,10 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
+#include "base/bytes.h"
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/events/events.h"
 #include "server/observe/tracer.h"
@@ -110,15 +112,13 @@ class CallScopeTest : public ::testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
     if (is_observed) {
-      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
       events_ = {};
       events_.Subscribe(calls_);
       if (with_tracer) {
         events_.Subscribe(tracer_);
       }
-      scopes_ = std::make_unique<CallScopes>(events_, RealClock(), NoAuditLog());
-      interceptors.push_back(scopes_->CreateFactory());
-      builder.experimental().SetInterceptorCreators(std::move(interceptors));
+      scopes_.emplace(CallScopes{events_, RealClock(), NoAuditLog()});
+      scopes_->AddTo(builder);
     }
     server_ = builder.BuildAndStart();
     stub_ =
@@ -148,7 +148,7 @@ class CallScopeTest : public ::testing::Test {
   Calls calls_;
   EventList events_;
   Echo service_;
-  std::unique_ptr<CallScopes> scopes_;
+  std::optional<CallScopes> scopes_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::Hpvm::Stub> stub_;
 };

@@ -2,9 +2,9 @@
 #include "server/rpc/gate.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "base/number.h"
 #include "server/front/session_table.h"
 #include "server/process/log.h"
 
@@ -41,12 +41,7 @@ void SetRetryAfter(Status* status, Duration wait) {
 
 Duration RetryAfterOf(const Status& status) {
   const auto payload = status.GetPayload(kRetryAfterPayload);
-  int64_t ns = 0;
-  if (payload.has_value()) {
-    const std::string text(*payload);
-    std::from_chars(text.data(), text.data() + text.size(), ns);
-  }
-  return Duration(ns);
+  return Duration(payload.has_value() ? ParseNumber<int64_t>(std::string(*payload)).value_or(0) : 0);
 }
 
 bool FailureCounts::Admit(const std::string& host, uint64_t per_second_max, Time now, Duration* wait) {
@@ -92,7 +87,7 @@ StatusOr<Caller> Gate::Identify(const grpc::CallbackServerContext& context, cons
   }
   connection->MarkKnown();
   if (method.change != Change::kNone) {
-    scopes_.SetCaller(&context, caller);
+    SetCaller(context, caller);
   }
   return caller;
 }

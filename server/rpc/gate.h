@@ -38,8 +38,8 @@ class FailureCounts {
 class Gate {
  public:
   // Borrows all of them.
-  Gate(Core& core, const Authenticator& authenticator, const Directory& directory, AuditLog& audit, CallScopes& scopes)
-      : core_(core), authenticator_(authenticator), directory_(directory), audit_(audit), scopes_(scopes) {}
+  Gate(Core& core, const Authenticator& authenticator, const Directory& directory, AuditLog& audit)
+      : core_(core), authenticator_(authenticator), directory_(directory), audit_(audit) {}
 
   // For calls about administration, also of tenants that are disabled.
   StatusOr<Caller> Identify(const grpc::CallbackServerContext& context, const MethodFacts& method);
@@ -65,7 +65,6 @@ class Gate {
   const Authenticator& authenticator_;
   const Directory& directory_;
   AuditLog& audit_;
-  CallScopes& scopes_;
   FailureCounts failures_;
   FailureCounts records_;  // Of all addresses together.
 };

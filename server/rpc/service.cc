@@ -41,7 +41,8 @@ Outcome AnswerOf(const Outcome& outcome) {
 // A request below that is not counted: the call itself costs as much.
 constexpr uint64_t kSmallRequest = 16 * limits::kKiB;
 
-// A call that the core answers later. It goes on when the client cancels: what it stores is kept for the next call.
+// A call that the core answers later. It goes on when the client cancels, unless it says how it is broken off: what it
+// stores is kept for the next call.
 class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<DeferredCall> {
  public:
   void Begin() {}
@@ -55,38 +56,27 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
       self->Finish(ToGrpc(AnswerOf(outcome), options, response));
     };
   }
-  void OnDone() override { ReleaseSelf(); }
-
-  Admission::Ticket ticket;  // Of the request, while it is in memory.
-};
-
-// What a client no longer waits for is not compiled to the end.
-class PrepareCall final : public grpc::ServerUnaryReactor, public SelfOwned<PrepareCall> {
- public:
-  explicit PrepareCall(Core& core) : core_(core) {}
-  void Begin() {}
-  void Start(const TenantRef& tenant, const v1::PrepareGraphRequest& request, v1::PrepareGraphResponse* response) {
-    const uint64_t id = core_.graphs().PrepareGraph(
-        tenant, request, response,
-        [self = shared_from_this(), &options = request.options(), response](const Outcome& outcome) {
-          self->Finish(ToGrpc(AnswerOf(outcome), options, response));
-        });
+  // `id` is the core's, for `cancel`.
+  void SetCancel(uint64_t id, std::function<void(uint64_t)> cancel) {
+    cancel_ = std::move(cancel);
     id_.store(id);
     if (cancelled_.load()) {
-      core_.graphs().CancelPrepare(id);
+      cancel_(id);
     }
   }
   void OnCancel() override {
-    // Start stores the id and then looks at the flag; one of the two sees the other.
+    // SetCancel stores the id and then looks at the flag; one of the two sees the other.
     cancelled_.store(true);
-    core_.graphs().CancelPrepare(id_.load());
+    if (const uint64_t id = id_.load(); id != 0) {
+      cancel_(id);
+    }
   }
   void OnDone() override { ReleaseSelf(); }
 
-  Admission::Ticket ticket;  // As DeferredCall's.
+  Admission::Ticket ticket;  // Of the request, while it is in memory.
 
  private:
-  Core& core_;
+  std::function<void(uint64_t)> cancel_;  // Set before the id.
   std::atomic<uint64_t> id_{0};
   std::atomic<bool> cancelled_{false};
 };
@@ -115,7 +105,7 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* ListCosts(Context* context, const v1::ListCostsRequest* request,
                                       v1::ListCostsResponse* response) override {
-    return AnswerLater(DeferredCall::Create(), context, Method("ListCosts"), *request, Key::kRefused,
+    return AnswerLater(context, Method("ListCosts"), *request, Key::kRefused,
                        [&](const TenantRef& tenant, DeferredCall& call) {
                          core_.graphs().ListCosts(tenant, *request, response, call.Finisher());
                        });
@@ -130,8 +120,13 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
-    return AnswerLater(PrepareCall::Create(core_), context, Method("PrepareGraph"), *request, Key::kRefused,
-                       [&](const TenantRef& tenant, PrepareCall& call) { call.Start(tenant, *request, response); });
+    return AnswerLater(
+        context, Method("PrepareGraph"), *request, Key::kRefused, [&](const TenantRef& tenant, DeferredCall& call) {
+          const uint64_t id =
+              core_.graphs().PrepareGraph(tenant, *request, response, call.Finisher(request->options(), response));
+          // What a client no longer waits for is not compiled to the end.
+          call.SetCancel(id, [this](uint64_t prepare) { core_.graphs().CancelPrepare(prepare); });
+        });
   }
   grpc::ServerUnaryReactor* ReleaseGraph(Context* context, const v1::ReleaseGraphRequest* request,
                                          v1::ReleaseGraphResponse* response) override {
@@ -155,11 +150,10 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override {
-    return AnswerLater(DeferredCall::Create(), context, Method("Submit"), *request, Key::kHonoured,
-                       [&](const TenantRef& tenant, DeferredCall& call) {
-                         core_.job_submitter().Submit(tenant, *request, response,
-                                                      call.Finisher(request->options(), response));
-                       });
+    return AnswerLater(
+        context, Method("Submit"), *request, Key::kHonoured, [&](const TenantRef& tenant, DeferredCall& call) {
+          core_.job_submitter().Submit(tenant, *request, response, call.Finisher(request->options(), response));
+        });
   }
   grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
@@ -179,18 +173,17 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
-    return AnswerLater(DeferredCall::Create(), context, Method("CancelJob"), *request, Key::kRefused,
+    return AnswerLater(context, Method("CancelJob"), *request, Key::kRefused,
                        [&](const TenantRef& tenant, DeferredCall& call) {
                          core_.job_canceller().CancelJob(tenant, request->job_id(), response, call.Finisher());
                        });
   }
   grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
                                      v1::SubmitResponse* response) override {
-    return AnswerLater(DeferredCall::Create(), context, Method("RetryJob"), *request, Key::kHonoured,
-                       [&](const TenantRef& tenant, DeferredCall& call) {
-                         core_.job_submitter().RetryJob(tenant, *request, response,
-                                                        call.Finisher(request->options(), response));
-                       });
+    return AnswerLater(
+        context, Method("RetryJob"), *request, Key::kHonoured, [&](const TenantRef& tenant, DeferredCall& call) {
+          core_.job_submitter().RetryJob(tenant, *request, response, call.Finisher(request->options(), response));
+        });
   }
   grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
                                                                  const v1::FetchOutputRequest* request) override {
@@ -265,9 +258,10 @@ class Service final : public v1::Hpvm::CallbackService {
   enum class Key : uint8_t { kRefused, kHonoured };
 
   // One that the core answers later, by the call that `begin` gets.
-  template <typename Call, typename Request, typename Begin>
-  grpc::ServerUnaryReactor* AnswerLater(Call* call, Context* context, const MethodFacts& method, const Request& request,
-                                        Key key, const Begin& begin) {
+  template <typename Request, typename Begin>
+  grpc::ServerUnaryReactor* AnswerLater(Context* context, const MethodFacts& method, const Request& request, Key key,
+                                        const Begin& begin) {
+    DeferredCall* call = DeferredCall::Create();
     const Entered entered(gate_, *context, method, request.ByteSizeLong());
     Outcome refused = Hold(entered, request, &call->ticket);
     if (refused.ok() && key == Key::kRefused) {
@@ -371,10 +365,7 @@ grpc::Status ToGrpc(const Outcome& outcome) {
   }
   std::string text = Message(outcome.status);
   if (const Duration wait = RetryAfterOf(outcome.status); wait > Duration{0} && !outcome.detail.has_value()) {
-    Outcome detailed(outcome.status, v1::ErrorDetail());
-    detailed.detail->set_retryable(true);
-    detailed.detail->set_retry_after_ns(static_cast<uint64_t>(wait.count()));
-    return grpc::Status(code, std::move(text), ToMessage(detailed).SerializeAsString());
+    return grpc::Status(code, std::move(text), ToMessage(Later(outcome.status, wait)).SerializeAsString());
   }
   return outcome.detail.has_value() ? grpc::Status(code, std::move(text), ToMessage(outcome).SerializeAsString())
                                     : grpc::Status(code, std::move(text));
@@ -409,8 +400,8 @@ FrontOptions OptionsOf(const Config& config) {
 struct GrpcServer::Parts {
   Parts(Core& core, const Access& access)
       : admission(AdmissionLimits(), core.clock()),
-        scopes(core.observer(), core.clock(), *access.audit),
-        gate(core, *access.authenticator, *access.directory, *access.audit, scopes),
+        scopes{core.observer(), core.clock(), *access.audit},
+        gate(core, *access.authenticator, *access.directory, *access.audit),
         service(core, admission, gate),
         admin(CreateAdminService(core, gate, *access.directory)) {}
   Admission admission;
@@ -445,9 +436,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   HPVMD_RETURN_IF_ERROR(server->Listen(config, addresses, core.observer(), builder));
   builder.RegisterService(&server->parts_->service);
   builder.RegisterService(server->parts_->admin.get());
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(server->parts_->scopes.CreateFactory());
-  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  server->parts_->scopes.AddTo(builder);
   server->parts_->server = builder.BuildAndStart();
   if (server->parts_->server == nullptr) {
     return Internal("gRPC's server did not start.");

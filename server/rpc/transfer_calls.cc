@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/failpoint.h"
 #include "base/io/memfd.h"
 #include "server/core/state/request_options.h"
@@ -16,8 +17,15 @@
 namespace hpvm::server {
 namespace {
 
-std::span<const uint8_t> BytesOf(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+// kOutOfRange unless so many bytes lie in the buffer from `at` on.
+Status CheckRange(const v1::Buffer& buffer, uint64_t at, uint64_t bytes) {
+  const uint64_t size = buffer.size_bytes();
+  if (at <= size && bytes <= size - at) {
+    return absl::OkStatus();
+  }
+  return MakeStatus(absl::StatusCode::kOutOfRange, "The bytes from " + std::to_string(at) + " on (" +
+                                                       std::to_string(bytes) + ") go beyond the buffer's end (" +
+                                                       std::to_string(size) + ").");
 }
 
 // Reads a client's stream into a sink, which has path(), Open(), Start(header), Add(data) and End(); End fills the
@@ -177,11 +185,11 @@ struct BufferSink {
   Status Start(const v1::WriteBufferRequest::Header& header) {
     HPVMD_ASSIGN_OR_RETURN(access, core.buffers().OpenBuffer(*tenant, header.buffer_id()));
     at = header.offset();
-    return Room(0);
+    return CheckRange(access.buffer, at, 0);
   }
 
   Status Add(const std::string& data) {
-    HPVMD_RETURN_IF_ERROR(Room(data.size()));
+    HPVMD_RETURN_IF_ERROR(CheckRange(access.buffer, at, data.size()));
     HPVMD_RETURN_IF_ERROR(WriteAt(access.segment->fd.get(), at, BytesOf(data)));
     at += data.size();
     written += data.size();
@@ -192,16 +200,6 @@ struct BufferSink {
     HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(),
                            core.buffers().FinishWrite(*tenant, access.buffer.id(), access.segment));
     response->set_written_bytes(written);
-    return absl::OkStatus();
-  }
-
-  Status Room(uint64_t bytes) const {
-    const uint64_t size = access.buffer.size_bytes();
-    if (at > size || bytes > size - at) {
-      return MakeStatus(absl::StatusCode::kOutOfRange, "The bytes from " + std::to_string(at) + " on (" +
-                                                           std::to_string(bytes) + ") go beyond the buffer's end (" +
-                                                           std::to_string(size) + ").");
-    }
     return absl::OkStatus();
   }
 };
@@ -371,11 +369,7 @@ StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& cor
   HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
   HPVMD_ASSIGN_OR_RETURN(Buffers::BufferAccess access, core.buffers().OpenBuffer(**tenant, request.buffer_id()));
   const uint64_t size = access.buffer.size_bytes(), at = request.offset();
-  if (at > size || request.size_bytes() > size - at) {
-    return MakeStatus(absl::StatusCode::kOutOfRange,
-                      "The bytes from " + std::to_string(at) + " on (" + std::to_string(request.size_bytes()) +
-                          ") go beyond the buffer's end (" + std::to_string(size) + ").");
-  }
+  HPVMD_RETURN_IF_ERROR(CheckRange(access.buffer, at, request.size_bytes()));
   const uint64_t end = request.size_bytes() == 0 ? size : at + request.size_bytes();
   HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, TakeDownloadSlot(core, *tenant, end - at));
   return DownloadCall<v1::ReadBufferResponse>::Source{

@@ -10,6 +10,7 @@
 #include "client/ctl/text/text.h"
 #include "client/ctl/text/words.h"
 
+#include "base/number.h"
 #include "graph/faults.h"
 
 namespace hpvm::ctl {
@@ -60,12 +61,9 @@ constexpr ByteUnit kByteUnits[] = {
 };
 
 StatusOr<uint64_t> ParseCount(const std::string& text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return InvalidArgument(graph::Quoted(text) + " is not a whole number.");
-  }
-  return value;
+  const std::optional<uint64_t> value = ParseNumber<uint64_t>(text);
+  return value.has_value() ? StatusOr<uint64_t>(*value)
+                           : InvalidArgument(graph::Quoted(text) + " is not a whole number.");
 }
 
 std::string PeriodText(uint64_t period_ns) {
@@ -146,11 +144,9 @@ StatusOr<std::map<std::string, uint64_t>> ParseQuotas(const std::vector<std::str
                              graph::Quoted(word) + ".");
     }
     HPVMD_RETURN_IF_ERROR(CheckQuotaResource(name));
-    StatusOr<uint64_t> value = ParseValue(word.substr(equals + 1), *ResourceNamed(name));
-    if (!value.ok()) {
-      return While(value.status(), "reading the quota " + graph::Quoted(word));
-    }
-    if (!quotas.emplace(name, *value).second) {
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t value, While(ParseValue(word.substr(equals + 1), *ResourceNamed(name)),
+                                                       "reading the quota " + graph::Quoted(word)));
+    if (!quotas.emplace(name, value).second) {
       return InvalidArgument("The quota of " + name + " is given twice.");
     }
   }

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/text/words.h"
 
-#include <algorithm>
 #include <charconv>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
+
+#include "base/number.h"
 
 namespace hpvm::ctl {
 namespace {
-
-// The whole of `text` as a number; nothing else may stand there.
-template <typename Number>
-bool ReadNumber(std::string_view text, Number* number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return lower;
-}
 
 // Calls `take` with each part between commas until one fails.
 template <typename Take>
@@ -31,12 +21,6 @@ Status ForEachPart(std::string_view text, Take take) {
       return absl::OkStatus();
     }
     text.remove_prefix(comma + 1);
-  }
-}
-
-void ReplaceAll(std::string* text, std::string_view what, const std::string& with) {
-  for (size_t at = text->find(what); at != std::string::npos; at = text->find(what, at + with.size())) {
-    text->replace(at, what.size(), with);
   }
 }
 
@@ -68,32 +52,30 @@ StatusOr<v1::JobArray> ParseArray(const std::string& text) {
   v1::JobArray array;
   std::string_view rest = text;
   if (const size_t percent = rest.find('%'); percent != std::string_view::npos) {
-    uint32_t running = 0;
-    if (!ReadNumber(rest.substr(percent + 1), &running) || running == 0) {
+    array.set_running_max(ParseNumber<uint32_t>(rest.substr(percent + 1)).value_or(0));
+    if (array.running_max() == 0) {
       return wrong("after % stands how many may run at a time, at least 1");
     }
-    array.set_running_max(running);
     rest = rest.substr(0, percent);
   }
   if (const size_t colon = rest.find(':'); colon != std::string_view::npos) {
-    uint64_t step = 0;
-    if (!ReadNumber(rest.substr(colon + 1), &step) || step == 0) {
+    array.set_step(ParseNumber<uint64_t>(rest.substr(colon + 1)).value_or(0));
+    if (array.step() == 0) {
       return wrong("after : stands the step, at least 1");
     }
-    array.set_step(step);
     rest = rest.substr(0, colon);
   }
   const size_t dash = rest.find('-');
-  uint64_t first = 0, last = 0;
-  if (!ReadNumber(rest.substr(0, dash), &first) ||
-      !ReadNumber(dash == std::string_view::npos ? rest : rest.substr(dash + 1), &last)) {
+  const auto first = ParseNumber<uint64_t>(rest.substr(0, dash));
+  const auto last = ParseNumber<uint64_t>(dash == std::string_view::npos ? rest : rest.substr(dash + 1));
+  if (!first.has_value() || !last.has_value()) {
     return wrong("FIRST and LAST are whole numbers from 0 to 18446744073709551615");
   }
-  if (last < first) {
-    return wrong("LAST (" + std::to_string(last) + ") is before FIRST (" + std::to_string(first) + ")");
+  if (*last < *first) {
+    return wrong("LAST (" + std::to_string(*last) + ") is before FIRST (" + std::to_string(*first) + ")");
   }
-  array.set_first(first);
-  array.set_last(last);
+  array.set_first(*first);
+  array.set_last(*last);
   return array;
 }
 
@@ -120,13 +102,13 @@ StatusOr<std::vector<v1::JobState>> ParseStates(const std::string& text) {
   constexpr std::string_view kPrefix = "JOB_STATE_";
   std::vector<v1::JobState> states;
   HPVMD_RETURN_IF_ERROR(ForEachPart(text, [&](std::string_view part) {
-    const std::string word = Lower(part);
+    const std::string word = absl::AsciiStrToLower(absl::string_view(part.data(), part.size()));
     const size_t before = states.size();
     for (int i = v1::JOB_STATE_ACCEPTED; i <= v1::JOB_STATE_DEAD; ++i) {
       const v1::JobState state = static_cast<v1::JobState>(i);
       const bool is_live = state < v1::JOB_STATE_SUCCEEDED;
-      if (word == Lower(v1::JobState_Name(state).substr(kPrefix.size())) || (word == "live" && is_live) ||
-          (word == "ended" && !is_live)) {
+      if (word == absl::AsciiStrToLower(v1::JobState_Name(state).substr(kPrefix.size())) ||
+          (word == "live" && is_live) || (word == "ended" && !is_live)) {
         states.push_back(state);
       }
     }
@@ -149,12 +131,8 @@ StatusOr<std::pair<std::string, std::string>> ParsePair(const std::string& word,
 }
 
 std::string FileFor(const std::string& pattern, const v1::Job& job) {
-  std::string file = pattern;
-  ReplaceAll(&file, "{job}", job.id());
-  if (!job.array_id().empty()) {
-    ReplaceAll(&file, "{index}", std::to_string(job.array_index()));
-  }
-  return file;
+  const std::string index = job.array_id().empty() ? "{index}" : std::to_string(job.array_index());
+  return absl::StrReplaceAll(pattern, {{"{job}", job.id()}, {"{index}", index}});
 }
 
 bool DiffersByJob(const std::string& pattern) {

@@ -83,9 +83,7 @@ Outcome JobCanceller::AnswerCancelOfEnded(Tenant& tenant, const std::string& nam
     return Outcome();
   }
   // It is between its commit and the answer to its submission; or its row is not what the core knew.
-  Outcome again(Unavailable("How " + name.substr(0, 80) + " stands is not known at this moment; cancel it again."));
-  again.detail.emplace().set_retryable(true);
-  return again;
+  return Later(Unavailable("How " + name.substr(0, 80) + " stands is not known at this moment; cancel it again."));
 }
 
 }  // namespace hpvm::server

@@ -270,7 +270,7 @@ void JobLifecycle::OnOutputs(const ExecutionRef& job, const StatusOr<std::vector
   } else {
     for (size_t i = 0; i < blobs->size() && i < attempt.blob_results.size(); ++i) {
       const PinnedBlob& blob = (*blobs)[i];
-      const std::string raw(reinterpret_cast<const char*>(blob.hash.bytes.data()), blob.hash.bytes.size());
+      const std::string raw(Raw(blob.hash));
       attempt.results.mutable_outputs(attempt.blob_results[i])->set_sha256(raw);
       internal::StoredBlob& stored = attempt.stored_blobs.emplace_back();
       stored.set_sha256(raw);

@@ -19,8 +19,6 @@ constexpr int kRoundsMax = 8;
 // Of an array that are read in one turn.
 constexpr size_t kElementsAtOnce = 200;
 
-std::string Raw(const Sha256& hash) { return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()}; }
-
 }  // namespace
 
 // What a store that cannot write says, as a client sees it: the server's paths are for its log.
@@ -29,17 +27,10 @@ Outcome JobSubmitter::StoreRefusal(const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kInternal:
-    case absl::StatusCode::kUnavailable: {
-      Outcome outcome(Unavailable("The job store takes no writes until the server has started again."));
-      outcome.detail.emplace().set_retryable(true);
-      return outcome;
-    }
-    case absl::StatusCode::kResourceExhausted: {
-      Outcome outcome(ResourceExhausted("The server's disk has no room for the job."));
-      outcome.detail.emplace().set_retryable(true);
-      outcome.detail->set_retry_after_ns(1'000'000'000);
-      return outcome;
-    }
+    case absl::StatusCode::kUnavailable:
+      return Later(Unavailable("The job store takes no writes until the server has started again."));
+    case absl::StatusCode::kResourceExhausted:
+      return Later(ResourceExhausted("The server's disk has no room for the job."), std::chrono::seconds(1));
     default:
       return While(status, "storing the job");
   }
@@ -66,7 +57,7 @@ void JobSubmitter::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector
   for (const PinnedBlob& blob : *blobs) {
     submission->pins.push_back(blob.pin);
     internal::StoredBlob& stored = *submission->row.add_blobs();
-    stored.set_sha256(Raw(blob.hash));
+    stored.set_sha256(std::string(Raw(blob.hash)));
     stored.set_size_bytes(blob.size_bytes);
   }
   // The last of them are inputs, and behind them the request; of a retry only that was put.
@@ -77,7 +68,7 @@ void JobSubmitter::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector
   for (int i = submission->stored.inputs_size() - 1; i >= 0 && at > 0; --i) {
     internal::StoredInput& input = *submission->stored.mutable_inputs(i);
     if (input.size_bytes() > 0) {
-      input.set_sha256(Raw((*blobs)[--at].hash));
+      input.set_sha256(std::string(Raw((*blobs)[--at].hash)));
     }
   }
   if (!submission->key.empty() && submission->request != nullptr) {
@@ -192,7 +183,7 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
       shown.set_array_id(submission->waits_as);
       shown.set_array_index(IndexOf(*array, at));
     }
-    job->stored->row.set_request_hash(Raw(submission->hash));
+    job->stored->row.set_request_hash(std::string(Raw(submission->hash)));
     job->stored->row.set_stored_bytes(part + (at == 0 ? bytes % submission->count : 0));
     insert.jobs.push_back(job->stored->row);
     submission->jobs.push_back(std::move(job));
@@ -356,9 +347,7 @@ void JobSubmitter::Answer(CoreScope& scope, const SubmissionRef& submission, Out
   }
   if (!outcome.ok()) {
     options_.observer->On(events::Rejected{tenant.name, "submit", outcome.status});
-    if (absl::IsUnavailable(outcome.status) && !outcome.detail.has_value()) {
-      outcome.detail.emplace().set_retryable(true);
-    }
+    outcome = LaterIfUnavailable(std::move(outcome));
   }
   scope.Defer([submission, outcome = std::move(outcome)] { submission->done(outcome); });
 }

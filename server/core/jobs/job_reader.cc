@@ -142,10 +142,7 @@ StatusOr<JobReader::StoredBytes> JobReader::FindOutput(Tenant& tenant, std::stri
       stored.inline_bytes = std::move(*result.mutable_data());
       return stored;
     }
-    Sha256 hash;
-    if (result.sha256().size() == hash.bytes.size()) {
-      std::copy(result.sha256().begin(), result.sha256().end(), hash.bytes.begin());
-    }
+    const Sha256 hash = Sha256FromRaw(result.sha256()).value_or(Sha256());
     HPVMD_ASSIGN_OR_RETURN(stored.file, options_.jobs->blobs().Open(tenant.name, hash, result.header().size_bytes()));
     return stored;
   }

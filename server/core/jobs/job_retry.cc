@@ -182,7 +182,7 @@ Status JobSubmitter::PinBlobs(Submission& submission, const StoredJob& from) {
   std::map<std::string, uint64_t> needed;  // Sizes, by raw hash.
   const auto need = [&](const std::string& hex) {
     if (const std::optional<Sha256> hash = Sha256FromHex(hex)) {
-      needed.emplace(std::string(reinterpret_cast<const char*>(hash->bytes.data()), hash->bytes.size()), 0);
+      needed.emplace(Raw(*hash), 0);
     }
   };
   need(submission.stored.request().document().graph_sha256());
@@ -195,16 +195,14 @@ Status JobSubmitter::PinBlobs(Submission& submission, const StoredJob& from) {
     }
   }
   for (const internal::StoredBlob& blob : from.blobs()) {
-    if (!needed.contains(blob.sha256()) || blob.sha256().size() != sizeof(Sha256::bytes)) {
+    const std::optional<Sha256> hash = Sha256FromRaw(blob.sha256());
+    if (!needed.contains(blob.sha256()) || !hash.has_value()) {
       continue;
     }
-    Sha256 hash;
-    std::copy(blob.sha256().begin(), blob.sha256().end(), hash.bytes.begin());
-    StatusOr<PinnedBlob> pinned = options_.jobs->blobs().Pin(submission.tenant->name, hash, blob.size_bytes());
-    if (!pinned.ok()) {
-      return While(pinned.status(), "finding what job " + from.job().id() + " was submitted with");
-    }
-    submission.pins.push_back(pinned->pin);
+    HPVMD_ASSIGN_OR_RETURN(const PinnedBlob pinned,
+                           While(options_.jobs->blobs().Pin(submission.tenant->name, *hash, blob.size_bytes()),
+                                 "finding what job " + from.job().id() + " was submitted with"));
+    submission.pins.push_back(pinned.pin);
     *submission.row.add_blobs() = blob;
     needed.erase(blob.sha256());
   }

@@ -94,15 +94,12 @@ Outcome JobSubmitter::AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease
       status = ToStatus(*refusal);
     }
   }
-  Outcome outcome(std::move(status));
-  if (!outcome.ok()) {
-    options_.observer->On(events::Rejected{tenant.name, "submit", outcome.status});
-    outcome.detail.emplace().set_retryable(true);
-    outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
-    return outcome;
+  if (!status.ok()) {
+    options_.observer->On(events::Rejected{tenant.name, "submit", status});
+    return Later(std::move(status), kQueueFullPause);
   }
   table_.waiting += count;
-  return outcome;
+  return Outcome();
 }
 
 // True when another request with this key is on its way: its answer decides, then this one asks again.

@@ -133,14 +133,12 @@ Outcome Executors::WhyNoModule(Tenant& tenant, const Preparation& preparation) {
     return Outcome();
   }
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(refused->pause).count();
-  Outcome outcome = Unavailable("Module \"" + refused->use.name + "\" is not run on " + refused->use.device + ": " +
-                                std::to_string(refused->crashes) + " executors of the tenant ended within " +
-                                std::to_string(config_->executor_crash_window_ms) +
-                                " ms while it was in flight there. It may try again in " + std::to_string(ms) +
-                                " ms; graphs without it run. The last: " + Message(tenant.executor.end_status));
-  outcome.detail.emplace().set_retryable(true);
-  outcome.detail->set_retry_after_ns(static_cast<uint64_t>(refused->pause.count()));
-  return outcome;
+  return Later(Unavailable("Module \"" + refused->use.name + "\" is not run on " + refused->use.device + ": " +
+                           std::to_string(refused->crashes) + " executors of the tenant ended within " +
+                           std::to_string(config_->executor_crash_window_ms) +
+                           " ms while it was in flight there. It may try again in " + std::to_string(ms) +
+                           " ms; graphs without it run. The last: " + Message(tenant.executor.end_status)),
+               refused->pause);
 }
 
 Outcome Executors::WhyNoExecutor(Tenant& tenant) {
@@ -155,13 +153,12 @@ Outcome Executors::WhyNoExecutor(Tenant& tenant) {
   }
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(pause).count();
   const bool is_unexplained = slot.breaker.Pause(options_.clock->Now(), BreakerLimits()) == pause;
-  Outcome refused = Unavailable(
-      "The tenant's executor ended " + std::to_string((is_unexplained ? slot.breaker : slot.breaker_of_all).crashes()) +
-      " times within " + std::to_string(config_->executor_crash_window_ms) + " ms; the next one may start in " +
-      std::to_string(ms) + " ms. The last: " + Message(slot.end_status));
-  refused.detail.emplace().set_retryable(true);
-  refused.detail->set_retry_after_ns(static_cast<uint64_t>(pause.count()));
-  return refused;
+  return Later(
+      Unavailable("The tenant's executor ended " +
+                  std::to_string((is_unexplained ? slot.breaker : slot.breaker_of_all).crashes()) + " times within " +
+                  std::to_string(config_->executor_crash_window_ms) + " ms; the next one may start in " +
+                  std::to_string(ms) + " ms. The last: " + Message(slot.end_status)),
+      pause);
 }
 
 std::vector<std::string> Executors::ProfileOf(const Tenant& tenant) const {

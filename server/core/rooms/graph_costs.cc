@@ -48,11 +48,7 @@ void Graphs::AskCosts(CoreScope& scope, const TenantRef& tenant, uint64_t link_h
 
 void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, StatusOr<internal::Envelope> answer) {
   if (!answer.ok()) {
-    Outcome outcome = While(answer.status(), "asking the executor for costs");
-    if (absl::IsUnavailable(answer.status())) {
-      outcome.detail.emplace().set_retryable(true);
-    }
-    call.done(outcome);
+    call.done(LaterIfUnavailable(While(answer.status(), "asking the executor for costs")));
     return;
   }
   internal::Costs& costs = *answer->mutable_costs();

@@ -277,15 +277,13 @@ void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparati
   Outcome outcome;
   const Status failed = reply.ok() ? GetStatus(reply->status()) : reply.status();
   if (absl::IsDeadlineExceeded(failed)) {  // The one that it was sent with.
-    outcome =
+    outcome = Later(
         ResourceExhausted("Preparing the graph was given up after " + std::to_string(config_->executor_prepare_ms_max) +
                           " ms, this server's limit (executor.prepare_ms_max). It may be too busy; trying again "
-                          "may help.");
-    outcome.detail.emplace().set_retryable(true);
+                          "may help."));
   } else if (!failed.ok()) {
-    outcome = While(failed, "preparing the graph");
+    outcome = LaterIfUnavailable(While(failed, "preparing the graph"));
     if (absl::IsUnavailable(failed)) {
-      outcome.detail.emplace().set_retryable(true);
       devices_.FenceDevices(scope, tenant->executor.profile, "An executor ended while it prepared a graph.",
                             Message(outcome.status));
     }
@@ -336,12 +334,8 @@ uint64_t Graphs::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphReq
   StatusOr<PreparationRef> preparation =
       admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.check(), request.modules())
                     : admitted;
-  Outcome refused(preparation.status());
-  if (refused.ok()) {
-    refused = quotas_.AdmitCompile(*tenant, **preparation);
-  } else if (absl::IsUnavailable(refused.status)) {
-    refused.detail.emplace().set_retryable(true);
-  }
+  const Outcome refused =
+      preparation.ok() ? quotas_.AdmitCompile(*tenant, **preparation) : LaterIfUnavailable(preparation.status());
   if (!refused.ok()) {
     options_.observer->On(events::Rejected{tenant->name, "prepare", refused.status});
     scope.Defer([done = std::move(done), refused] { done(refused); });

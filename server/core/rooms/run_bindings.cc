@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/bytes.h"
 #include "proto/internal/protocol.h"
 #include "server/core/rooms/runs.h"
 #include "server/core/state/bindings.h"
 #include "server/process/object_id.h"
 
 namespace hpvm::server {
-namespace {
-
-std::span<const uint8_t> BytesOf(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Status CheckCount(std::string_view what, int count) {
   if (static_cast<uint32_t>(count) > kPortsMax) {

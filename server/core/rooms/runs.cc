@@ -298,9 +298,7 @@ uint64_t Runs::RunItem(const TenantRef& tenant, PreparationRef preparation, cons
 uint64_t Runs::Start(CoreScope& scope, const ExecutionRef& run, Outcome prepared) {
   if (!prepared.ok()) {
     options_.observer->On(events::Rejected{run->tenant->name, "run", prepared.status});
-    if (absl::IsUnavailable(prepared.status) && !prepared.detail.has_value()) {
-      prepared.detail.emplace().set_retryable(true);
-    }
+    prepared = LaterIfUnavailable(std::move(prepared));
     scope.Defer([run, prepared = std::move(prepared)] { run->done(prepared); });
     return 0;
   }
@@ -418,10 +416,7 @@ void Runs::OnRunReply(const ExecutionRef& run, StatusOr<RunReply> reply) {
     reply = received;
   }
   if (!reply.ok()) {
-    outcome.outcome = reply.status();
-    if (reply.status().code() == absl::StatusCode::kUnavailable) {
-      outcome.outcome.detail.emplace().set_retryable(true);
-    }
+    outcome.outcome = LaterIfUnavailable(reply.status());
   } else if (reply->done.needs_memory() && sending.count < Sending::kRequestsMax && !sending.stop.load()) {
     auto large = ProvideMemory(sending, run->tenant->pool, *reply);
     if (large.ok()) {
@@ -484,10 +479,7 @@ void Runs::TakeOutcome(const ExecutionRef& run, RunOutcome outcome, bool has_die
   CoreScope scope(monitor_);
   const Sending& sending = *run->sending;
   if (!outcome.outcome.ok() && sending.stop.load()) {
-    outcome.outcome = sending.stop_reason;
-    if (absl::IsUnavailable(sending.stop_reason)) {
-      outcome.outcome.detail.emplace().set_retryable(true);
-    }
+    outcome.outcome = LaterIfUnavailable(sending.stop_reason);
   }
   if (ExecutorSlot& slot = run->tenant->executor; has_died && slot.epoch == sending.epoch) {
     slot.in_flight.insert(run->preparation->native.begin(), run->preparation->native.end());
@@ -523,7 +515,7 @@ void Runs::TakeLosses(CoreScope& scope, Execution& run, bool has_died, const std
     executors_.KillExecutor(scope, *run.tenant, "It lost " + list + ": " + Message(outcome.status));
   }
   if (absl::IsUnavailable(outcome.status)) {
-    outcome.detail.emplace().set_retryable(true);
+    outcome = Later(outcome.status);
   }
 }
 
@@ -639,9 +631,7 @@ void Runs::OnRefused(CoreScope& scope, scheduler::JobKey key, scheduler::RefuseJ
     text = std::string(own ? "The tenant's" : "The server's") + " queue is full (" +
            std::to_string(own ? config_->jobs_queued_per_tenant_max : config_->jobs_queued_max) + " runs wait).";
   }
-  RunOutcome outcome(ResourceExhausted(std::move(text)));
-  outcome.outcome.detail.emplace().set_retryable(true);
-  outcome.outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
+  RunOutcome outcome(Later(ResourceExhausted(text), kQueueFullPause));
   options_.observer->On(events::Rejected{run->tenant->name, "run", outcome.outcome.status});
   Finish(scope, run, std::move(outcome));
 }

@@ -87,10 +87,7 @@ Status Tenants::RefuseTenant(const Tenant& tenant) {
 }
 
 Outcome Tenants::Suspended(const Tenant& tenant) {
-  Outcome outcome(Unavailable(Message(RefuseTenant(tenant))));
-  outcome.detail.emplace().set_retryable(true);
-  outcome.detail->set_retry_after_ns(1'000'000'000);
-  return outcome;
+  return Later(Unavailable(Message(RefuseTenant(tenant))), std::chrono::seconds(1));
 }
 
 void Tenants::SetPolicy(Tenant& tenant) {

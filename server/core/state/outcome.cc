@@ -60,6 +60,20 @@ void CutFindings(v1::ErrorDetail& detail, size_t bytes_max) {
 }
 }  // namespace
 
+Outcome Later(Status status, Duration after) {
+  v1::ErrorDetail detail;
+  detail.set_retryable(true);
+  if (after > Duration{0}) {
+    detail.set_retry_after_ns(static_cast<uint64_t>(after.count()));
+  }
+  return {std::move(status), std::move(detail)};
+}
+
+Outcome LaterIfUnavailable(Outcome outcome) {
+  return absl::IsUnavailable(outcome.status) && !outcome.detail.has_value() ? Later(std::move(outcome.status))
+                                                                            : outcome;
+}
+
 Outcome RejectedBy(const v1::Diagnostics& diagnostics) {
   std::string text;
   uint64_t unlisted = diagnostics.omitted();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/diagnostic.h"
 #include "base/status.h"
 #include "hpvm/v1/common.pb.h"
@@ -21,6 +22,11 @@ struct Outcome {
   Status status;
   std::optional<v1::ErrorDetail> detail;
 };
+
+// A failure after which the same call may succeed; after so long, if that is known.
+Outcome Later(Status status, Duration after = Duration{0});
+// The same of what is kUnavailable and says nothing of it yet; others as they are.
+Outcome LaterIfUnavailable(Outcome outcome);
 
 // One that failed as google.rpc.Status on the wire, as far as it fits the metadata of a failed call: lines of the text
 // and findings are left out from the end, warnings before errors. Null when all of it fits.

@@ -2,7 +2,8 @@
 #include "server/core/state/page_token.h"
 
 #include <cstring>
-#include <span>
+
+#include "base/bytes.h"
 
 namespace hpvm::server {
 namespace {
@@ -10,21 +11,7 @@ namespace {
 // Hexadecimal digits: 16 bytes that say whose token it is, then the masked number.
 constexpr size_t kTagDigits = 32, kNumberDigits = 16;
 
-std::span<const uint8_t> BytesOf(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
-// 16 digits.
-std::string HexOf(uint64_t value) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text(kNumberDigits, '0');
-  for (size_t i = kNumberDigits; i-- > 0; value >>= 4) {
-    text[i] = kDigits[value & 15];
-  }
-  return text;
-}
-
-// Of what HexOf wrote; anything for other text, whose tag then is not right.
+// Of what HexOfNumber wrote; anything for other text, whose tag then is not right.
 uint64_t NumberOf(std::string_view digits) {
   uint64_t value = 0;
   for (const char c : digits) {
@@ -40,7 +27,7 @@ PageTokens::PageTokens(const Sha256& key)
       mask_key_(HmacOf(key.bytes, BytesOf("page token mask"))) {}
 
 Sha256 PageTokens::TagOf(std::string_view tenant, uint64_t sequence) const {
-  return HmacOf(tag_key_.bytes, BytesOf(HexOf(sequence) + std::string(tenant)));
+  return HmacOf(tag_key_.bytes, BytesOf(HexOfNumber(sequence) + std::string(tenant)));
 }
 
 uint64_t PageTokens::MaskOf(std::string_view tag) const {
@@ -54,7 +41,7 @@ uint64_t PageTokens::MaskOf(std::string_view tag) const {
 // each time, and no two numbers share a mask.
 std::string PageTokens::Seal(std::string_view tenant, uint64_t sequence) const {
   const std::string tag = ToHex(TagOf(tenant, sequence)).substr(0, kTagDigits);
-  return tag + HexOf(sequence ^ MaskOf(tag));
+  return tag + HexOfNumber(sequence ^ MaskOf(tag));
 }
 
 StatusOr<uint64_t> PageTokens::Open(std::string_view tenant, std::string_view token) const {

@@ -6,12 +6,7 @@
 namespace hpvm::server {
 
 Outcome QuotaOutcome(const scheduler::QuotaRefusal& refusal) {
-  Outcome outcome(ToStatus(refusal));
-  if (refusal.retry_after > Duration{0}) {
-    outcome.detail.emplace().set_retryable(true);
-    outcome.detail->set_retry_after_ns(static_cast<uint64_t>(refusal.retry_after.count()));
-  }
-  return outcome;
+  return refusal.retry_after > Duration{0} ? Later(ToStatus(refusal), refusal.retry_after) : ToStatus(refusal);
 }
 
 Outcome RequestMeter::Begin(const Tenant& tenant, uint64_t bytes) {

@@ -15,15 +15,6 @@ constexpr uint64_t kPieceBytes = 1 << 20, kStepBytes = 4 << 20;
 // Of small files, each of which costs an open.
 constexpr int kFilesPerStep = 64;
 
-std::optional<Sha256> FromRaw(const std::string& raw) {
-  if (raw.size() != sizeof(Sha256::bytes)) {
-    return std::nullopt;
-  }
-  Sha256 hash;
-  std::copy(raw.begin(), raw.end(), hash.bytes.begin());
-  return hash;
-}
-
 }  // namespace
 
 StatusOr<bool> StoredPartsReader::Step() {
@@ -72,7 +63,7 @@ Status StoredPartsReader::ReadRequest() {
     if (input.size_bytes() == 0) {
       continue;
     }
-    const std::optional<Sha256> hash = FromRaw(input.sha256());
+    const std::optional<Sha256> hash = Sha256FromRaw(input.sha256());
     if (!hash.has_value()) {
       return DataLoss("The stored input " + std::to_string(input.index()) + " has no hash.");
     }
@@ -84,7 +75,7 @@ Status StoredPartsReader::ReadRequest() {
 StatusOr<StoredPartsReader::Wanted> StoredPartsReader::BlobOf(const std::string& hex) const {
   const std::optional<Sha256> hash = Sha256FromHex(hex);
   for (const internal::StoredBlob& blob : parts_.blobs) {
-    if (hash.has_value() && FromRaw(blob.sha256()) == hash) {
+    if (hash.has_value() && Sha256FromRaw(blob.sha256()) == hash) {
       return Wanted{.hash = *hash, .bytes = blob.size_bytes()};
     }
   }

@@ -109,13 +109,20 @@ bool MatchesLabels(const StoredJob& job, const JobFilter& filter) {
 std::vector<Sha256> BlobsOf(const StoredJob& job) {
   std::vector<Sha256> hashes;
   for (const internal::StoredBlob& blob : job.blobs()) {
-    if (blob.sha256().size() == sizeof(Sha256::bytes)) {
-      std::copy(blob.sha256().begin(), blob.sha256().end(), hashes.emplace_back().bytes.begin());
+    if (const std::optional<Sha256> hash = Sha256FromRaw(blob.sha256())) {
+      hashes.push_back(*hash);
     }
   }
   std::sort(hashes.begin(), hashes.end());
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
   return hashes;
+}
+
+StatusOr<Sha256> BlobNamedBy(std::string_view who, std::string_view raw) {
+  const std::optional<Sha256> hash = Sha256FromRaw(raw);
+  return hash.has_value()
+             ? StatusOr<Sha256>(*hash)
+             : DataLoss(Text(who, " names a blob by ", std::to_string(raw.size())) + " bytes; a hash has 32.");
 }
 
 Status NoSuchJob(std::string_view id) { return NotFound(Text("There is no job \"", id, "\".")); }

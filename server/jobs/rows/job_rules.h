@@ -33,6 +33,8 @@ StoredJob DroppedForm(StoredJob job);
 bool MatchesLabels(const StoredJob& job, const JobFilter& filter);
 // The job's blobs, each once, in order.
 std::vector<Sha256> BlobsOf(const StoredJob& job);
+// What `who` names a blob by; kDataLoss unless that is a hash.
+StatusOr<Sha256> BlobNamedBy(std::string_view who, std::string_view raw);
 
 Status NoSuchJob(std::string_view id);
 Status NoSuchRequest(std::string_view id);

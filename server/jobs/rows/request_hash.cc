@@ -9,15 +9,13 @@ namespace hpvm::server {
 namespace {
 
 template <typename Shape>
-std::string TensorText(uint32_t type, const Shape& shape, const std::string& sha256) {
+std::string TensorText(uint32_t type, const Shape& shape, std::string_view sha256) {
   std::string text = "tensor " + std::to_string(type);
   for (const uint64_t extent : shape) {
     text += "," + std::to_string(extent);
   }
-  return text + ":" + sha256;
+  return text + ":" + std::string(sha256);
 }
-
-std::string Raw(const Sha256& hash) { return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()}; }
 
 // A buffer that the job writes too has other bytes after it: its name stands for it, so that the same request sent
 // again is the same.

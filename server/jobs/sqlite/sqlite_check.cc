@@ -86,8 +86,8 @@ Status CheckJobs(SqliteConnection& connection, Faults* faults) {
         for (const Sha256& hash : BlobsOf(*job)) {
           ++blobs_named;
           SqliteReset reset(blobs);
-          const std::string_view bytes(reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size());
-          HPVMD_ASSIGN_OR_RETURN(const bool found, blobs.Start(job->tenant(), SqlBytes{bytes}, job->sequence()).Next());
+          HPVMD_ASSIGN_OR_RETURN(const bool found,
+                                 blobs.Start(job->tenant(), SqlBytes{Raw(hash)}, job->sequence()).Next());
           if (!found) {
             faults->Add("Job \"" + job->job().id() + "\" needs blob " + ToHex(hash) + ", which is not kept for it.");
           }

@@ -19,11 +19,6 @@
 namespace hpvm::server {
 namespace {
 
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
-}
-
 // SQLite's own name of its memory that connections share.
 constexpr char kMemoryVfs[] = "memdb";
 

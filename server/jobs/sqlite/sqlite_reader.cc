@@ -10,16 +10,6 @@
 namespace hpvm::server {
 namespace {
 
-std::string_view BytesOf(const Sha256& hash) {
-  return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()};
-}
-
-Sha256 HashFrom(std::string_view bytes) {
-  Sha256 hash;
-  std::copy_n(bytes.begin(), std::min(bytes.size(), hash.bytes.size()), hash.bytes.begin());
-  return hash;
-}
-
 // SQLite's numbers are signed.
 int64_t Clamp(uint64_t value) { return static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX)); }
 
@@ -143,7 +133,7 @@ StatusOr<KeyRecord> SqliteReader::FindKey(std::string_view tenant, std::string_v
   if (!found) {
     return NoSuchKey();
   }
-  return KeyRecord{std::string(find_key_.Bytes(0)), HashFrom(find_key_.Bytes(1)),
+  return KeyRecord{std::string(find_key_.Bytes(0)), Sha256FromRaw(find_key_.Bytes(1)).value_or(Sha256()),
                    static_cast<v1::JobState>(find_key_.Int(2)), std::string(find_key_.Bytes(3))};
 }
 
@@ -329,14 +319,14 @@ Status SqliteReader::ListBlobs(const std::function<void(const BlobUse&)>& each) 
       [&] {
         tenant = list_blobs_.Bytes(0);
         hash = list_blobs_.Bytes(1);
-        each({tenant, HashFrom(hash)});
+        each({tenant, Sha256FromRaw(hash).value_or(Sha256())});
         return true;
       });
 }
 
 StatusOr<bool> SqliteReader::UsesBlob(std::string_view tenant, const Sha256& hash) {
   SqliteReset reset(uses_blob_);
-  return uses_blob_.Start(tenant, SqlBytes{BytesOf(hash)}).Next();
+  return uses_blob_.Start(tenant, SqlBytes{Raw(hash)}).Next();
 }
 
 StatusOr<ScrubbedRows> SqliteReader::Scrub(uint64_t from, uint64_t bytes_max) {

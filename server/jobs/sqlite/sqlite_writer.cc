@@ -9,20 +9,6 @@
 #include "server/jobs/sqlite/sqlite_schema.h"
 
 namespace hpvm::server {
-namespace {
-
-std::string_view BytesOf(const Sha256& hash) {
-  return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()};
-}
-
-Sha256 HashFrom(std::string_view bytes) {
-  Sha256 hash;
-  std::copy_n(bytes.begin(), std::min(bytes.size(), hash.bytes.size()), hash.bytes.begin());
-  return hash;
-}
-
-}  // namespace
-
 StatusOr<std::unique_ptr<SqliteWriter>> SqliteWriter::Create(SqliteConnection& connection) {
   std::unique_ptr<SqliteWriter> writer(new SqliteWriter(connection));
   HPVMD_RETURN_IF_ERROR(writer->PrepareAll());
@@ -128,7 +114,7 @@ Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseCha
   TenantUse& tenant = (*use)[insert.jobs.front().tenant()];
   for (const StoredJob& job : insert.jobs) {
     for (const Sha256& hash : BlobsOf(job)) {
-      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(job.tenant(), SqlBytes{BytesOf(hash)}, next_sequence_));
+      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(job.tenant(), SqlBytes{Raw(hash)}, next_sequence_));
     }
     result->sequences.push_back(next_sequence_++);
     tenant.jobs += 1;
@@ -145,7 +131,7 @@ StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* re
   }
   const StoredJob& first = insert.jobs.front();
   HPVMD_RETURN_IF_ERROR(insert_key_.Run(first.tenant(), insert.idempotency_key, first.job().id(),
-                                        first.job().array_id(), SqlBytes{BytesOf(insert.request_hash)},
+                                        first.job().array_id(), SqlBytes{Raw(insert.request_hash)},
                                         first.job().created_unix_ns(), uint64_t{insert.jobs.size()}));
   if (connection_.changes() != 0) {
     return true;
@@ -155,7 +141,7 @@ StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* re
   if (!found) {
     return DataLoss("The job database's keys are damaged: one is there and cannot be found.");
   }
-  result->known = {std::string(find_key_.Bytes(0)), HashFrom(find_key_.Bytes(1)),
+  result->known = {std::string(find_key_.Bytes(0)), Sha256FromRaw(find_key_.Bytes(1)).value_or(Sha256()),
                    static_cast<v1::JobState>(find_key_.Int(2)), std::string(find_key_.Bytes(3))};
   result->status = KeyIsKnown();
   return false;
@@ -369,7 +355,7 @@ StatusOr<std::vector<Sha256>> SqliteWriter::BlobsOfRow(const Row& row, std::stri
     if (!more) {
       return blobs;
     }
-    blobs.push_back(HashFrom(blobs_of_row_.Bytes(0)));
+    blobs.push_back(Sha256FromRaw(blobs_of_row_.Bytes(0)).value_or(Sha256()));
   }
 }
 
@@ -378,12 +364,12 @@ Status SqliteWriter::SetBlobs(const Row& row, std::string_view tenant, const std
   HPVMD_ASSIGN_OR_RETURN(const std::vector<Sha256> before, BlobsOfRow(row, tenant));
   for (const Sha256& hash : blobs) {
     if (!std::binary_search(before.begin(), before.end(), hash)) {
-      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(tenant, SqlBytes{BytesOf(hash)}, row.sequence));
+      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(tenant, SqlBytes{Raw(hash)}, row.sequence));
     }
   }
   for (const Sha256& hash : before) {
     if (!std::binary_search(blobs.begin(), blobs.end(), hash)) {
-      HPVMD_RETURN_IF_ERROR(delete_blob_.Run(tenant, SqlBytes{BytesOf(hash)}, row.sequence));
+      HPVMD_RETURN_IF_ERROR(delete_blob_.Run(tenant, SqlBytes{Raw(hash)}, row.sequence));
       HPVMD_ASSIGN_OR_RETURN(const bool used, IsBlobUsed(tenant, hash));
       if (!used) {
         result->unused_blobs.push_back(hash);
@@ -395,7 +381,7 @@ Status SqliteWriter::SetBlobs(const Row& row, std::string_view tenant, const std
 
 StatusOr<bool> SqliteWriter::IsBlobUsed(std::string_view tenant, const Sha256& hash) {
   SqliteReset reset(find_blob_);
-  return find_blob_.Start(tenant, SqlBytes{BytesOf(hash)}).Next();
+  return find_blob_.Start(tenant, SqlBytes{Raw(hash)}).Next();
 }
 
 Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges* use) {

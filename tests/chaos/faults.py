@@ -88,10 +88,19 @@ def lose_job(chaos, database):
 
 
 def forget_key(chaos, database):
-    """As if the key were not in the job's transaction: the same request makes another job."""
-    rows = database.execute("DELETE FROM keys WHERE (tenant, idempotency_key) IN "
-                            "(SELECT tenant, idempotency_key FROM jobs ORDER BY sequence DESC LIMIT 8)").rowcount
-    return rows > 0
+    """As if the key were not in the job's transaction: the same request makes another job.
+
+    The job's row must not have it either, by which the daemon knows a lost key again."""
+    key_of_job = 31
+    rows = database.execute("SELECT sequence, tenant, idempotency_key, record FROM jobs WHERE idempotency_key IS NOT NULL "
+                            "ORDER BY sequence DESC LIMIT 8").fetchall()
+    for sequence, tenant, key, record in rows:
+        record = serialize([(number, wire, serialize([field for field in parse(value) if field[0] != key_of_job]))
+                            if number == 1 else (number, wire, value) for number, wire, value in parse(record)])
+        database.execute("UPDATE jobs SET idempotency_key = NULL, record = ?, sum = ? WHERE sequence = ?",
+                         (record, row_sum(sequence, record), sequence))
+        database.execute("DELETE FROM keys WHERE tenant = ? AND idempotency_key = ?", (tenant, key))
+    return rows
 
 
 def run_again(chaos, database):

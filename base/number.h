@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Numbers in text.
 #ifndef HPVMD_BASE_NUMBER_H_
 #define HPVMD_BASE_NUMBER_H_
 

@@ -14,7 +14,7 @@ namespace hpvm {
 
 class RoundThread {
  public:
-  // What is done in a round; answers how long after it the next one is due, 300 years at most.
+  // Does the work of a round and answers how long after it the next one is due, 300 years at most; 0: at once.
   using Round = std::function<Duration()>;
   // The first round comes after `first`.
   explicit RoundThread(Round round, Duration first = Duration{0});

@@ -37,13 +37,14 @@ std::string Join(const std::vector<std::string>& parts) {
 // Calls Core::OnTime when it is due; after each round, at least every `longest`, comes `after_round`: the core is
 // alive.
 std::unique_ptr<RoundThread> StartTimer(Core& core, Duration longest, const std::function<void()>& after_round) {
-  auto timer = std::make_unique<RoundThread>([&core, longest = std::min(longest, kLongest), after_round] {
+  const auto round = [&core, longest = std::min(longest, kLongest), after_round] {
     const Time due = core.OnTime();
     after_round();
     return std::min(due - core.clock().Now(), longest);
-  });
+  };
+  auto timer = std::make_unique<RoundThread>(round, kLongest);  // No round before the core knows whom to wake.
   core.SetWake([timer = timer.get()] { timer->Wake(); });
-  timer->Wake();  // For what came between the two.
+  timer->Wake();
   return timer;
 }
 
@@ -186,9 +187,9 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
 }
 
 ProbeThread::ProbeThread(Core& core, ExecutorSpawner& spawner)
-    : core_(core), spawner_(spawner), thread_([this] { return Round(); }) {
+    : core_(core), spawner_(spawner), thread_([this] { return Round(); }, kLongest) {
   core_.devices().SetProbeWake([this] { thread_.Wake(); });
-  thread_.Wake();  // For what came between the two.
+  thread_.Wake();
 }
 
 void ProbeThread::Rediscover() {

@@ -101,7 +101,7 @@ struct Rivals {
   BenchGraph ours;
   std::map<std::string, BenchGraph> single;  // By device.
   std::vector<BenchGraph> gpus;              // Equal shares for the GPUs alone; none or one.
-  std::vector<BenchGraph> search;            // Of which the best is taken.
+  std::vector<BenchGraph> search;            // The quickest of these is the rival.
 };
 
 // Ours and the quickest single device in turn, ours first in every other pair.

@@ -24,7 +24,8 @@ inline CLI::App& AddCommand(CLI::App& parent, const char* name, const char* desc
   return *command;
 }
 
-// What the command does, and the options that it gets, which live as long as the command: to be declared next.
+// Sets what the command does, and makes the options that `work` gets, which live as long as the command. The caller
+// declares them next.
 template <typename Options>
 Options& SetWork(Commands commands, CLI::App& command, Status (*work)(const Globals&, const Options&, ExitCode*)) {
   const auto options = std::make_shared<Options>();  // Shared by the option table, which borrows it, and the action.

@@ -23,7 +23,7 @@ struct Options {
   std::string name, reason;
   uint32_t weight = 0, sandbox_min = 0;
   std::vector<std::string> quotas, resets;
-  std::vector<std::string> devices, uids, certificates;  // What there is to be.
+  std::vector<std::string> devices, uids, certificates;  // The whole of each list, when it is given.
   std::vector<std::string> add_uids, remove_uids, add_certificates, remove_certificates;
   bool all_devices = false, disabled = false;
   // Options that were given, of those whose default would mean something.

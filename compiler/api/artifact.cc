@@ -69,7 +69,8 @@ bool AreInside(const std::vector<ir::DataSegment>& data, uint64_t limit) {
 
 // Offsets must rise, so that readers can search; a line that is known must name one of the files.
 bool AreLines(const std::vector<SourceLine>& lines, size_t files) {
-  return std::is_sorted(lines.begin(), lines.end(), [](auto& a, auto& b) { return a.offset <= b.offset; }) &&
+  const auto falls = [](auto& a, auto& b) { return a.offset >= b.offset; };
+  return std::adjacent_find(lines.begin(), lines.end(), falls) == lines.end() &&
          std::all_of(lines.begin(), lines.end(), [&](auto& line) { return line.line == 0 || line.file < files; });
 }
 

@@ -12,12 +12,12 @@
 
 namespace hpvm {
 
-// Whether ir::ProveBounds may be given the program for a kernel with these parameters: every index is in range, atoms
-// build on earlier atoms only (also through the constraints of a choice), sizes stay below limits.h's. OK for an empty
-// one.
+// OK when ir::ProveBounds may be given the program for a kernel with these parameters: every index is in range, atoms
+// build on earlier atoms only (also through the constraints of a choice), sizes stay below limits.h's. An empty one
+// is OK.
 Status ValidateBounds(const ir::BoundsProgram& program, std::span<const ir::KernelParam> params);
-// Whether ir::CountWork may be given the program with these bounds: every index is in range, every number is finite and
-// not negative, sizes stay below limits.h's. OK for an empty one.
+// OK when ir::CountWork may be given the program with these bounds: every index is in range, every number is finite and
+// not negative, sizes stay below limits.h's. An empty one is OK.
 Status ValidateWork(const ir::WorkProgram& program, const ir::BoundsProgram& bounds);
 
 }  // namespace hpvm

@@ -112,7 +112,7 @@ inline auto FieldsOf(GpuVariant& v) {
 }
 inline auto FieldsOf(GpuCode& c) { return std::tie(c.format, c.is_native, c.options, c.variants, c.private_bytes); }
 
-// Whether every enumeration and shift has a value that it may have. ValidateGpuCode checks the rest.
+// True when every enumeration and shift has a value that it may have. ValidateGpuCode checks the rest.
 bool IsWellFormed(const GpuCode& code);
 // What a device relies on: counts and tiles within limits.h's, argument indices below `params`, push constants inside
 // push_bytes. OK for kNone with nothing in it.

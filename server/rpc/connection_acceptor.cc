@@ -181,14 +181,6 @@ Status ConnectionAcceptor::Start() {
   return absl::OkStatus();
 }
 
-void ConnectionAcceptor::StopListening() {
-  listens_.store(false);
-  for (const Listener& listener : listeners_) {
-    shutdown(listener.fd.get(), SHUT_RDWR);
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.fd.get(), nullptr);
-  }
-}
-
 void ConnectionAcceptor::Loop() {
   std::array<epoll_event, kEventsMax> events;
   while (true) {

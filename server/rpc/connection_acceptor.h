@@ -76,8 +76,6 @@ class ConnectionAcceptor {
   // Every address of the host; port 0 chooses one. Answers the port.
   StatusOr<int> ListenTcp(const std::string& host, const std::string& port, Take take);
   Status Start();
-  // Nobody is let in any more; connections that stand are counted on. Once.
-  void StopListening();
 
   uint64_t connections() const { return counts_->all(); }
   uint64_t refused() const { return refused_.load(); }

@@ -244,20 +244,6 @@ TEST_F(AcceptorTest, PlacesOutliveTheAcceptor) {
   EndOne();
 }
 
-TEST_F(AcceptorTest, StopsListening) {
-  Start(10, 10);
-  const UniqueFd client = ConnectTcp();
-  ASSERT_TRUE(HasTaken(1));
-  acceptor_->StopListening();
-  UniqueFd late(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
-  address.sin_port = htons(static_cast<uint16_t>(port_));
-  EXPECT_NE(connect(late.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(acceptor_->connections(), 1u);
-}
-
 TEST_F(AcceptorTest, SaysWhatItCannotListenOn) {
   ConnectionAcceptor acceptor{ConnectionLimits{}};
   const auto take = [](const AcceptedConnection&) {};

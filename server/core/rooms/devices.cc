@@ -116,7 +116,10 @@ void Devices::OnProbed(const std::string& id, const Status& outcome) {
   on_settled_(scope);
 }
 
-void Devices::SetProbeWake(std::function<void()> wake) { probe_wake_ = std::move(wake); }
+void Devices::SetProbeWake(std::function<void()> wake) {
+  CoreScope scope(monitor_);
+  probe_wake_ = std::move(wake);
+}
 
 void Devices::FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& what,
                            const std::string& why) {

@@ -21,8 +21,6 @@ constexpr uint32_t kRepeatMax = 1'000'000;
 constexpr uint32_t kPlacementsMax = 1'000;
 // Memory that is cleared at once, and in one step elsewhere.
 constexpr uint64_t kClearedBytesMax = limits::kMiB, kClearedBytesPerStep = 64 * limits::kMiB;
-// From the stop word to SIGKILL.
-constexpr Duration kStopGrace = std::chrono::milliseconds(limits::kStopGraceMs);
 
 // Puts inline bytes into memory of the tenant, for an output that is to be a buffer.
 StatusOr<SegmentRef> Store(SegmentPool& pool, std::span<const uint8_t> data) {

@@ -94,8 +94,6 @@ class CoreRoom {
 
 // How long a client should wait that met a full queue.
 inline constexpr Duration kQueueFullPause = std::chrono::milliseconds(250);
-// More than any array has.
-inline constexpr size_t kArrayElementsMax = 1'000'000;
 
 }  // namespace hpvm::server
 

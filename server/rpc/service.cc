@@ -105,8 +105,8 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* ListCosts(Context* context, const v1::ListCostsRequest* request,
                                       v1::ListCostsResponse* response) override {
-    return AnswerLater(context, Method("ListCosts"), *request, Key::kRefused,
-                       [&](const TenantRef& tenant, DeferredCall& call) {
+    return AnswerLater(context, Method("ListCosts"), *request, Key::kRefused, Begins::kAtOnce,
+                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
                          core_.graphs().ListCosts(tenant, *request, response, call.Finisher());
                        });
   }
@@ -121,7 +121,8 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
     return AnswerLater(
-        context, Method("PrepareGraph"), *request, Key::kRefused, [&](const TenantRef& tenant, DeferredCall& call) {
+        context, Method("PrepareGraph"), *request, Key::kRefused, Begins::kAtOnce,
+        [this, request, response](const TenantRef& tenant, DeferredCall& call) {
           const uint64_t id =
               core_.graphs().PrepareGraph(tenant, *request, response, call.Finisher(request->options(), response));
           // What a client no longer waits for is not compiled to the end.
@@ -150,8 +151,11 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override {
+    // A key is looked up on disk.
+    const Begins begins = request->options().idempotency_key().empty() ? Begins::kAtOnce : Begins::kInTurn;
     return AnswerLater(
-        context, Method("Submit"), *request, Key::kHonoured, [&](const TenantRef& tenant, DeferredCall& call) {
+        context, Method("Submit"), *request, Key::kHonoured, begins,
+        [this, request, response](const TenantRef& tenant, DeferredCall& call) {
           core_.job_submitter().Submit(tenant, *request, response, call.Finisher(request->options(), response));
         });
   }
@@ -173,15 +177,16 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
-    return AnswerLater(context, Method("CancelJob"), *request, Key::kRefused,
-                       [&](const TenantRef& tenant, DeferredCall& call) {
+    return AnswerLater(context, Method("CancelJob"), *request, Key::kRefused, Begins::kInTurn,
+                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
                          core_.job_canceller().CancelJob(tenant, request->job_id(), response, call.Finisher());
                        });
   }
   grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
                                      v1::SubmitResponse* response) override {
     return AnswerLater(
-        context, Method("RetryJob"), *request, Key::kHonoured, [&](const TenantRef& tenant, DeferredCall& call) {
+        context, Method("RetryJob"), *request, Key::kHonoured, Begins::kInTurn,
+        [this, request, response](const TenantRef& tenant, DeferredCall& call) {
           core_.job_submitter().RetryJob(tenant, *request, response, call.Finisher(request->options(), response));
         });
   }
@@ -257,20 +262,30 @@ class Service final : public v1::Hpvm::CallbackService {
   // Whether an idempotency key means something; where it does, the core looks at the request's options.
   enum class Key : uint8_t { kRefused, kHonoured };
 
+  // Where a call that is answered later begins: on the thread that read it; or, as it asks the store, when it is its
+  // tenant's turn, on a thread for that.
+  enum class Begins : uint8_t { kAtOnce, kInTurn };
+
   // One that the core answers later, by the call that `begin` gets.
   template <typename Request, typename Begin>
   grpc::ServerUnaryReactor* AnswerLater(Context* context, const MethodFacts& method, const Request& request, Key key,
-                                        const Begin& begin) {
+                                        Begins begins, const Begin& begin) {
     DeferredCall* call = DeferredCall::Create();
     const Entered entered(gate_, *context, method, request.ByteSizeLong());
     Outcome refused = Hold(entered, request, &call->ticket);
     if (refused.ok() && key == Key::kRefused) {
       refused = CheckRequestOptions(request.options(), /*key_honoured=*/false);
     }
-    if (refused.ok()) {
+    if (!refused.ok()) {
+      call->Finish(ToGrpc(refused));
+    } else if (begins == Begins::kAtOnce) {
       begin(*entered.tenant, *call);
     } else {
-      call->Finish(ToGrpc(refused));
+      core_.PostRead((*entered.tenant)->name, [tenant = *entered.tenant, call, begin] {
+        HPVMD_FAILPOINT("service.call.begin").IgnoreError();
+        begin(tenant, *call);
+        return FairQueue::Step::kDone;
+      });
     }
     return call;
   }

@@ -490,6 +490,44 @@ TEST_F(ServiceTest, SlowReadsForWatchersDelayNobody) {
   EXPECT_EQ(stub_->WatchJob(context.get(), request)->Finish().error_code(), grpc::NOT_FOUND);
 }
 
+// Likewise for calls that look up a key or a job that has ended.
+TEST_F(ServiceTest, SlowReadsForJobsDelayNobody) {
+  SKIP_WITHOUT_EXECUTOR();
+  v1::FetchOutputRequest fetch;
+  ASSERT_NO_FATAL_FAILURE(RunMatmulJob(&fetch));
+  v1::SubmitRequest submit;
+  submit.set_handle(PrepareMatmul());
+  BindMatmul(submit.mutable_inputs());
+  submit.mutable_options()->set_idempotency_key("key");
+  v1::RetryJobRequest retry;
+  retry.set_job_id(fetch.job_id());
+  v1::CancelJobRequest cancel;
+  cancel.set_job_id(fetch.job_id());
+  ASSERT_TRUE(SetFailpoints("service.call.begin=sleep(1000)").ok());
+  std::atomic<int> answered = 0;
+  std::vector<std::thread> callers;
+  const auto call = [&](auto begin) {
+    callers.emplace_back([this, begin, &answered] { answered += begin(Context().get()).ok() ? 1 : 0; });
+  };
+  v1::SubmitResponse submitted[2], retried;
+  v1::CancelJobResponse cancelled;
+  call([&](grpc::ClientContext* context) { return stub_->Submit(context, submit, &submitted[0]); });
+  call([&](grpc::ClientContext* context) { return stub_->Submit(context, submit, &submitted[1]); });
+  call([&](grpc::ClientContext* context) { return stub_->RetryJob(context, retry, &retried); });
+  call([&](grpc::ClientContext* context) { return stub_->CancelJob(context, cancel, &cancelled); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  v1::ServerInfoResponse info;
+  EXPECT_TRUE(stub_->ServerInfo(Context().get(), v1::ServerInfoRequest(), &info).ok());
+  EXPECT_EQ(answered, 0);
+  for (std::thread& caller : callers) {
+    caller.join();
+  }
+  EXPECT_EQ(answered, 4);
+  EXPECT_EQ(submitted[0].job().id(), submitted[1].job().id());
+  EXPECT_EQ(FailpointHits()["service.call.begin"], 4u);
+  ASSERT_TRUE(SetFailpoints("").ok());
+}
+
 // What every thread that serves all tenants does is timed, callbacks of long calls too, and it is known for whom.
 TEST_F(ServiceTest, SharedThreadsAreWatched) {
   SKIP_WITHOUT_EXECUTOR();

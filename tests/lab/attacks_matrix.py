@@ -213,6 +213,22 @@ def tokens(session, api):
     return answer
 
 
+def update_tenant(session, api):
+    """As many device names as a list may have; on disk and in the audit before it is answered."""
+    devices = encode(f1=["cpu", *(f"vulkan:{i}" for i in range(63))])
+    return as_admin(api, "UpdateTenant", encode(f2=dict(api.metadata)["hpvm-tenant"], f4="x" * 200, f9=devices))
+
+
+def submit_again(session, api):
+    """A key that is known, over and over."""
+    return api.call("Submit", encode(f1=encode(f1="again", f4=LABELS), f2=handle_of(api), f4=bound()))
+
+
+def cancel_ended(session, api):
+    ids = ids_of(api)
+    return api.call("CancelJob", encode(f2=ids[0] if ids else "none"))
+
+
 def retry(session, api):
     ids = ids_of(api)
     return api.call("RetryJob", encode(f2=ids[0] if ids else "none"))
@@ -229,6 +245,7 @@ WORKS = {
     "WatchJob on 100 streams": watch, "ListJobs of 1000": call("ListJobs", lambda api: (ids_of(api), encode(f2=1000))[1]),
     "ListJobs by label": call("ListJobs", lambda api: (ids_of(api), encode(f2=1000, f5=encode(f1="label-1", f2="none")))[1]),
     "ListJobs that live": call("ListJobs", encode(f2=1000, f4=1)), "RetryJob": retry,
+    "Submit with a known key": submit_again, "CancelJob of an ended job": cancel_ended, "UpdateTenant with 64 devices": update_tenant,
     "FetchOutput": call("FetchOutput", lambda api: encode(f2=(ids_of(api) or ["none"])[0], f3="out_out")),
     "CreateBuffer and DeleteBuffer of 512 MiB": make_buffers, "WriteBuffer of 64 MiB": write_buffer,
     "ReadBuffer of 64 MiB": call("ReadBuffer", lambda api: encode(f2=buffer_of(api, 64 * MIB))),

@@ -130,14 +130,14 @@ struct Config {
   bool auth_peers = false;
   uint64_t auth_failures_per_second_max = 5;
 
-  uint64_t quota_device_seconds_per_hour = 0;
+  uint64_t quota_device_seconds_per_hour = 28'800;
   uint64_t quota_compile_seconds_per_hour = 3'600;
-  uint64_t quota_device_bytes_max = 0;
+  uint64_t quota_device_bytes_max = 128 * limits::kGiB;
   uint64_t quota_host_bytes_max = 0;
   uint64_t quota_disk_bytes_max = 0;
-  uint64_t quota_modules_max = 0;
-  uint64_t quota_requests_per_second = 0;
-  uint64_t quota_request_bytes_per_second = 0;
+  uint64_t quota_modules_max = 10'000;
+  uint64_t quota_requests_per_second = 50'000;
+  uint64_t quota_request_bytes_per_second = 16 * limits::kGiB;
 
   uint64_t scheduling_quantum_ms = 5;
   uint64_t scheduling_revoke_grace_ms = 10;

@@ -134,6 +134,7 @@ void DrawConfig(Rng& rng, Plan& plan) {
 void NoQuotas(Config& config) {
   config.quota_device_seconds_per_hour = config.quota_compile_seconds_per_hour = 0;
   config.quota_host_bytes_max = config.quota_disk_bytes_max = config.quota_modules_max = 0;
+  config.quota_device_bytes_max = config.quota_requests_per_second = config.quota_request_bytes_per_second = 0;
 }
 
 void DrawQuotas(Rng& rng, Config& config) {

@@ -256,7 +256,7 @@ TEST_F(ServiceTest, Health) {
   EXPECT_EQ(HealthOf(channel_, ""), 1);
   EXPECT_EQ(HealthOf(channel_, "nobody"), 0);
   const auto becomes = [&](const std::string& name, int want) {
-    for (int i = 0; i < 1'000 && HealthOf(channel_, name) != want; ++i) {
+    for (int i = 0; i < 6'000 && HealthOf(channel_, name) != want; ++i) {  // Drivers are probed first.
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return HealthOf(channel_, name) == want;

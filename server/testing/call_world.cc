@@ -381,6 +381,15 @@ void CallWorld::AwaitQuiet() {
 
 // Nothing is kept by name, and executors go because nobody uses them; then another blob needs all the room there is.
 void CallWorld::DropAll() {
+  constexpr uint64_t kAll = 1 << 20;
+  // First: a tenant whose calls are used up could not give anything back, and new ones have to be earned.
+  for (const std::string_view name : kTenantNames) {
+    policies_.changes[std::string(name)] = [](TenantPolicy& policy) {
+      policy.limits[static_cast<size_t>(Resource::kHostBytes)] = kAll;
+    };
+    core_->OnPolicyChanged(name);
+  }
+  Advance(seconds(1));
   for (CallClient& client : clients_) {
     client.DropAll();
   }
@@ -388,12 +397,7 @@ void CallWorld::DropAll() {
     Advance(hours(1));
     executors_.AnswerAll();
   }
-  constexpr uint64_t kAll = 1 << 20;
   for (const std::string_view name : kTenantNames) {
-    policies_.changes[std::string(name)] = [](TenantPolicy& policy) {
-      policy.limits[static_cast<size_t>(Resource::kHostBytes)] = kAll;
-    };
-    core_->OnPolicyChanged(name);
     const StatusOr<TenantRef> tenant = core_->tenants().FindTenant(name);
     const Status held = tenant.ok() ? core_->graphs().HoldHostBytes(**tenant, kAll).status() : tenant.status();
     promises_.Expect(held.ok(), "What nobody uses does not give way: " + Message(held));

@@ -84,6 +84,12 @@ class ModuleSource {
   // The bytes, valid while the source lives; kNotFound with the name. `key` is the module's name in the graph for
   // files, the hash for hashes.
   virtual StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) = 0;
+  // A memfd of sealed size with exactly the bytes that Find answered, as compilers get them; -1: there is none, and one
+  // is made for each compile. The source's.
+  virtual int MemfdOf(const graph::Module& module) {
+    (void)module;
+    return -1;
+  }
 };
 
 struct PortSummary {

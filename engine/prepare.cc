@@ -65,6 +65,7 @@ struct Use {
 
 struct ModuleBytes {
   std::span<const uint8_t> bytes;
+  int memfd = -1;
   Sha256 hash;
   bool found = false;
 };
@@ -158,6 +159,7 @@ class Preparer {
         return refuse("Module \"" + module.name + "\" cannot be read: " + Message(found.status()));
       }
       out.bytes = *found;
+      out.memfd = modules_.MemfdOf(module);
     }
     if (out.bytes.size() > limits::kModuleBytesMax) {
       return refuse("Module \"" + module.name + "\" (" + std::to_string(out.bytes.size()) +
@@ -312,6 +314,7 @@ class Preparer {
     request.module_name = module.name;
     request.module_hash = module_bytes_[variant.module.index].hash;
     request.module = module_bytes_[variant.module.index].bytes;
+    request.module_memfd = module_bytes_[variant.module.index].memfd;
     request.entry = variant.entry;
     request.abi = variant.hpvm_web ? Abi::kHpvmWeb : Abi::kHpvm;
     request.target = device.artifact_kind();

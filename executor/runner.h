@@ -55,9 +55,8 @@ class Runner {
  private:
   // A module's bytes: a mapping of what the daemon sent, or a copy of what came in a frame.
   struct ModuleBytes {
-    Mapping mapping;
-    std::vector<uint8_t> copy;
-    std::span<const uint8_t> bytes;
+    UniqueFd memfd;  // With just these bytes, for compilers.
+    Mapping bytes;
     Sha256 hash;                       // As announced.
     std::atomic<bool> checked{false};  // The bytes have that hash.
   };

@@ -133,31 +133,36 @@ class Runner::PrepareModules final : public ModuleSource {
   explicit PrepareModules(Job& job) : job_(job) {}
 
   StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) override {
-    for (const auto& [name, bytes] : job_.modules) {
-      if (name == module.name && (!module.hash.has_value() || *module.hash == bytes->hash)) {
-        return Checked(*bytes);
-      }
+    ModuleBytes* const held = Held(module);
+    if (held == nullptr) {
+      return NotFound("Module \"" + module.name + "\"" +
+                      (module.hash.has_value() ? " (" + ToHex(*module.hash) + ")" : std::string()) +
+                      " was not uploaded.");
     }
-    for (const auto& [name, bytes] : job_.modules) {
-      if (module.hash.has_value() && *module.hash == bytes->hash) {
-        return Checked(*bytes);
+    // Here rather than where the module is put: hashing 64 MiB takes longer than the socket should wait.
+    if (!held->checked.load()) {
+      if (HashOf(held->bytes.span()) != held->hash) {
+        return InvalidArgument("A module's bytes do not have the hash " + ToHex(held->hash) + ".");
       }
+      held->checked.store(true);
     }
-    return NotFound("Module \"" + module.name + "\"" +
-                    (module.hash.has_value() ? " (" + ToHex(*module.hash) + ")" : std::string()) +
-                    " was not uploaded.");
+    return held->bytes.span();
   }
+  int MemfdOf(const graph::Module& module) override { return Held(module)->memfd.get(); }
 
  private:
-  // Here rather than where the module is put: hashing 64 MiB takes longer than the socket should wait.
-  static StatusOr<std::span<const uint8_t>> Checked(ModuleBytes& bytes) {
-    if (!bytes.checked.load()) {
-      if (HashOf(bytes.bytes) != bytes.hash) {
-        return InvalidArgument("A module's bytes do not have the hash " + ToHex(bytes.hash) + ".");
+  // By name, else by hash; null: there is none.
+  ModuleBytes* Held(const graph::Module& module) const {
+    ModuleBytes* like = nullptr;
+    for (const auto& [name, held] : job_.modules) {
+      if (!module.hash.has_value() || *module.hash == held->hash) {
+        if (name == module.name) {
+          return held.get();
+        }
+        like = module.hash.has_value() && like == nullptr ? held.get() : like;
       }
-      bytes.checked.store(true);
     }
-    return bytes.bytes;
+    return like;
   }
 
   Job& job_;
@@ -231,13 +236,18 @@ Status Runner::PutModule(const internal::PutModule& put, Frame& frame) {
   auto module = std::make_shared<ModuleBytes>();
   module->hash = hash;
   if (put.has_body()) {
-    module->copy.assign(frame.body.begin() + put.body().offset(),
-                        frame.body.begin() + put.body().offset() + put.body().bytes());
-    module->bytes = module->copy;
+    HPVMD_ASSIGN_OR_RETURN(module->memfd, CreateSealedMemfd("hpvm-module", put.bytes()));
+    const auto body = std::span<const uint8_t>(frame.body).subspan(put.body().offset(), put.body().bytes());
+    HPVMD_RETURN_IF_ERROR(WriteAt(module->memfd.get(), 0, body));
   } else {
-    HPVMD_ASSIGN_OR_RETURN(module->mapping, MapSent(frame.fds[0], put.bytes(), Mapping::Access::kRead));
-    module->bytes = module->mapping.span();
+    module->memfd = std::move(frame.fds[0]);
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(module->memfd.get()));
+    if (size != put.bytes()) {
+      return InvalidArgument("PutModule: the memory has " + std::to_string(size) + " bytes, and " +
+                             std::to_string(put.bytes()) + " were announced.");
+    }
   }
+  HPVMD_ASSIGN_OR_RETURN(module->bytes, Mapping::Map(module->memfd.get(), put.bytes(), Mapping::Access::kRead));
   module_bytes_ += put.bytes();
   modules_.emplace(hash, std::move(module));
   return absl::OkStatus();

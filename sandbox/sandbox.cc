@@ -23,11 +23,10 @@
 namespace hpvm {
 namespace {
 
-// The socket, the compiler's, memfds on their way to a mapping.
-constexpr rlim_t kOpenFilesMax = 256;
-// Drivers open their device nodes many times over.
-constexpr rlim_t kDriverOpenFilesMax = 1024;
-// Not 0: the module that goes to the compiler is written to a memfd, which counts as a file.
+// The sockets, a memfd for each of 512 modules, others on their way to a mapping; drivers open their device nodes many
+// times over.
+constexpr rlim_t kOpenFilesMax = 1024;
+// Not 0: a small module is written to a memfd, which counts as a file.
 constexpr rlim_t kFileBytesMax = limits::kModuleBytesMax;
 constexpr rlim_t kStackBytesMax = 8 * limits::kMiB;
 
@@ -191,7 +190,7 @@ Status Confine(SandboxReport* report, const ConfineOptions& options) {
     HPVMD_RETURN_IF_ERROR(FollowParent());
   }
   if (!is_compiler) {
-    HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_NOFILE, has_drivers ? kDriverOpenFilesMax : kOpenFilesMax));
+    HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_NOFILE, kOpenFilesMax));
     HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_FSIZE, std::max<rlim_t>(kFileBytesMax, options.file_bytes_max)));
   }
   if (!is_compiler && options.role != SandboxRole::kBuilder) {

@@ -39,9 +39,12 @@ class ZygoteClient final : public CompilerService {
       return Refused(request, "The module's size (" + std::to_string(request.module.size()) + " bytes) is not in [1, " +
                                   std::to_string(limits::kModuleBytesMax) + "].");
     }
-    HPVMD_ASSIGN_OR_RETURN(UniqueFd module, CreateSealedMemfd("hpvm-module", request.module.size()));
-    HPVMD_RETURN_IF_ERROR(WriteAt(module.get(), 0, request.module));
-    const int fds[] = {module.get()};
+    UniqueFd made;
+    if (request.module_memfd < 0) {
+      HPVMD_ASSIGN_OR_RETURN(made, CreateSealedMemfd("hpvm-module", request.module.size()));
+      HPVMD_RETURN_IF_ERROR(WriteAt(made.get(), 0, request.module));
+    }
+    const int fds[] = {request.module_memfd < 0 ? made.get() : request.module_memfd};
     ZygoteRequest message;
     message.compile = request;
     message.remaining_ns =

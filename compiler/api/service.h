@@ -59,6 +59,7 @@ struct CompileRequest {
   std::string module_name;          // As the graph names it; for messages.
   Sha256 module_hash;               // Of `module`; the cache's key holds it.
   std::span<const uint8_t> module;  // Borrowed until Compile returns.
+  int module_memfd = -1;            // One with just these bytes, likewise; -1: there is none yet.
   std::string entry;
   std::vector<ParamSpec> params;
   // Only with `explain`: `params` is empty, and what they are is inferred from what the entry does with them

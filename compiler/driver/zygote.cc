@@ -65,7 +65,7 @@ std::string Seconds(uint64_t ns) {
 }
 
 // The frame that a child wrote, if it is one and nothing follows it.
-StatusOr<CompileAnswer> ReadResult(std::span<const uint8_t> bytes, std::vector<uint8_t>* artifact) {
+StatusOr<CompileAnswer> ReadResult(std::span<uint8_t> bytes, std::span<uint8_t>* artifact) {
   FrameHeader header{};
   if (bytes.size() < sizeof(header)) {
     return InvalidArgument("The result is cut short.");
@@ -76,8 +76,7 @@ StatusOr<CompileAnswer> ReadResult(std::span<const uint8_t> bytes, std::vector<u
   if (bytes.size() != uint64_t{header.head_bytes} + header.body_bytes) {
     return InvalidArgument("The result is cut short, or something follows it.");
   }
-  const std::span<const uint8_t> body = bytes.subspan(header.head_bytes);
-  artifact->assign(body.begin(), body.end());
+  *artifact = bytes.subspan(header.head_bytes);
   return ReadCompileAnswer({reinterpret_cast<const char*>(bytes.data()), header.head_bytes});
 }
 
@@ -308,7 +307,7 @@ class Zygote final : public BuildSupervisor {
   Status Finish(CompileWorker& worker, int wait_status, uint64_t cpu_ns) {
     const CompileJob& job = JobOf(worker);
     // A child's bytes are believed no further than their form; the tag says only that they came from here.
-    std::vector<uint8_t> artifact;
+    std::span<uint8_t> artifact;  // Of what was received.
     const StatusOr<CompileAnswer> said = ReadResult(worker.received, &artifact);
     if (worker.is_too_large || !said.ok() || said->has_artifact() == artifact.empty()) {
       return RefuseDead(worker, wait_status, cpu_ns);

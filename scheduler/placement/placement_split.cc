@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -20,6 +21,11 @@ constexpr int64_t kCutShareMin = 200;  // Of the makespan: one in so many.
 constexpr size_t kCutNodesMax = 256, kJobsMax = 4'000;
 constexpr size_t kSinglesMax = 12;
 constexpr int kRefinements = 4;
+// Which devices get parts: those about as quick as the quickest, those that are not far behind, all. Each that takes part
+// costs copies, launches and a meeting, which the model knows too little of.
+constexpr double kReaches[] = {1.5, 4, std::numeric_limits<double>::infinity()};
+// Smaller parts than this share cost more than they save; of many devices half of an equal one.
+constexpr double kShareMin = 0.03;
 // Instances that processors run together, by dimension: cuts between them cost vectors.
 constexpr uint64_t kTile[3] = {64, 16, 1};
 constexpr uint64_t kTilesMin = 8;
@@ -53,9 +59,19 @@ class Cutter {
     if (cuttables_.empty()) {
       return;
     }
-    CutBySpeed();
-    CutTogether();
-    CutSingles();
+    size_t before = 0;
+    for (const double reach : kReaches) {
+      reach_ = reach;
+      size_t within = 0;
+      for (const Cuttable& cuttable : cuttables_) {
+        within += SpeedsOf(cuttable, false).size();
+      }
+      if (within > std::exchange(before, within)) {
+        CutBySpeed();
+        CutTogether();
+        CutSingles();
+      }
+    }
     CutEqually();
     if (!kept_.has_value()) {
       return;
@@ -105,9 +121,7 @@ class Cutter {
     uint32_t dimension = 0;
     uint64_t grain = 1;
     if (!input_.accesses->MayCut(graph::FlatNodeId(cuttable.node), option.choice, &dimension, &grain) ||
-        dimension >= 3 || grain == 0 || (!cuttable.options.empty() && dimension != cuttable.dimension) ||
-        std::any_of(cuttable.options.begin(), cuttable.options.end(),
-                    [&](const Option& other) { return other.silicon == option.silicon; })) {
+        dimension >= 3 || grain == 0 || (!cuttable.options.empty() && dimension != cuttable.dimension)) {
       return;
     }
     const uint64_t extent = flat_.nodes[cuttable.node].extent[dimension];
@@ -117,7 +131,15 @@ class Cutter {
     }
     cuttable.dimension = dimension;
     cuttable.grain = both;
-    cuttable.options.push_back(option);
+    // Of a silicon's drivers the one that the plan has, else the quicker.
+    const auto same = std::find_if(cuttable.options.begin(), cuttable.options.end(),
+                                   [&](const Option& other) { return other.silicon == option.silicon; });
+    if (same == cuttable.options.end()) {
+      cuttable.options.push_back(option);
+    } else if (static_cast<uint32_t>(same - cuttable.options.begin()) != cuttable.planned &&
+               option.best_ns() < same->best_ns()) {
+      *same = option;
+    }
   }
 
   void Align(Cuttable& cuttable) const {
@@ -128,23 +150,26 @@ class Cutter {
   }
 
   // Parts with such weights, each by one of the options; nothing when they are not at least two, or not safe.
-  std::optional<Cut> MakeCut(const Cuttable& cuttable, const std::vector<std::pair<uint32_t, double>>& weights) {
+  std::optional<Cut> MakeCut(const Cuttable& cuttable, std::vector<std::pair<uint32_t, double>> weights) {
+    const double all = std::accumulate(weights.begin(), weights.end(), 0.0,
+                                       [](double before, const auto& weight) { return before + weight.second; });
+    const double least = all * std::min(kShareMin, 0.5 / static_cast<double>(weights.size()));
+    std::erase_if(weights, [&](const auto& weight) { return weight.second <= 0 || weight.second < least; });
     const std::array<uint64_t, 3>& extent = flat_.nodes[cuttable.node].extent;
     const uint64_t units = extent[cuttable.dimension] / cuttable.grain;
     double sum = 0, before = 0;
-    size_t end = 0;  // Behind the last that gets anything.
-    for (size_t i = 0; i < weights.size(); ++i) {
-      sum += weights[i].second;
-      end = weights[i].second > 0 ? i + 1 : end;
+    for (const auto& [option, weight] : weights) {
+      sum += weight;
     }
     Cut cut{.node = cuttable.node, .parts = {}};
     std::vector<Task> tasks;
     uint64_t first = 0;
-    for (size_t i = 0; i < end; ++i) {
+    for (size_t i = 0; i < weights.size(); ++i) {
       before += weights[i].second;
       const double until = before / sum * static_cast<double>(units) + 0.5;
       const uint64_t last =
-          i + 1 == end ? extent[cuttable.dimension] : std::min(static_cast<uint64_t>(until), units) * cuttable.grain;
+          i + 1 == weights.size() ? extent[cuttable.dimension]
+                                  : std::min(static_cast<uint64_t>(until), units) * cuttable.grain;
       if (last <= first) {
         continue;
       }
@@ -175,9 +200,16 @@ class Cutter {
     }
   }
 
+  // Of those within reach.
   std::vector<std::pair<uint32_t, double>> SpeedsOf(const Cuttable& cuttable, bool counts_moves) const {
     std::vector<std::pair<uint32_t, double>> weights;
+    const auto quickest = std::min_element(cuttable.options.begin(), cuttable.options.end(),
+                                           [](const Option& a, const Option& b) { return a.best_ns() < b.best_ns(); });
+    const double ns_max = reach_ * static_cast<double>(quickest->best_ns());
     for (uint32_t i = 0; i < cuttable.options.size(); ++i) {
+      if (static_cast<double>(cuttable.options[i].best_ns()) > ns_max) {
+        continue;
+      }
       int64_t ns = cuttable.options[i].best_ns();
       if (counts_moves && cuttable.options[i].space != kHostSpace) {
         const auto [begin, end] = PortsOf(flat_, cuttable.node);
@@ -210,8 +242,11 @@ class Cutter {
       }
     }
     std::map<uint32_t, double> weight;
+    const double ns_min = std::min_element(ns.begin(), ns.end(), [](const auto& a, const auto& b) {
+                            return a.second < b.second;
+                          })->second;
     for (const auto& [silicon, sum] : ns) {
-      weight[silicon] = 1 / sum;
+      weight[silicon] = sum <= reach_ * ns_min ? 1 / sum : 0;
     }
     for (int round = 0; round <= kRefinements; ++round) {
       std::vector<Cut> cuts;
@@ -341,6 +376,7 @@ class Cutter {
   Best& best_;
   std::vector<Cuttable> cuttables_;  // The longest first.
   std::optional<Trial> kept_;
+  double reach_ = 1;  // Devices that are so many times slower than the quickest get parts.
   int64_t single_ns_ = kForever;
 };
 

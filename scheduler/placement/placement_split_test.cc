@@ -67,6 +67,7 @@ const std::vector<DeviceFacts> kDevices = {
     {.id = "cpu:0", .lanes = 2, .silicon = 0},
     {.id = "gpu:0", .space = 1, .silicon = 1, .has_copy_lanes = true},
     {.id = "gpu:1", .space = 2, .silicon = 2, .has_copy_lanes = true},
+    {.id = "other:1", .space = 3, .silicon = 2, .has_copy_lanes = true},  // The same by another driver.
 };
 
 // A chain of nodes over a buffer, read by each and made anew; the last is an output.
@@ -149,6 +150,33 @@ TEST(PlacementSplitTest, SharesFollowMeasuredSpeed) {
     EXPECT_EQ(task.box.first[0] % 64, 0u);  // Whole tiles.
   }
   EXPECT_NEAR(static_cast<double>(rows[1]) / static_cast<double>(rows[0]), 3, 0.4);
+}
+
+std::set<DeviceIndex> DevicesOf(const Placement& placement) {
+  std::set<DeviceIndex> devices;
+  for (const Task& task : placement.tasks) {
+    devices.insert(task.device);
+  }
+  return devices;
+}
+
+// A device that would get a sliver gets nothing: it costs a launch and a meeting.
+TEST(PlacementSplitTest, NoSlivers) {
+  const Placement placement = PlaceRows(Chain(1, 64), {.row_ns = {30'000, 1'000, 1'000}, .devices = {0, 1, 2}});
+  EXPECT_EQ(Parts(placement), 2u);
+  EXPECT_EQ(DevicesOf(placement), (std::set<DeviceIndex>{1, 2}));
+  const Placement chain = PlaceRows(Chain(8, 64), {.row_ns = {30'000, 1'000, 1'000}, .devices = {0, 1, 2}});
+  EXPECT_EQ(DevicesOf(chain), (std::set<DeviceIndex>{1, 2}));
+  // A third that is worth it takes part.
+  EXPECT_EQ(DevicesOf(PlaceRows(Chain(1, 4), {.row_ns = {2'000, 1'000, 1'000}, .devices = {0, 1, 2}})).size(), 3u);
+}
+
+// Of two drivers for one GPU the quicker runs its part, whichever is listed first.
+TEST(PlacementSplitTest, TheQuickerDriverOfTwo) {
+  for (const std::vector<DeviceIndex>& devices : {std::vector<DeviceIndex>{1, 2, 3}, std::vector<DeviceIndex>{1, 3, 2}}) {
+    const Placement placement = PlaceRows(Chain(1, 64), {.row_ns = {0, 900, 3'000, 1'000}, .devices = devices});
+    EXPECT_EQ(DevicesOf(placement), (std::set<DeviceIndex>{1, 3}));
+  }
 }
 
 // Where the data's way costs more than the second device saves, where nothing may be cut, and where little is gained

@@ -166,6 +166,7 @@ struct NodeRecord {
   bool is_estimate = false;  // It was placed by an estimate: nothing like it was measured before.
   // Of a node that was split over devices: which instances along its slowest dimension; 0, 0: all.
   uint64_t first = 0, count = 0;
+  std::string_view whole;  // Why a long one was not, where it was a question (scheduler::Name); a literal.
 };
 
 // The lines and findings of a run's kernels. Bounded: backends/contract/launch_log.h.

@@ -121,7 +121,7 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const DeviceIn
                    internal::RunDone* done) {
   size_t bytes = 0;
   for (const NodeRecord& record : result.nodes) {
-    bytes += record.path.size() + record.device.size() + record.variant.size() + 64;
+    bytes += record.path.size() + record.device.size() + record.variant.size() + record.whole.size() + 64;
     if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max) {
       break;
     }
@@ -137,6 +137,7 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const DeviceIn
     node->set_total_ns(static_cast<uint64_t>(std::max<int64_t>(record.total_ns, 0)));
     node->set_runs(record.runs);
     node->set_variant(CleanText(record.variant, kVariantBytesMax, false));
+    node->set_whole(std::string(record.whole));
   }
 }
 

@@ -10,6 +10,22 @@ bool Overlap(const ByteRange& a, const ByteRange& b) {
 
 }  // namespace
 
+std::string_view Name(Whole why) {
+  switch (why) {
+    case Whole::kNotAsked:
+      return "";
+    case Whole::kSizeUnknown:
+      return "its size is known only when it starts";
+    case Whole::kBytesUnknown:
+      return "the compiler cannot tell which bytes a part of it touches";
+    case Whole::kPartsMeet:
+      return "its parts would write bytes of each other";
+    case Whole::kNoGain:
+      return "split it would end hardly earlier, as planned";
+  }
+  return "";
+}
+
 PortAccess WholeBuffers::Of(graph::FlatNodeId, uint32_t, const Box&, uint32_t port) const {
   const graph::FlatPort& p = flat_.ports[port];
   const ByteRange whole{0, flat_.values[(p.out.valid() ? p.out : p.in).index].bytes};

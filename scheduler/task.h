@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -32,6 +33,11 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
+// Why a long launch that several devices could run was not split over them.
+enum class Whole : uint8_t { kNotAsked, kSizeUnknown, kBytesUnknown, kPartsMeet, kNoGain };
+// For people: "its parts would write bytes of each other". Empty for kNotAsked.
+std::string_view Name(Whole why);
+
 // A launch, or a part of one.
 struct Task {
   graph::FlatNodeId node;
@@ -42,6 +48,7 @@ struct Task {
   // As planned, from the run's start.
   Duration start{0}, end{0};
   bool is_estimate = false;  // The time it takes was never measured.
+  Whole whole = Whole::kNotAsked;
 };
 
 // What a task does to the buffer of one port. Hulls: outside of them it touches nothing.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/tenant_text.h"
@@ -86,6 +87,26 @@ std::string PlacementTable(const std::vector<v1::NodePlacement>& placements) {
   return Table(rows);
 }
 
+// "not split over devices, as its parts would write bytes of each other: hist, sum and 3 more".
+std::string WholeText(const std::vector<v1::NodePlacement>& placements) {
+  constexpr size_t kNamed = 3;
+  std::map<std::string, std::vector<std::string>> nodes;  // By reason.
+  for (const v1::NodePlacement& p : placements) {
+    if (!p.whole().empty()) {
+      nodes[p.whole()].push_back(p.node());
+    }
+  }
+  std::string text;
+  for (const auto& [reason, names] : nodes) {
+    text += "not split over devices, as " + Printable(reason) + ": ";
+    for (size_t i = 0; i < std::min(names.size(), kNamed); ++i) {
+      text += (i == 0 ? "" : ", ") + Printable(names[i]);
+    }
+    text += names.size() > kNamed ? " and " + std::to_string(names.size() - kNamed) + " more\n" : "\n";
+  }
+  return text;
+}
+
 void PrintReportJson(const RunReport& report) {
   Json json;
   json["graph"] = report.graph;
@@ -128,7 +149,7 @@ void PrintReport(const RunReport& report, Format format) {
     line += " (job " + report.job + ")";
   }
   const bool has_estimates = std::ranges::any_of(report.placements, &v1::NodePlacement::is_estimate);
-  std::string text = Printable(line) + "\n" + PlacementTable(report.placements);
+  std::string text = Printable(line) + "\n" + PlacementTable(report.placements) + WholeText(report.placements);
   if (has_estimates) {
     text += "~: placed by an estimate; nothing like it had been measured there\n";
   }

@@ -78,6 +78,7 @@ void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTimi
     record.variant = ran ? VariantText(artifact, timings[i].variant) : "";
     record.fast_math = artifact.fast_math;
     record.is_estimate = task.is_estimate;
+    record.whole = scheduler::Name(task.whole);
     SetPart(plan, task, &record);
   }
 }

@@ -441,6 +441,7 @@ Status CheckPlacement(const Checker& check, const v1::NodePlacement& node, Devic
   HPVMD_RETURN_IF_ERROR(check.Count("nodes.end_ns", node.end_ns(), INT64_MAX));
   HPVMD_RETURN_IF_ERROR(check.Count("nodes.total_ns", node.total_ns(), INT64_MAX));
   HPVMD_RETURN_IF_ERROR(check.Text("nodes.variant", node.variant(), kVariantBytesMax));
+  HPVMD_RETURN_IF_ERROR(check.Text("nodes.whole", node.whole(), kVariantBytesMax));
   HPVMD_RETURN_IF_ERROR(CheckMath(check, node.math()));
   return node.start_ns() <= node.end_ns() ? absl::OkStatus() : check.Fail("a node ends before it starts.");
 }

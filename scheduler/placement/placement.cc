@@ -106,10 +106,14 @@ StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced) {
   placing::Problem problem = placing::MakeProblem(input, resources, options, {});
   placing::Best best;
   placing::Search(problem, {.effort = input.effort, .seed = input.seed}, best);
+  std::vector<Whole> whole;
   if (input.accesses != nullptr) {
-    placing::ImproveByCuts(input, resources, options, problem, best);
+    whole = placing::ImproveByCuts(input, resources, options, problem, best);
   }
   placing::FillPlacement(input, problem, best, placement);
+  for (Task& task : placement.tasks) {
+    task.whole = task.node.index < whole.size() ? whole[task.node.index] : Whole::kNotAsked;
+  }
   return placement;
 }
 

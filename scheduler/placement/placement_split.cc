@@ -50,15 +50,29 @@ class Cutter {
   Cutter(const PlacementInput& input, const Resources& resources, Options& options, Problem& problem, Best& best)
       : input_(input), flat_(input.flat), resources_(resources), options_(options), problem_(problem), best_(best) {}
 
-  void Run() {
+  std::vector<Whole> Run() {
     if (problem_.jobs.size() > kJobsMax) {
-      return;
+      return {};
     }
     single_ns_ = best_.plan.makespan;
     FindCuttables();
-    if (cuttables_.empty()) {
-      return;
+    if (!cuttables_.empty()) {
+      TryAll();
     }
+    if (kept_.has_value()) {
+      for (const Cut& cut : kept_->cuts) {
+        whole_[cut.node] = Whole::kNotAsked;
+      }
+      problem_ = std::move(kept_->problem);
+      Best again;
+      Search(problem_, {.effort = input_.effort / 2, .seed = input_.seed}, again);
+      best_ = again.plan.makespan < kept_->best.plan.makespan ? std::move(again) : std::move(kept_->best);
+    }
+    return std::move(whole_);
+  }
+
+ private:
+  void TryAll() {
     size_t before = 0;
     for (const double reach : kReaches) {
       reach_ = reach;
@@ -73,16 +87,8 @@ class Cutter {
       }
     }
     CutEqually();
-    if (!kept_.has_value()) {
-      return;
-    }
-    problem_ = std::move(kept_->problem);
-    Best again;
-    Search(problem_, {.effort = input_.effort / 2, .seed = input_.seed}, again);
-    best_ = again.plan.makespan < kept_->best.plan.makespan ? std::move(again) : std::move(kept_->best);
   }
 
- private:
   void FindCuttables() {
     std::vector<std::pair<int64_t, uint32_t>> large;
     for (uint32_t job = 0; job < problem_.jobs.size(); ++job) {
@@ -97,12 +103,18 @@ class Cutter {
       Cuttable cuttable;
       cuttable.node = problem_.jobs[job].node;
       const Option& planned = problem_.OptionsOf(job)[best_.plan.jobs[job].option];
-      Allow(cuttable, planned);
+      Whole whole = Allow(cuttable, planned);
       if (!cuttable.options.empty()) {
         cuttable.planned = 0;
       }
+      bool is_alone = true;
       for (const Option& option : problem_.OptionsOf(job)) {
-        Allow(cuttable, option);
+        const Whole refused = Allow(cuttable, option);
+        whole = refused == Whole::kNotAsked ? whole : refused;
+        is_alone = is_alone && option.silicon == planned.silicon;
+      }
+      if (!is_alone) {
+        whole_[cuttable.node] = cuttable.options.size() > 1 ? Whole::kNoGain : whole;
       }
       if (!cuttable.options.empty()) {
         Align(cuttable);
@@ -112,22 +124,22 @@ class Cutter {
   }
 
   // Adds the option if it may be cut as the others are and runs beside them. How much a launch does whose extent is
-  // known only when it starts, nobody can divide before.
-  void Allow(Cuttable& cuttable, const Option& option) {
+  // known only when it starts, nobody can divide before. Answers why not.
+  Whole Allow(Cuttable& cuttable, const Option& option) const {
     const std::array<int32_t, 3>& from = flat_.nodes[cuttable.node].extent_port;
     if (std::any_of(from.begin(), from.end(), [](int32_t port) { return port >= 0; })) {
-      return;
+      return Whole::kSizeUnknown;
     }
     uint32_t dimension = 0;
     uint64_t grain = 1;
     if (!input_.accesses->MayCut(graph::FlatNodeId(cuttable.node), option.choice, &dimension, &grain) ||
         dimension >= 3 || grain == 0 || (!cuttable.options.empty() && dimension != cuttable.dimension)) {
-      return;
+      return Whole::kBytesUnknown;
     }
     const uint64_t extent = flat_.nodes[cuttable.node].extent[dimension];
     const uint64_t both = std::lcm(grain, cuttable.grain);
     if (both == 0 || both > extent / 2) {
-      return;
+      return Whole::kNoGain;
     }
     cuttable.dimension = dimension;
     cuttable.grain = both;
@@ -140,6 +152,7 @@ class Cutter {
                option.best_ns() < same->best_ns()) {
       *same = option;
     }
+    return Whole::kNotAsked;
   }
 
   void Align(Cuttable& cuttable) const {
@@ -182,7 +195,13 @@ class Cutter {
       cut.parts.push_back(part);
       first = last;
     }
-    if (cut.parts.size() < 2 || !SplitIsSafe(flat_, *input_.accesses, tasks)) {
+    if (cut.parts.size() < 2) {
+      return std::nullopt;
+    }
+    if (!SplitIsSafe(flat_, *input_.accesses, tasks)) {
+      if (whole_[cuttable.node] == Whole::kNoGain) {
+        whole_[cuttable.node] = Whole::kPartsMeet;
+      }
       return std::nullopt;
     }
     return cut;
@@ -376,15 +395,16 @@ class Cutter {
   Best& best_;
   std::vector<Cuttable> cuttables_;  // The longest first.
   std::optional<Trial> kept_;
-  double reach_ = 1;  // Devices that are so many times slower than the quickest get parts.
+  std::vector<Whole> whole_{flat_.nodes.size()};  // By node.
+  double reach_ = 1;                              // Devices that are so many times slower than the quickest get parts.
   int64_t single_ns_ = kForever;
 };
 
 }  // namespace
 
-void ImproveByCuts(const PlacementInput& input, const Resources& resources, Options& options, Problem& problem,
-                   Best& best) {
-  Cutter(input, resources, options, problem, best).Run();
+std::vector<Whole> ImproveByCuts(const PlacementInput& input, const Resources& resources, Options& options,
+                                 Problem& problem, Best& best) {
+  return Cutter(input, resources, options, problem, best).Run();
 }
 
 }  // namespace hpvm::scheduler::placing

@@ -213,6 +213,25 @@ TEST(PlacementSplitTest, PartsThatMeetStayTogether) {
   const StatusOr<Placement> placement = Place(
       {.flat = flat, .devices = kDevices, .candidates = candidates, .costs = costs, .accesses = &accesses}, &unplaced);
   EXPECT_EQ(Parts(*placement), 0u);
+  EXPECT_EQ(placement->tasks[0].whole, Whole::kPartsMeet);
+}
+
+// Why a launch stays whole is said of those that are long and that several devices could run.
+TEST(PlacementSplitTest, SaysWhyNot) {
+  const auto why = [](const FlatGraph& flat, const Setting& setting) {
+    return PlaceRows(flat, setting).tasks[0].whole;
+  };
+  const Setting gpus{.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}};
+  EXPECT_EQ(why(Chain(1, 64), gpus), Whole::kNotAsked) << "It is split.";
+  EXPECT_EQ(why(Chain(1, 64), {.row_ns = {0, 1'000}, .devices = {1}}), Whole::kNotAsked) << "There is one device.";
+  EXPECT_EQ(why(Chain(1, 64), {.row_ns = {0, 1, 1}, .devices = {1, 2}}), Whole::kNotAsked) << "It is short.";
+  EXPECT_EQ(why(Chain(1, 4'000'000), {.row_ns = {1'000, 500, 0}, .devices = {0, 1}}), Whole::kNoGain);
+  Setting refused = gpus;
+  refused.may_cut = false;
+  EXPECT_EQ(why(Chain(1, 64), refused), Whole::kBytesUnknown);
+  FlatGraph late = Chain(1, 64);
+  late.nodes[0].extent_port[0] = 0;
+  EXPECT_EQ(why(late, gpus), Whole::kSizeUnknown);
 }
 
 // Parts that read nothing of what the parts before them write could run at any time; in the order of tasks their node

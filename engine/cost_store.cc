@@ -2,9 +2,14 @@
 #include "engine/cost_store.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace hpvm {
 namespace {
+
+// Of a device among equals: how far it may be from them, and what one launch changes.
+constexpr double kFactorMax = 8;
+constexpr double kFactorGain = 0.125;
 
 using scheduler::CostClass;
 
@@ -57,6 +62,9 @@ CostStore::CostStore(std::span<Device* const> devices, bool measures_transfers, 
       links_(devices_.size()) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     links_[i].transfers = EstimateTransfers(devices_[i]->info());
+    const auto equals = std::ranges::count_if(
+        devices_, [&](const Device* other) { return DeviceKeyOf(other->info()) == DeviceKeyOf(devices_[i]->info()); });
+    factors_.push_back(equals > 1 ? 1 : 0);
   }
 }
 
@@ -151,12 +159,29 @@ std::vector<uint8_t> CostStore::RecordOf(KernelCosts& kernel) {
     CostRecordDevice& device = record.devices.emplace_back();
     device.device = costs->device;
     for (const CostClass& c : costs->history.classes()) {
-      if (c.samples > 0) {
+      if (c.is_settled) {
         device.classes.push_back(Written(c));
       }
     }
   }
   return EncodeCosts(record);
+}
+
+size_t CostStore::IndexOf(const Device& device) const {
+  return static_cast<size_t>(std::find(devices_.begin(), devices_.end(), &device) - devices_.begin());
+}
+
+double CostStore::FactorOf(const Device& device) const {
+  const size_t index = IndexOf(device);
+  return index < factors_.size() && factors_[index] != 0 ? factors_[index] : 1;
+}
+
+void CostStore::NoteRatio(const Device& device, double ratio) {
+  const size_t index = IndexOf(device);
+  if (index < factors_.size() && factors_[index] != 0 && ratio > 0) {
+    const double now = std::clamp(ratio, 1 / kFactorMax, kFactorMax);
+    factors_[index] *= std::pow(now / factors_[index], kFactorGain);
+  }
 }
 
 void CostStore::MeasureTransfers(const Device& device) {

@@ -42,7 +42,7 @@ struct KernelCosts {
   uint64_t kept_samples = 0;  // Of them, when it was last kept.
 };
 
-// Devices with equal keys are as quick as each other.
+// Devices with equal keys are as quick as each other, but for what CostStore::FactorOf says.
 std::string DeviceKeyOf(const DeviceInfo& info);
 
 // Named kernels that no graph uses any more; those longest unused are forgotten first.
@@ -63,6 +63,12 @@ class CostStore {
   // What is to be kept of a kernel now; empty: nothing new, or nothing is kept of it.
   static std::vector<uint8_t> RecordOf(KernelCosts& kernel);
 
+  // How many times as long as its equals a device takes lately for whatever it runs, as another tenant may use it, or
+  // its clock be lower. 1 where it has no equals: then its histories say it. The caller holds mutex().
+  double FactorOf(const Device& device) const;
+  // A launch there took so many times as long as its equals are expected to. Likewise.
+  void NoteRatio(const Device& device, double ratio);
+
   // The caller does not hold mutex().
   void Keep(const Sha256& name, std::span<const uint8_t> record) { keeper_.KeepCosts(name, record); }
   // Once for each device, if transfers are measured at all; the others wait for it.
@@ -76,6 +82,7 @@ class CostStore {
     DeviceTransfers transfers;
   };
   static void Restore(const Artifact& artifact, KernelCosts& kernel);
+  size_t IndexOf(const Device& device) const;
   void ForgetIdle();
 
   const std::vector<Device*> devices_;  // Borrowed.
@@ -85,7 +92,8 @@ class CostStore {
   mutable std::mutex mutex_;
   std::map<Sha256, std::unique_ptr<KernelCosts>> named_;  // Guarded by mutex_, as all below.
   std::map<KernelCosts*, std::unique_ptr<KernelCosts>> unnamed_;
-  std::vector<Sha256> idle_;  // Of named_, in the order in which their last users left; may name used ones again.
+  std::vector<double> factors_;  // By device; 0: it has no equals.
+  std::vector<Sha256> idle_;     // Of named_, in the order in which their last users left; may name used ones again.
   mutable std::mutex link_mutex_;
   std::vector<Link> links_;                             // By device; guarded by link_mutex_.
   std::vector<std::unique_ptr<ProbeRemains>> remains_;  // Likewise.

@@ -36,6 +36,8 @@ constexpr size_t kPinNodesMax = 65'536;
 constexpr double kGain = 0.15;
 constexpr double kGainNs = 20'000;
 constexpr double kChange = 0.25;
+// A class that has so many samples says how quick its devices are on the whole.
+constexpr uint64_t kSamplesToCompare = 2;
 
 double NsOf(Duration duration) { return static_cast<double>(duration.count()); }
 
@@ -111,8 +113,16 @@ class Options {
     return prepared_.facts[CandidatesOf(node)[choice].device];
   }
   double Expect(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
+    return NsOf(CostOf(node, choice, work).time) * FactorOf(node, choice);
+  }
+  // Of the device's equals together.
+  scheduler::Cost CostOf(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
     const DeviceFacts& facts = FactsOf(node, choice);
-    return NsOf(CostStore::CurveOf(*UseOf(node, choice).costs, facts).At(work, facts).time);
+    return CostStore::CurveOf(*UseOf(node, choice).costs, facts).At(work, facts);
+  }
+  double FactorOf(graph::FlatNodeId node, uint32_t choice) const { return store_.FactorOf(DeviceOf(node, choice)); }
+  void NoteRatio(graph::FlatNodeId node, uint32_t choice, double ratio) const {
+    store_.NoteRatio(DeviceOf(node, choice), ratio);
   }
 
   // Fills Kernels::options, and which candidate each is: those that a placement may choose by cost, that is of the best
@@ -140,17 +150,18 @@ class Options {
     return prepared_.candidates[flat_.nodes[node.index].leaf.index];
   }
 
+  const Device& DeviceOf(graph::FlatNodeId node, uint32_t choice) const {
+    return *prepared_.devices[CandidatesOf(node)[choice].device];
+  }
+
   SampleOption OptionOf(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
-    const DeviceFacts& facts = FactsOf(node, choice);
-    DeviceCosts& costs = *UseOf(node, choice).costs;
-    const scheduler::Cost cost = CostStore::CurveOf(costs, facts).At(work, facts);
-    SampleOption option{.expected_ns = NsOf(cost.time)};
-    const scheduler::CostClass* c = costs.history.Find(work);
+    const scheduler::Cost cost = CostOf(node, choice, work);
+    SampleOption option{.expected_ns = NsOf(cost.time) * FactorOf(node, choice)};
+    const scheduler::CostClass* c = UseOf(node, choice).costs->history.Find(work);
     option.samples = c != nullptr && c->samples > 0 ? c->samples : cost.is_estimate ? 0 : ~uint64_t{0};
     option.tries = c != nullptr ? c->tries : 0;
-    if (facts.space != scheduler::kHostSpace) {
-      const Device& device = *prepared_.devices[CandidatesOf(node)[choice].device];
-      option.expected_ns += store_.TransfersOf(device).up.At(work.bytes);
+    if (FactsOf(node, choice).space != scheduler::kHostSpace) {
+      option.expected_ns += store_.TransfersOf(DeviceOf(node, choice)).up.At(work.bytes);
     }
     return option;
   }
@@ -255,6 +266,9 @@ std::unique_ptr<PlanCosts> GraphCosts::ForPlan(const PreparedGraph& prepared, co
   auto costs = std::make_unique<PlanCostsCopy>(prepared, flat);
   SetTransfers(prepared, *store_, costs->measured());
   std::lock_guard lock(store_->mutex());
+  for (scheduler::DeviceIndex device = 0; device < prepared.devices.size(); ++device) {
+    costs->measured().SetFactor(device, store_->FactorOf(*prepared.devices[device]));
+  }
   for (const KernelUse& use : kernels_->uses) {
     costs->measured().AddCurve(CostStore::CurveOf(*use.costs, prepared.facts[use.device]));
   }
@@ -303,7 +317,14 @@ class Feeder {
     const Work work = options_.WorkOf(task.node, task.choice, task.box);
     const double ns = static_cast<double>(timing.end_ns - timing.start_ns);
     const double predicted = options_.Expect(task.node, task.choice, work);
-    const bool is_first = use.costs->history.Add(work, ns, predicted).samples == 1;
+    const double factor = options_.FactorOf(task.node, task.choice);
+    const scheduler::CostClass* const known = use.costs->history.Find(work);
+    if (timing.is_settled && known != nullptr && known->is_settled && known->samples >= kSamplesToCompare) {
+      options_.NoteRatio(task.node, task.choice, ns / NsOf(options_.CostOf(task.node, task.choice, work).time));
+    }
+    const bool is_first = use.costs->history.Add(work, ns / factor, predicted / factor, timing.is_settled).samples == 1;
+    use.costs->fitted_samples = is_first ? 0 : use.costs->fitted_samples;
+    review_.is_settled = review_.is_settled && timing.is_settled;
     review_.measured_ns += ns;
     review_.expected_ns += task.end > task.start ? NsOf(task.end - task.start) : predicted;
     review_.first_samples += is_first ? 1 : 0;
@@ -329,7 +350,9 @@ class Feeder {
     now_ns_ += now;
     change_ns_ += task.end > task.start ? std::abs(now - NsOf(task.end - task.start)) : 0;
     double best = now;
-    if (choices > 1) {
+    // Another device would do a part sooner than one that does as much; but then all of them would, and whoever cut the
+    // launch has thought of that.
+    if (choices > 1 && !task.is_part) {
       const std::span<const SampleOption> found = options_.Collect(task.node, task.box);
       review_.wants_samples |= WantsSample(found) != scheduler::kNoSample;
       for (uint32_t i = 0; i < found.size(); ++i) {

@@ -64,6 +64,8 @@ struct CostReview {
   // candidates are now expected to take.
   double expected_ns = 0, measured_ns = 0, best_ns = 0;
   uint64_t first_samples = 0;  // Launches of which nothing like it had been measured.
+  // All launches looked at ran as they will go on to run (NodeTiming::is_settled).
+  bool is_settled = true;
   bool wants_samples = false;  // A new plan may pin something (ForPlan's `may_pin`).
   // A new plan promises to be better: candidates that were not chosen now look clearly better while what the plan was
   // made from has changed, or samples are wanted, or the plan has pins that were measured. Whoever asks still limits

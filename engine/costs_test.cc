@@ -151,8 +151,11 @@ class CostsTest : public ::testing::Test {
     std::vector<NodeTiming> timings;
     const uint32_t choice = ChoiceOn(device);
     for (uint32_t i = 0; i < flat_.nodes.size(); ++i) {
-      tasks.push_back({.node = graph::FlatNodeId(i), .choice = choice, .box = {.count = flat_.nodes[i].extent}});
-      timings.push_back({.start_ns = 1000, .end_ns = 1000 + ns, .is_shared = is_shared});
+      tasks.push_back({.node = graph::FlatNodeId(i),
+                       .choice = choice,
+                       .box = {.count = flat_.nodes[i].extent},
+                       .is_part = is_part_});
+      timings.push_back({.start_ns = 1000, .end_ns = 1000 + ns, .is_shared = is_shared, .is_settled = is_settled_});
     }
     return graph_->costs->Feed(*graph_, flat_, tasks, timings, run, &state_);
   }
@@ -186,6 +189,7 @@ class CostsTest : public ::testing::Test {
   std::shared_ptr<PreparedGraph> graph_;
   graph::FlatGraph flat_;
   FeedState state_;
+  bool is_settled_ = true, is_part_ = false;  // Of the launches that are fed.
 };
 
 // Estimates until there is a measurement, which then stands beside what the other device is expected to take.
@@ -217,6 +221,49 @@ TEST_F(CostsTest, SharesAreNoSamples) {
   EXPECT_TRUE(CostOn("opencl:0").is_estimate);
   Feed("opencl:0", 7'000'000);
   EXPECT_EQ(CostOn("opencl:0").time, Duration(7'000'000));
+}
+
+// What a device only tries out stands in until it has settled.
+TEST_F(CostsTest, ExperimentsAreNoSamples) {
+  is_settled_ = false;
+  EXPECT_FALSE(Feed("opencl:0", 9'000'000).is_settled);
+  Feed("opencl:0", 8'000'000);
+  EXPECT_EQ(CostOn("opencl:0").time, Duration(8'000'000));
+  is_settled_ = true;
+  EXPECT_TRUE(Feed("opencl:0", 3'000'000).is_settled);
+  EXPECT_EQ(CostOn("opencl:0").time, Duration(3'000'000));
+  EXPECT_EQ(RecordOf("opencl:0").samples, 1u);
+}
+
+// Devices of one kind share their samples; one that takes twice as long as the others is expected to.
+TEST_F(CostsTest, ASlowTwinHasAFactor) {
+  FunctionDeviceOptions twin = Gpu();
+  twin.id = "opencl:1";
+  Start({{}, Gpu(), twin});
+  for (int i = 0; i < 60; ++i) {
+    Feed("opencl:0", 2'000'000, std::chrono::seconds(1));
+    Feed("opencl:1", 4'000'000, std::chrono::seconds(1));
+  }
+  EXPECT_NEAR(static_cast<double>(CostOn("opencl:0").time.count()), 2e6, 2e5);
+  EXPECT_NEAR(static_cast<double>(CostOn("opencl:1").time.count()), 4e6, 4e5);
+  // It has recovered.
+  for (int i = 0; i < 60; ++i) {
+    Feed("opencl:0", 2'000'000, std::chrono::seconds(1));
+    Feed("opencl:1", 2'000'000, std::chrono::seconds(1));
+  }
+  EXPECT_NEAR(static_cast<double>(CostOn("opencl:1").time.count()), 2e6, 2e5);
+}
+
+// Of a launch that is cut, no part is looked at as if another device could do it for nothing.
+TEST_F(CostsTest, PartsAreNotReplaced) {
+  Feed("cpu:0", 10'000);
+  Feed("cpu:0", 10'000);
+  is_part_ = true;
+  for (int i = 0; i < 4; ++i) {
+    const CostReview review = Feed("opencl:0", 900'000);
+    EXPECT_EQ(review.best_ns, 900'000);
+    EXPECT_FALSE(review.should_replan);
+  }
 }
 
 // A list is cut where it is asked to be.

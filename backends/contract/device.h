@@ -274,6 +274,9 @@ struct NodeTiming {
   // An equal share of what several different launches took together: who wants to know what this one takes gets no
   // answer from it.
   bool is_shared = false;
+  // The device knows by which code, and in which way, it runs launches like this one, and ran it so. While it still
+  // tries them out, a launch may take several times as long as those after it.
+  bool is_settled = true;
   // The artifact's variant that ran it, or the larger part of it (compiler/api/variant_text.h). A device that sets
   // only times leaves it as it is.
   uint8_t variant = kVariantUnknown;

@@ -229,6 +229,7 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   cpu::DispatchEnd end = cpu::RunDispatch(executable, launch, pool_, ticks_, record->start_ticks);
   record->end_ticks = end.ticks;
   record->variant = static_cast<uint8_t>(end.variant);  // At most limits::kCpuVariantsMax.
+  record->is_settled = end.is_settled;
   if (end.trap.code != ir::TrapCode::kNone) [[unlikely]] {
     record->trap = end.trap;
     return TrapStatus(end.trap, DescribeTrap(end.trap, executable.artifact()));

@@ -126,9 +126,11 @@ DispatchEnd RunUnsettled(const Dispatch& d, LaunchClass& launch_class, uint64_t 
     const uint32_t favourite = launch_class.favourite.load(std::memory_order_relaxed);
     DispatchEnd outcome = RunAll(d, d.executable.variants()[favourite], 0, start, &instance_ns);
     outcome.variant = favourite;
+    outcome.is_settled = false;
     return outcome;
   }
   DispatchEnd outcome = RunMeasured(d, launch_class, start);
+  outcome.is_settled = false;
   const bool is_new = launch_class.Publish();
   lock.unlock();
   if (is_new) {

@@ -21,10 +21,11 @@ inline constexpr double kChunkNsMax = 1'000'000;
 inline constexpr double kChunkNsMin = 20'000;
 
 struct DispatchEnd {
-  Status status;          // Not OK: the world failed, or the run was stopped.
-  ir::TrapReport trap;    // Code kNone: none. kStopped: the stop word ended the run.
-  uint64_t ticks = 0;     // When it ended.
-  uint32_t variant = 0;   // The variant that ran it; where several did, the one that looked best when it ended.
+  Status status;           // Not OK: the world failed, or the run was stopped.
+  ir::TrapReport trap;     // Code kNone: none. kStopped: the stop word ended the run.
+  uint64_t ticks = 0;      // When it ended.
+  uint32_t variant = 0;    // The variant that ran it; where several did, the one that looked best when it ended.
+  bool is_settled = true;  // NodeTiming::is_settled.
 };
 
 // Runs every instance of the launch; `start` is the tick counter before it.

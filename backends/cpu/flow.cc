@@ -330,6 +330,20 @@ void Flow::Fail(const Command& command, const CommandWalk& walk, const Status& s
   End();
 }
 
+namespace {
+
+// Its launches ran in a way that is only tried.
+void Unsettle(const Submission& submission) {
+  for (const Command& command : submission.commands->commands) {
+    const auto* dispatch = std::get_if<DispatchCommand>(&command);
+    if (dispatch != nullptr && dispatch->node < submission.timings.size()) {
+      submission.timings[dispatch->node].is_settled = false;
+    }
+  }
+}
+
+}  // namespace
+
 Status RunOrdered(Pool& pool, CommandTarget& target, const Submission& submission, const void* owner) {
   const CommandOrder& order = *submission.commands->order;
   if (const size_t commands = submission.commands->commands.size(); order.predecessors.size() != commands) {
@@ -360,6 +374,9 @@ Status RunOrdered(Pool& pool, CommandTarget& target, const Submission& submissio
     status = target.CommandTarget::RunList(submission);
     times.wall_ns = times.busy_ns = static_cast<double>(ticks.Now() - start) * ticks.ns_per_tick();
     times.shared_ns = static_cast<double>(ThisPoolThread().shared_ns - shared_ns);
+  }
+  if (memo->chooser.is_trying()) {
+    Unsettle(submission);
   }
   if (status.ok()) {
     memo->chooser.Learn(mode, threads, times);

@@ -179,6 +179,26 @@ TEST(FlowTest, RandomGraphs) {
   }
 }
 
+// While a list is tried with several workers and with one, what its launches take is no measure; soon it is.
+TEST(FlowTest, LaunchesOfAListThatIsTriedAreNotSettled) {
+  Pool pool(3, nullptr);
+  const Dag dag(64);
+  const CommandList list = dag.ToList();
+  Recorder recorder(dag);
+  std::vector<NodeTiming> timings;
+  for (int run = 0; run < 4; ++run) {
+    timings.assign(list.commands.size(), {});
+    Submission submission;
+    submission.commands = &list;
+    submission.timings = timings;
+    const Status status = RunOrdered(pool, recorder, submission, &list);
+    ASSERT_TRUE(status.ok()) << status;
+    const auto settled = std::ranges::count(timings, true, &NodeTiming::is_settled);
+    EXPECT_TRUE(run > 0 || settled == 0);
+  }
+  EXPECT_EQ(std::ranges::count(timings, true, &NodeTiming::is_settled), 64);
+}
+
 class Sleeper : public Recorder {
  public:
   Sleeper(const Dag& dag, Duration time) : Recorder(dag), time_(time) {}

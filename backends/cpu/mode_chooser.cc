@@ -33,6 +33,7 @@ double ModeChooser::GuessFlow(double workers) const {
 }
 
 ModeChooser::Mode ModeChooser::Choose(uint32_t threads) {
+  is_trying_ = false;
   if (threads < 2 || commands_ < 2 || width_ < kWidthMin) {
     return Mode::kInOrder;
   }
@@ -46,16 +47,20 @@ ModeChooser::Mode ModeChooser::Choose(uint32_t threads) {
   const double flow = known_[static_cast<size_t>(Mode::kFlow)].wall_ns;
   if (in_order == 0 && flow == 0) {
     last_ = Mode::kFlow;
+    is_trying_ = true;
   } else if (in_order == 0) {
     last_ = GuessInOrder() < flow * kTryRatio ? Mode::kInOrder : Mode::kFlow;
+    is_trying_ = last_ == Mode::kInOrder;
   } else if (flow == 0) {
     last_ = GuessFlow(workers) < in_order * kTryRatio ? Mode::kFlow : Mode::kInOrder;
+    is_trying_ = last_ == Mode::kFlow;
   } else {
     const bool was_flow = last_ == Mode::kFlow;
     const bool is_flow = was_flow ? flow * kMargin <= in_order : flow < in_order * kMargin;
     last_ = is_flow ? Mode::kFlow : Mode::kInOrder;
     const bool is_near = std::max(in_order, flow) < kTryRatio * std::min(in_order, flow);
     if (is_near && turns_ % kTryAgainAfter == 0) {
+      is_trying_ = true;
       return is_flow ? Mode::kInOrder : Mode::kFlow;
     }
   }

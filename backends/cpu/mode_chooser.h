@@ -21,6 +21,8 @@ class ModeChooser {
 
   // For the next submission, with so many threads.
   Mode Choose(uint32_t threads);
+  // Whether that one is there to be measured, so that what its commands take says little of the next ones.
+  bool is_trying() const { return is_trying_; }
 
   struct Times {
     double wall_ns = 0;    // Of the submission.
@@ -46,6 +48,7 @@ class ModeChooser {
   double command_ns_ = 0;
   uint64_t turns_ = 0;
   Mode last_ = Mode::kInOrder;
+  bool is_trying_ = false;
 };
 
 }  // namespace hpvm::cpu

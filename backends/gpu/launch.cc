@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 
 #include "backends/gpu/parts.h"
 #include "backends/shared/launch_class.h"
@@ -36,6 +39,8 @@ constexpr uint64_t kTinyInstances = 16 * 1024;
 constexpr size_t kPartsMax = 1024;
 // A device's own clock times whole launches on it alone: what is behind once stays behind.
 constexpr TunerPatience kPatience{2, 1.25};
+// A device that has not run a class for so many launches of its equals no longer measures it: one of those does.
+constexpr uint32_t kElsewhereMax = 8;
 // A measured launch may be lost (its submission failed): after so many others the candidate has another turn.
 constexpr uint32_t kTurnLaunches = 64;
 
@@ -76,12 +81,12 @@ class LaunchChooser final : public Chooser {
         learnt_(learnt),
         sizes_max_(code_.variants.size(), target.group_size_max),
         proofs_(artifact),
-        classes_(static_cast<uint32_t>(code_.variants.size()) * kShapes, DeviceText(), kPatience) {
+        classes_(ClassesOf(DeviceText())) {
     HPVMD_CHECK(!code_.variants.empty() && code_.variants.size() <= limits::kGpuVariantsMax);
     needs_proofs_ =
         std::any_of(code_.variants.begin(), code_.variants.end(), [](const GpuVariant& v) { return v.needs_proof; });
     if (forced_ == nullptr) {
-      classes_.Restore(artifact.learnt);
+      classes_->Restore(artifact.learnt);
     }
   }
 
@@ -159,7 +164,8 @@ class LaunchChooser final : public Chooser {
     bool has_settled = false;
     {
       std::lock_guard lock(open->mutex);
-      if (open->tuner.settled() || !std::ranges::equal(Cut(facts, open->tuner.next(), choice.plain), parts, SamePart)) {
+      if (open->measurer != &target_ || open->tuner.settled() ||
+          !std::ranges::equal(Cut(facts, open->tuner.next(), choice.plain), parts, SamePart)) {
         return;
       }
       open->in_flight = 0;
@@ -167,7 +173,7 @@ class LaunchChooser final : public Chooser {
       has_settled = open->Publish();
     }
     if (has_settled && learnt_ != nullptr && artifact_.name != Sha256{}) {
-      learnt_->Keep(artifact_.name, classes_.Record());
+      learnt_->Keep(artifact_.name, classes_->Record());
     }
   }
 
@@ -202,6 +208,25 @@ class LaunchChooser final : public Chooser {
     return std::string(artifact_.kind == ArtifactKind::kVulkan ? "vulkan " : "opencl ") +
            std::to_string(target_.api_version) + " " + target_.ptx_arch + " " + std::to_string(target_.subgroup_size) +
            " " + std::to_string(target_.local_bytes_max) + " " + std::to_string(target_.buffer_bytes_max);
+  }
+
+  // Equal devices of one process share what they find out of one kernel, while any of them has it.
+  std::shared_ptr<ClassTable> ClassesOf(const std::string& device) const {
+    static std::mutex& mutex = *new std::mutex;
+    static auto& tables = *new std::map<std::tuple<const void*, Sha256, std::string>, std::weak_ptr<ClassTable>>;
+    const auto variants = static_cast<uint32_t>(code_.variants.size());
+    if (artifact_.name == Sha256{} || forced_ != nullptr || learnt_ == nullptr) {
+      return std::make_shared<ClassTable>(variants * kShapes, device, kPatience);
+    }
+    std::lock_guard lock(mutex);
+    std::erase_if(tables, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<ClassTable>& known = tables[{learnt_, artifact_.name, device}];
+    std::shared_ptr<ClassTable> table = known.lock();
+    if (table == nullptr) {
+      table = std::make_shared<ClassTable>(variants * kShapes, device, kPatience);
+      known = table;
+    }
+    return table;
   }
 
   ForcedVariant::Wish wish() const { return forced_ == nullptr ? ForcedVariant::Wish{} : forced_->wish(); }
@@ -248,7 +273,7 @@ class LaunchChooser final : public Chooser {
   std::vector<uint32_t> sizes_max_;  // By variant.
   bool needs_proofs_ = false;
   GpuProofs proofs_;
-  ClassTable classes_;
+  const std::shared_ptr<ClassTable> classes_;
   std::mutex mutex_;
   std::array<Final, 16> finals_;  // Guarded by mutex_; the boxes of a launch that runs in pieces are one each.
   size_t next_final_ = 0;         // Guarded by mutex_.
@@ -445,7 +470,7 @@ LaunchChooser::Found LaunchChooser::Find(const LaunchFacts& facts, const Choice&
     if (std::has_single_bit(mask)) {
       return true;
     }
-    LaunchClass& known = classes_.ClassOf(mask, facts.count, facts.group);
+    LaunchClass& known = classes_->ClassOf(mask, facts.count, facts.group);
     const uint32_t winner = known.winner.load(std::memory_order_acquire);
     found.open = winner == LaunchClass::kUnsettled ? &known : nullptr;
     found.winner = winner;
@@ -470,10 +495,19 @@ uint32_t LaunchChooser::Pick(const LaunchFacts& facts, const Choice& choice) {
     return found.winner;
   }
   std::lock_guard lock(found.open->mutex);
-  const Tuner& tuner = found.open->tuner;
+  Tuner& tuner = found.open->tuner;
   if (tuner.settled()) {
     return tuner.best();
   }
+  if (found.open->measurer != &target_) {
+    if (found.open->measurer != nullptr && ++found.open->elsewhere <= kElsewhereMax) {
+      return tuner.best();
+    }
+    found.open->measurer = &target_;
+    found.open->in_flight = 0;
+    tuner.StartOver();
+  }
+  found.open->elsewhere = 0;
   // One measured launch at a time: those between it and its time run the best so far.
   const bool has_turn = found.open->in_flight == 0;
   found.open->in_flight = (found.open->in_flight + 1) % kTurnLaunches;

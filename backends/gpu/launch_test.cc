@@ -479,6 +479,57 @@ TEST(ChooserTest, FindsTheFastestAndRemembers) {
   EXPECT_FALSE(chooser->Wants(Launch({8192, 8192, 1})));
 }
 
+// Equal devices tune one kernel together, though one of them is slower than the other by more than the variants are:
+// one measures, the other runs the best so far, and then what was found.
+TEST(ChooserTest, EqualDevicesTuneTogether) {
+  Artifact artifact = Kernel({Tile(2, 2, 1), Tile(2, 1, 1), Tile(1, 1, 1)});
+  artifact.name.bytes[0] = 8;
+  const GpuTarget targets[2] = {Target(), Target()};
+  const LaunchFacts facts = Launch({2048, 2048, 1});
+  Shelf shelf;
+  std::unique_ptr<Chooser> choosers[2];
+  for (int device = 0; device < 2; ++device) {
+    choosers[device] = CreateChooser(artifact, targets[device], nullptr, &shelf);
+  }
+  const auto run = [&](int device) {
+    const std::vector<Part> parts = *choosers[device]->Choose(facts);
+    choosers[device]->Took(facts, parts, Simulate(parts) * (device == 0 ? 1 : 5));
+    return parts;
+  };
+  int launches = 0;
+  for (; launches < 200 && choosers[0]->Wants(facts); ++launches) {
+    run(launches % 2);
+  }
+  EXPECT_LT(launches, 80);
+  for (int device = 0; device < 2; ++device) {
+    EXPECT_FALSE(choosers[device]->Wants(facts));
+    EXPECT_EQ(run(device)[0].variant, 1u);
+    EXPECT_EQ(run(device)[0].group[0], 16u);
+  }
+}
+
+// When the device that measures has nothing to run any more, another one measures, and from the beginning.
+TEST(ChooserTest, AnotherDeviceTakesOverTheMeasuring) {
+  Artifact artifact = Kernel({Tile(2, 2, 1), Tile(2, 1, 1), Tile(1, 1, 1)});
+  artifact.name.bytes[0] = 9;
+  const GpuTarget targets[2] = {Target(), Target()};
+  const LaunchFacts facts = Launch({2048, 2048, 1});
+  Shelf shelf;
+  std::unique_ptr<Chooser> first = CreateChooser(artifact, targets[0], nullptr, &shelf);
+  std::unique_ptr<Chooser> second = CreateChooser(artifact, targets[1], nullptr, &shelf);
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<Part> parts = *first->Choose(facts);
+    first->Took(facts, parts, Simulate(parts));
+  }
+  int launches = 0;
+  for (; launches < 200 && second->Wants(facts); ++launches) {
+    const std::vector<Part> parts = *second->Choose(facts);
+    second->Took(facts, parts, 5 * Simulate(parts));
+  }
+  EXPECT_LT(launches, 60);
+  EXPECT_EQ((*first->Choose(facts))[0].variant, 1u);
+}
+
 // The bits of arguments.
 TEST(ValueOfTest, GivesWhatTheArgumentNames) {
   LaunchFacts facts = Launch({10, 20, 30}, {4, 5, 6});

@@ -282,7 +282,8 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     return absl::OkStatus();
   }
   HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
-  gpu::NoteVariant(parts, dispatch, submission_);
+  const bool is_measured = executable.chooser().Wants(inputs_.facts);
+  gpu::NoteVariant(parts, !is_measured, dispatch, submission_);
   HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : queue_.main_.get()));
   for (Buffer* buffer : inputs_.buffers) {
     if (buffer == nullptr) {
@@ -293,7 +294,6 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     }
     HPVMD_RETURN_IF_ERROR(Use(OfDevice(*buffer)));
   }
-  const bool is_measured = executable.chooser().Wants(inputs_.facts);
   const size_t place = nodes_.size();
   const bool has_event = is_measured || (IsTimed() && (groups_.Begins(place) || groups_.Ends(place)));
   Event first, last;

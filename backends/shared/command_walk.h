@@ -17,6 +17,7 @@ struct CommandRecord {
   uint64_t end_ticks = 0;    // Set by targets that read the counter anyway; else the walk reads it.
   ir::TrapReport trap;       // Set by the target when a kernel traps.
   uint8_t variant = kVariantUnknown;  // Set by targets whose kernels have several: NodeTiming::variant.
+  bool is_settled = true;             // Likewise: NodeTiming::is_settled.
 };
 
 // What differs between host devices: how commands run.
@@ -84,6 +85,7 @@ class CommandWalk {
     const auto* dispatch = std::get_if<DispatchCommand>(&command);
     record_.end_ticks = 0;
     record_.variant = kVariantUnknown;
+    record_.is_settled = true;
     Status status =
         IsStopped(submission_) ? Cancelled("The submission was stopped.") : target_.Run(command, submission_, &record_);
     if (!status.ok()) [[unlikely]] {
@@ -93,7 +95,7 @@ class CommandWalk {
     if (dispatch != nullptr && dispatch->node < submission_.timings.size()) {
       const int64_t start_ns = now_ns_;
       now_ns_ = clock_.Ns(record_.start_ticks);
-      submission_.timings[dispatch->node] = {start_ns, now_ns_, false, record_.variant};
+      submission_.timings[dispatch->node] = {start_ns, now_ns_, false, record_.is_settled, record_.variant};
     } else if (!submission_.timings.empty()) {
       now_ns_ = clock_.Ns(record_.start_ticks);
     }

@@ -38,7 +38,11 @@ struct LaunchClass {
   std::mutex mutex;                    // Held by the launch that is being measured.
   Tuner tuner;                         // Guarded by mutex.
   bool is_measured_whole = false;      // Guarded by mutex; samples are whole launches, no longer slices of one.
-  uint32_t in_flight = 0;  // Guarded by mutex; GPUs: launches since one began that is to be measured; 0: none.
+  // GPUs, which may share a class with their equals; guarded by mutex. One device measures: of two that look equal one
+  // may be slower, or shared with others, and what the code takes on one says nothing against what it takes there.
+  const void* measurer = nullptr;
+  uint32_t in_flight = 0;  // Launches there since one began that is to be measured; 0: none.
+  uint32_t elsewhere = 0;  // Launches on the others since the last one there.
 };
 
 // The classes of one kernel. They stay where they are while the table lives.

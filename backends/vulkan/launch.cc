@@ -37,7 +37,8 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
   HPVMD_RETURN_IF_ERROR(PlaceViews(executable, executable.artifact().gpu.is_native));
   HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
-  gpu::NoteVariant(parts, dispatch, submission_);
+  const bool is_wanted = executable.chooser().Wants(inputs_.facts);
+  gpu::NoteVariant(parts, !is_wanted, dispatch, submission_);
   const uint32_t trap_index = traps_.Take(dispatch);
   for (const gpu::Part& part : parts) {
     for (const Binding& binding : executable.pipelines().layout(part.variant).bindings) {
@@ -52,7 +53,7 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   }
   HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kDispatch));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
-  const bool is_tuned = clock_.is_timing() && executable.chooser().Wants(inputs_.facts);
+  const bool is_tuned = is_wanted && clock_.is_timing();
   if (is_tuned || !submission_.timings.empty()) {
     if (clock_.Before(commands, dispatch, is_tuned)) {
       tuned_.push_back({&executable.chooser(), inputs_.facts, parts});

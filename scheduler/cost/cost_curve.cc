@@ -177,11 +177,20 @@ void MeasuredCosts::SetTransfer(SpaceIndex from, SpaceIndex to, const TransferLi
   transfers_[from][to] = line;
 }
 
+void MeasuredCosts::SetFactor(DeviceIndex device, double factor) {
+  factors_.resize(std::max<size_t>(factors_.size(), device + size_t{1}), 1);
+  factors_[device] = factor;
+}
+
 Cost MeasuredCosts::Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const {
   if (work.leaf.index + size_t{1} < first_candidate_.size()) {
     const uint32_t first = first_candidate_[work.leaf.index], end = first_candidate_[work.leaf.index + 1];
     if (work.choice < end - first && !curves_[candidates_[first + work.choice]].is_empty()) {
-      return curves_[candidates_[first + work.choice]].At(work, device);
+      Cost cost = curves_[candidates_[first + work.choice]].At(work, device);
+      if (index < factors_.size() && factors_[index] != 1) {
+        cost.time = FromNs(static_cast<double>(cost.time.count()) * factors_[index]);
+      }
+      return cost;
     }
   }
   return estimates_.Run(work, index, device);

@@ -120,9 +120,27 @@ void CostHistory::CountTry(const Work& work) {
   c.tries = static_cast<uint8_t>(std::min(c.tries + 1, 255));
 }
 
-const CostClass& CostHistory::Add(const Work& work, double ns, double predicted_ns) {
+// Whatever is tried out can only be worse than what the device will settle on.
+void CostHistory::AddProvisional(CostClass& c, double ns) {
+  if (c.is_settled) {
+    return;
+  }
+  c.time_ns = c.low_ns = c.samples == 0 ? ns : std::min(c.time_ns, ns);
+  c.weight = kFirstWeight;
+  ++c.samples;
+  ++samples_;
+}
+
+const CostClass& CostHistory::Add(const Work& work, double ns, double predicted_ns, bool is_settled) {
   CostClass& c = ClassOf(work);
   ns = std::clamp(ns, 1.0, kTimeMaxNs);
+  if (!is_settled) {
+    AddProvisional(c, ns);
+    return c;
+  }
+  if (!c.is_settled) {
+    c = {.size = c.size, .intensity = c.intensity, .tries = c.tries, .is_settled = true};
+  }
   const double operations = OperationsOf(work);
   if (c.samples > 0) {
     const double error = std::min(std::abs(predicted_ns - ns) / ns, kErrorMax);
@@ -156,12 +174,13 @@ size_t CostHistory::Restore(std::span<const CostClass> classes) {
     const auto it = std::lower_bound(classes_.begin(), classes_.end(), KeyOf(c),
                                      [](const CostClass& a, const auto& wanted) { return KeyOf(a) < wanted; });
     if (it != classes_.end() && KeyOf(*it) == KeyOf(c)) {
-      if (it->samples > 0) {
+      if (it->is_settled) {
         continue;
       }
       *it = c;
+      it->is_settled = true;
     } else {
-      classes_.insert(it, c);
+      classes_.insert(it, c)->is_settled = true;
     }
     samples_ += c.samples > ~uint64_t{0} - samples_ ? 0 : c.samples;
     ++taken;

@@ -28,12 +28,13 @@ namespace hpvm::scheduler {
 inline constexpr size_t kCostClassesMax = 48;  // Of one history; a new one takes the place of the least used.
 
 struct CostClass {
-  uint8_t size = 0;       // Launches of (2^(size-1), 2^size] instances; 0: of one, or none.
-  uint8_t intensity = 0;  // Operations an instance, in the same way, plus one; 0: not counted.
-  uint8_t tries = 0;      // Samples that were asked for (WantsSample).
-  uint8_t streak = 0;     // How many samples in a row were far above low_ns.
-  uint64_t samples = 0;   // 0: launches like this are known, but were never measured here.
-  double weight = 0;      // Of the samples that are not forgotten.
+  uint8_t size = 0;         // Launches of (2^(size-1), 2^size] instances; 0: of one, or none.
+  uint8_t intensity = 0;    // Operations an instance, in the same way, plus one; 0: not counted.
+  uint8_t tries = 0;        // Samples that were asked for (WantsSample).
+  uint8_t streak = 0;       // How many samples in a row were far above low_ns.
+  bool is_settled = false;  // The samples are of launches as the device goes on running them.
+  uint64_t samples = 0;     // 0: launches like this are known, but were never measured here.
+  double weight = 0;        // Of the samples that are not forgotten.
   // Means.
   double instances = 0, bytes = 0, operations = 0, time_ns = 0;
   double variance = 0;  // Of the time, ns².
@@ -54,8 +55,9 @@ class CostHistory {
   // Makes the launch's class known. True when it is new.
   bool Note(const Work& work);
   // A launch took `ns` when `predicted_ns` had been expected; both finite and not negative. The class it went to, valid
-  // until the next Note, Add or Restore.
-  const CostClass& Add(const Work& work, double ns, double predicted_ns);
+  // until the next Note, Add or Restore. Not `is_settled`: the device still tries out how to run launches like it. Then
+  // the least of them stands in, until one that is settled begins the class anew; after that they change nothing.
+  const CostClass& Add(const Work& work, double ns, double predicted_ns, bool is_settled = true);
   // One of the samples that WantsSample asks for was asked for.
   void CountTry(const Work& work);
 
@@ -71,6 +73,7 @@ class CostHistory {
 
  private:
   CostClass& ClassOf(const Work& work);
+  void AddProvisional(CostClass& c, double ns);
 
   std::vector<CostClass> classes_;  // Sorted; at most kCostClassesMax.
   uint64_t samples_ = 0;
@@ -130,6 +133,8 @@ class MeasuredCosts final : public CostModel {
   // For the next NodeId: the curves of its candidates, by choice; none for nodes that are no leaves.
   void AddLeaf(std::span<const uint32_t> curves);
   void SetTransfer(SpaceIndex from, SpaceIndex to, const TransferLine& line);
+  // What the device's curves say is to be multiplied by it.
+  void SetFactor(DeviceIndex device, double factor);
 
   Cost Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const override;
   Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
@@ -138,6 +143,7 @@ class MeasuredCosts final : public CostModel {
   std::vector<CostCurve> curves_;
   std::vector<uint32_t> first_candidate_{0};          // By leaf, and one more: in `candidates_`.
   std::vector<uint32_t> candidates_;                  // Curves, by choice.
+  std::vector<double> factors_;                       // By device; those beyond: 1.
   std::vector<std::vector<TransferLine>> transfers_;  // By space; a speed of 0: unknown.
   StaticCosts estimates_;
 };

@@ -56,6 +56,27 @@ CostHistory Measure(const Machine& machine, size_t samples, SeededRng& rng) {
   return history;
 }
 
+// While the device tries out how to run a launch, the least that it took stands in; what it settles on begins the class
+// anew, and later experiments change nothing.
+TEST(CostHistoryTest, ExperimentsStandInUntilTheClassIsSettled) {
+  CostHistory history;
+  for (const double ns : {40'000.0, 20'000.0, 80'000.0}) {
+    history.Add(WorkOf(4096), ns, 0, /*is_settled=*/false);
+  }
+  const CostClass* const known = history.Find(WorkOf(4096));
+  ASSERT_NE(known, nullptr);
+  EXPECT_FALSE(known->is_settled);
+  EXPECT_EQ(known->time_ns, 20'000);
+  EXPECT_EQ(history.Add(WorkOf(4096), 10'000, 0).samples, 1u);
+  EXPECT_TRUE(history.Find(WorkOf(4096))->is_settled);
+  EXPECT_EQ(history.Find(WorkOf(4096))->time_ns, 10'000);
+  history.Add(WorkOf(4096), 90'000, 0, /*is_settled=*/false);
+  EXPECT_EQ(history.Find(WorkOf(4096))->time_ns, 10'000);
+  EXPECT_EQ(history.Find(WorkOf(4096))->samples, 1u);
+  const CostCurve curve(history, Processor());
+  EXPECT_NEAR(NsOf(curve.At(WorkOf(4096), Processor())), 10'000, 100);
+}
+
 // From noisy samples with outliers the machine's line comes back, whatever it is.
 TEST(CostCurveTest, RecoversTheLine) {
   for (uint64_t seed = 0; seed < 200; ++seed) {

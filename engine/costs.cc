@@ -363,11 +363,11 @@ class Feeder {
     review_.best_ns += best;
   }
 
-  CostReview Conclude(size_t looks, bool has_pins) {
+  CostReview Conclude(size_t looks) {
     const double share = looks == 0 ? 0 : static_cast<double>(tasks_.size()) / static_cast<double>(looks);
     const bool is_better = review_.best_ns < (1 - kGain) * now_ns_ && (now_ns_ - review_.best_ns) * share > kGainNs;
     const bool has_changed = review_.first_samples > 0 || change_ns_ > kChange * review_.expected_ns;
-    review_.should_replan = has_pins || review_.wants_samples || (is_better && has_changed);
+    review_.should_replan = review_.wants_samples || (is_better && has_changed);
     return review_;
   }
 
@@ -404,7 +404,7 @@ CostReview GraphCosts::Feed(const PreparedGraph& prepared, const graph::FlatGrap
       feeder.Review((state->next + i) % tasks.size());
     }
     state->next = (state->next + looks) % tasks.size();
-    review = feeder.Conclude(looks, state->has_pins);
+    review = feeder.Conclude(looks);
     for (KernelCosts* kernel : kernels_->fed) {
       if (std::vector<uint8_t> record = CostStore::RecordOf(*kernel); !record.empty()) {
         records.emplace_back(kernel->name, std::move(record));

@@ -68,14 +68,12 @@ struct CostReview {
   bool is_settled = true;
   bool wants_samples = false;  // A new plan may pin something (ForPlan's `may_pin`).
   // A new plan promises to be better: candidates that were not chosen now look clearly better while what the plan was
-  // made from has changed, or samples are wanted, or the plan has pins that were measured. Whoever asks still limits
-  // how often, but for plans with pins: those should not stay.
+  // made from has changed, or samples are wanted. Whoever asks still limits how often.
   bool should_replan = false;
 };
 
 // Where a plan's next Feed goes on.
 struct FeedState {
-  bool has_pins = false;  // The plan obeys pins of PlanCosts: it is to be made again once they were measured.
   uint64_t next = 0;      // Task.
   uint64_t feeds = 0;     // So far.
   int64_t credit_ns = 0;  // What may still be spent on feeding.

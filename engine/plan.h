@@ -165,7 +165,7 @@ struct Plan {
 };
 
 struct PlanRequest {
-  graph::SymbolValues symbols;
+  graph::SymbolValues symbols{};
   std::vector<scheduler::Carry> carries{};  // Not empty: for repetitions that hand values on.
   std::vector<uint32_t> on_host{};  // The root's outputs that the run reads on the host after every body.
   // Copied, if not null, instead of flattening the graph: what remains of a run. Its inputs may be more than the root's

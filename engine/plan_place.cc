@@ -149,7 +149,6 @@ Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* a
   plan.fallback_nodes = placement->fallback_nodes;
   plan.estimated_nodes = placement->estimated_nodes;
   plan.makespan = placement->makespan;
-  plan.feed.has_pins = !costs->pins().empty();
   return absl::OkStatus();
 }
 

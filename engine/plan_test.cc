@@ -24,12 +24,12 @@ namespace hpvm {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::CreateFunctionDevice;
 using testing::Document;
 using testing::FunctionCall;
 using testing::FunctionCompiler;
 using testing::FunctionDeviceOptions;
+using ::testing::HasSubstr;
 using testing::KernelFunctions;
 
 using Tensor = std::vector<int32_t>;
@@ -311,6 +311,22 @@ TEST_F(PlanTest, WhatCanNeverFitIsRefusedWhenPrepared) {
   EXPECT_EQ(graph->flat, nullptr);  // The plan has it.
 }
 
+// The judge wants a challenger from there, for a plan that takes so long.
+void Seek(PlanReview& review, uint32_t source, Duration usual) {
+  review.judge = scheduler::PlanJudge(3);
+  const scheduler::PlanJudge::Run run{.ns = static_cast<double>(usual.count()), .promises = source == 0};
+  for (int i = 0; i < 200; ++i) {
+    review.seeks = review.judge.After(run) == scheduler::PlanJudge::Step::kTry;
+    if (review.seeks && review.judge.source() == source) {
+      return;
+    }
+    if (review.seeks) {
+      review.judge.Refuse();
+    }
+  }
+  ADD_FAILURE() << "Nobody seeks from " << source;
+}
+
 // A plan is to be replaced, and there is no room for the better one: the nodes run where they ran before.
 TEST_F(PlanTest, NoRoomForABetterPlanLeavesTheOldOne) {
   FunctionDeviceOptions full = Gpu("opencl:0");
@@ -323,21 +339,18 @@ TEST_F(PlanTest, NoRoomForABetterPlanLeavesTheOldOne) {
   const Status alone = Run(*graph, kElements).status();
   ASSERT_TRUE(absl::IsResourceExhausted(alone)) << alone;
   EXPECT_EQ(shortage.device, "opencl:0");
-  for (const bool is_settled : {false, true}) {
+  for (const uint32_t source : {0u, 2u}) {  // Placed anew, and on the GPU.
     shortage = {};
     graph->plans.clear();
     Plan* const old = PlanOn(*graph, kElements, 0);
     ASSERT_NE(old, nullptr);
-    if (is_settled) {
-      old->review.best = TasksOn(*graph, old->flat, 1);
-    }
-    old->review.is_stale = true;
-    old->review.is_settled = is_settled;
+    Seek(old->review, source, Duration(1'000'000));
     for (int again = 0; again < 2; ++again) {
       ExpectSum(Run(*graph, kElements), kLeaves);
       EXPECT_EQ(shortage.device, "");
       ASSERT_FALSE(graph->plans.empty());
       EXPECT_EQ(graph->plans.front()->tasks.front().device, 0u);
+      EXPECT_FALSE(graph->plans.front()->review.judge.has_challenger());
     }
   }
 }
@@ -349,44 +362,35 @@ TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
   const auto graph = Prepare(Sum(2, ""));
   ASSERT_NE(graph, nullptr);
   constexpr Duration kUsual = std::chrono::minutes(10);
-  const auto seek = [&](uint32_t next_rival) {
-    graph->plans.clear();
-    Plan* const plan = PlanOn(*graph, kElements, 0);
-    plan->makespan = plan->review.best_time = kUsual;
-    plan->review.best = plan->tasks;
-    plan->review.is_stale = plan->review.seeks_rival = true;
-    plan->review.next_rival = next_rival;
-  };
+  Plan* const plan = PlanOn(*graph, kElements, 0);
+  plan->makespan = kUsual;
+  Seek(plan->review, 2, kUsual);
   const auto device = [&] { return graph->plans.front()->tasks.front().device; };
-  const auto rival = [&] { return graph->plans.front()->review.rival; };
-  seek(1);
+  const auto is_trial = [&] { return graph->plans.front()->review.is_challenger; };
   deadline_ = RealClock().Now() + std::chrono::minutes(20);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 0u);
   deadline_ = kNever;
   may_experiment_ = false;
+  Seek(graph->plans.front()->review, 2, kUsual);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 0u);
   may_experiment_ = true;
+  Seek(graph->plans.front()->review, 2, kUsual);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 1u);
-  EXPECT_EQ(rival(), 1u);
-  // In the middle of the trial: the best that is known, then the same trial.
+  EXPECT_TRUE(is_trial());
+  // In the middle of the trial: the best that is known, then a trial again.
   deadline_ = RealClock().Now() + std::chrono::minutes(20);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 0u);
-  EXPECT_EQ(rival(), PlanReview::kNoRival);
+  EXPECT_FALSE(is_trial());
   deadline_ = RealClock().Now() + std::chrono::hours(20);
-  ExpectSum(Run(*graph, kElements), 2);
-  EXPECT_EQ(rival(), 1u);
-  // The best that is known needs no time.
-  seek(1);
-  graph->plans.front()->review.is_settled = true;
-  graph->plans.front()->review.best = TasksOn(*graph, graph->plans.front()->flat, 2);
-  graph->plans.front()->review.seeks_rival = false;
-  deadline_ = RealClock().Now() + std::chrono::minutes(20);
-  ExpectSum(Run(*graph, kElements), 2);
-  EXPECT_EQ(device(), 2u);
+  for (int i = 0; i < 2 && !is_trial(); ++i) {
+    ExpectSum(Run(*graph, kElements), 2);
+  }
+  EXPECT_TRUE(is_trial());
+  EXPECT_NE(device(), 0u);
 }
 
 // What a run keeps of a lost device's work counts as temporaries in host memory: where there is no room for it, the
@@ -450,8 +454,7 @@ TEST_F(PlanTest, PartsOfALaunchGiveTheSameBytes) {
                      .box = {.first = {part == 0 ? 0 : cut, 0, 0}, .count = {part == 0 ? cut : kMany - cut, 1, 1}},
                      .is_part = true});
   }
-  StatusOr<std::unique_ptr<Plan>> plan =
-      BuildPlan(*graph, {.symbols = {static_cast<int64_t>(kMany)}, .tasks = &tasks});
+  StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(*graph, {.symbols = {static_cast<int64_t>(kMany)}, .tasks = &tasks});
   ASSERT_TRUE(plan.ok()) << plan.status();
   // Each part moves only what it needs: in and out once altogether.
   EXPECT_EQ((*plan)->body.moved_bytes, 2 * kMany * sizeof(int32_t));

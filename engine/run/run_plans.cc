@@ -2,7 +2,6 @@
 #include "engine/run/run_plans.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -10,50 +9,31 @@
 namespace hpvm {
 namespace {
 
-// How often the plan of some sizes is made again because measurements say so.
-constexpr uint32_t kReplansMax = 6;
-// A plan that turns out slower than one before it by as much, in the quickest of some runs, makes way for that one.
-constexpr double kWorse = 1.05;
-constexpr uint64_t kRunsToJudge = 4;
 // A plan that takes so much longer than planned is compared with others even if it keeps to one device.
 constexpr double kOffPlan = 1.3;
-// What is planned to take so much longer than the best so far takes is not tried.
-constexpr double kNoRivalFrom = 3;
-// Another plan may take longer than planned, too: it is tried by runs that have so much more time than they usually
-// take.
+// Another plan may take longer than planned: it is tried by runs that have so much more time than they usually take.
 constexpr double kRoomToTry = 10;
 
-// The only one that runs nodes; PlanReview::kNoRival when there are several, or none.
+constexpr uint32_t kNoDevice = PlanRequest::kAnyDevice;
+
+// The only one that runs nodes; kNoDevice when there are several, or none.
 uint32_t DeviceOf(const Plan& plan) {
-  uint32_t device = PlanReview::kNoRival;
+  uint32_t device = kNoDevice;
   for (const scheduler::Task& task : plan.tasks) {
-    if (device != PlanReview::kNoRival && task.device != device) {
-      return PlanReview::kNoRival;
+    if (device != kNoDevice && task.device != device) {
+      return kNoDevice;
     }
     device = task.device;
   }
   return device;
 }
 
-// Whether the plan is to be compared with whole graphs on one device.
-bool WantsRivals(const PreparedGraph& graph, const Plan& plan) {
-  const auto took = static_cast<double>(plan.review.time.count());
-  const bool is_off = took > kOffPlan * static_cast<double>(plan.makespan.count());
-  return graph.devices.size() > 1 && plan.review.runs >= kRunsToJudge &&
-         (plan.review.rival != PlanReview::kNoRival ||
-          (plan.review.next_rival == 0 && (is_off || DeviceOf(plan) == PlanReview::kNoRival)));
+// Everything runs at the same place in the same order.
+bool IsSamePlacement(std::span<const scheduler::Task> a, std::span<const scheduler::Task> b) {
+  return std::ranges::equal(a, b, [](const scheduler::Task& x, const scheduler::Task& y) {
+    return x.node == y.node && x.choice == y.choice && x.box == y.box;
+  });
 }
-
-// Notes what the plan took, if it is the quickest so far.
-void KeepBest(const Plan& plan, PlanReview& review) {
-  if (review.best.empty() || review.time < review.best_time) {
-    review.best = plan.tasks;
-    review.best_time = review.time;
-  }
-}
-
-// Whether the plan is there for a measurement's sake.
-bool IsTrial(const Plan& plan) { return plan.review.rival != PlanReview::kNoRival || plan.feed.has_pins; }
 
 const graph::Node& Root(const PreparedGraph& graph) { return graph.graph.node(graph.graph.root()); }
 
@@ -73,7 +53,7 @@ class Finder {
         return plan->symbols == symbols && IsSameRepetition(*plan);
       });
       if (it == plans.end()) {
-        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, Build(symbols, PlanReview()));
+        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, BuildFirst(symbols));
         it = plans.insert(plans.begin(), std::move(plan));
       }
       Remember(**it);
@@ -81,13 +61,7 @@ class Finder {
       HPVMD_RETURN_IF_ERROR(CheckRepetition(Root(graph_), query_.repetition, query_.ports, (*it)->symbols));
     }
     std::rotate(plans.begin(), it, it + 1);
-    const Plan& plan = *plans.front();
-    const bool may_try = MayTry(plan);
-    if (!may_try && IsTrial(plan)) {
-      HPVMD_RETURN_IF_ERROR(Postpone());
-    } else if (plan.review.is_stale && (may_try || plan.review.is_settled)) {
-      HPVMD_RETURN_IF_ERROR(Replace());
-    }
+    HPVMD_RETURN_IF_ERROR(ObeyJudge(MayTry(*plans.front())));
     return plans.front().get();
   }
 
@@ -128,107 +102,138 @@ class Finder {
 
   // Whether the run has time for a plan that may turn out to be worse than the one there is.
   bool MayTry(const Plan& plan) const {
-    const PlanReview& review = plan.review;
-    const Duration usual = review.best_time != Duration(0) ? review.best_time
-                           : review.time != Duration(0)    ? review.time
-                                                           : plan.makespan;
-    return query_.request.may_experiment && static_cast<double>(query_.left.count()) >
-                                                kRoomToTry * static_cast<double>(usual.count()) * query_.request.repeat;
+    const double known = plan.review.judge.usual_ns();
+    const double usual = known != 0 ? known : static_cast<double>(plan.makespan.count());
+    return query_.request.may_experiment &&
+           static_cast<double>(query_.left.count()) > kRoomToTry * usual * query_.request.repeat;
   }
 
-  // The best that is known in the place of a trial, which a later run makes.
-  Status Postpone() {
-    std::unique_ptr<Plan> trial = std::move(graph_.plans.front());
-    graph_.plans.erase(graph_.plans.begin());
-    PlanReview review = std::move(trial->review);
-    if (review.rival != PlanReview::kNoRival) {
-      review.next_rival = review.is_stale ? review.next_rival : review.rival;  // Stale: it has been judged.
-      review.seeks_rival = true;
-      review.rival = PlanReview::kNoRival;
+  // The plan whose turn it is goes first.
+  Status ObeyJudge(bool may_try) {
+    PlanReview& review = graph_.plans.front()->review;
+    if (review.judge.is_trial() && !may_try) {
+      review.judge.Yield();
     }
-    const bool may_pin = std::exchange(review.may_pin, false);
-    review.is_stale = true;
-    review.runs = 0;
-    review.time = Duration(0);
-    const graph::SymbolValues symbols = std::move(trial->symbols);
-    const Tasks tasks = std::move(trial->tasks);
-    trial.reset();
-    StatusOr<std::unique_ptr<Plan>> built = BuildFrom(review.best, symbols, review);
-    FallBack({&tasks}, symbols, review, &built);
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, std::move(built));
-    plan->review.may_pin = may_pin;
-    graph_.plans.insert(graph_.plans.begin(), std::move(plan));
-    Remember(*graph_.plans.front());
+    if (review.is_challenger != review.judge.is_trial()) {
+      HPVMD_RETURN_IF_ERROR(Switch());
+    }
+    if (!graph_.plans.front()->review.judge.has_challenger()) {
+      PlanReview& alone = graph_.plans.front()->review;
+      alone.other.reset();
+      alone.other_tasks.clear();
+      if (alone.seeks && may_try) {
+        return Challenge();
+      }
+    }
     return absl::OkStatus();
   }
 
-  // A new plan in the place of the first, which goes first: its memory may be what the new one needs. When there is no
-  // room for a new one, nodes run where they ran before.
-  Status Replace() {
-    std::unique_ptr<Plan> old = std::move(graph_.plans.front());
+  std::unique_ptr<Plan> TakeFirst() {
+    std::unique_ptr<Plan> plan = std::move(graph_.plans.front());
     graph_.plans.erase(graph_.plans.begin());
+    return plan;
+  }
+
+  void PutFirst(std::unique_ptr<Plan> plan, PlanReview review) {
+    plan->review = std::move(review);
+    graph_.plans.insert(graph_.plans.begin(), std::move(plan));
+    Remember(*graph_.plans.front());
+  }
+
+  // To the other one of champion and challenger, which is built again where there was no room for both. Where there is
+  // none even so, this one stays.
+  Status Switch() {
+    std::unique_ptr<Plan> old = TakeFirst();
     PlanReview review = std::move(old->review);
-    review.is_stale = false;
-    const graph::SymbolValues symbols = std::move(old->symbols);
-    const Tasks tasks = std::move(old->tasks);
-    const Duration makespan = old->makespan;
-    old.reset();
-    std::unique_ptr<Plan> plan = review.seeks_rival ? BuildRival(symbols, review) : nullptr;
-    if (plan == nullptr) {
-      StatusOr<std::unique_ptr<Plan>> built = Build(symbols, review);
-      FallBack({&review.best, &tasks}, symbols, review, &built);
-      HPVMD_ASSIGN_OR_RETURN(plan, std::move(built));
-      plan->makespan = plan->makespan == Duration(0) ? makespan : plan->makespan;
+    const Tasks tasks = std::exchange(review.other_tasks, old->tasks);
+    const graph::SymbolValues symbols = old->symbols;
+    if (review.other != nullptr) {
+      std::unique_ptr<Plan> next = std::exchange(review.other, std::move(old));
+      review.is_challenger = !review.is_challenger;
+      PutFirst(std::move(next), std::move(review));
+      return absl::OkStatus();
     }
-    graph_.plans.insert(graph_.plans.begin(), std::move(plan));
-    Remember(*graph_.plans.front());
+    old.reset();
+    StatusOr<std::unique_ptr<Plan>> built = Build(symbols, {.tasks = &tasks});
+    if (absl::IsResourceExhausted(built.status())) {
+      built = Build(symbols, {.tasks = &review.other_tasks});
+      review.other_tasks.clear();
+      review.judge.StartOver();
+      review.is_challenger = false;
+    } else {
+      review.is_challenger = !review.is_challenger;
+    }
+    HPVMD_RETURN_IF_ERROR(built.status());
+    PutFirst(*std::move(built), std::move(review));
     return absl::OkStatus();
   }
 
-  // Where there was no memory for what was built, the first of `known` for which there is.
-  void FallBack(std::initializer_list<const Tasks*> known, const graph::SymbolValues& symbols, const PlanReview& review,
-                StatusOr<std::unique_ptr<Plan>>* built) {
-    for (const Tasks* const tasks : known) {
-      if (absl::IsResourceExhausted(built->status()) && !tasks->empty()) {
-        *built = BuildFrom(*tasks, symbols, review);
+  // A challenger beside the champion, or, where there is no room for both, in its place. Without one the champion
+  // stays.
+  Status Challenge() {
+    std::unique_ptr<Plan> old = TakeFirst();
+    PlanReview review = std::move(old->review);
+    review.seeks = false;
+    const Tasks tasks = old->tasks;
+    const graph::SymbolValues symbols = old->symbols;
+    const uint32_t source = review.judge.source(), former = review.judge.first_former();
+    PlanRequest request{.may_pin = source == 0 && review.may_pin};
+    request.only_device = source > 0 && source < former ? source - 1 : kNoDevice;
+    request.tasks = source >= former ? &review.formers[source - former] : nullptr;
+    StatusOr<std::unique_ptr<Plan>> built = FailedPrecondition("There is no such plan.");
+    if (IsPossible(request)) {
+      built = Build(symbols, request);
+      if (absl::IsResourceExhausted(built.status())) {
+        old.reset();
+        built = Build(symbols, request);
       }
     }
-  }
-
-  // Everything on the next device that could do it, and may do it quicker than the best so far. Null when there is none
-  // left: then a plan by all that is known by now competes with the best.
-  std::unique_ptr<Plan> BuildRival(const graph::SymbolValues& symbols, PlanReview& review) {
-    review.seeks_rival = false;
-    while (review.next_rival < graph_.devices.size()) {
-      review.rival = review.next_rival++;
-      if (graph_.facts[review.rival].tier != scheduler::Tier::kReal) {
-        continue;
-      }
-      StatusOr<std::unique_ptr<Plan>> plan = Build(symbols, review);
-      if (plan.ok() && DeviceOf(**plan) == review.rival &&
-          (*plan)->makespan.count() < kNoRivalFrom * static_cast<double>(review.best_time.count())) {
-        return *std::move(plan);
-      }
+    if (built.ok() && IsNew(**built, request, tasks, review)) {
+      review.judge.Made(static_cast<double>((*built)->makespan.count()));
+    } else {
+      review.judge.Refuse();
     }
-    review.rival = PlanReview::kNoRival;
-    return nullptr;
+    if (review.judge.has_challenger()) {
+      review.other = std::move(old);
+      review.other_tasks = tasks;
+      review.is_challenger = true;
+      PutFirst(*std::move(built), std::move(review));
+      return absl::OkStatus();
+    }
+    const Status why = built.status();
+    built = Unavailable("");  // Its memory may be what the old one needs.
+    if (old == nullptr) {
+      HPVMD_ASSIGN_OR_RETURN(old, Build(symbols, {.tasks = &tasks}));
+    }
+    PutFirst(std::move(old), std::move(review));
+    return graph_.unavailable.has_value() ? why : absl::OkStatus();
   }
 
-  StatusOr<std::unique_ptr<Plan>> Build(const graph::SymbolValues& symbols, const PlanReview& review) {
-    const bool is_known = review.is_settled && !review.best.empty();
-    return BuildFrom(is_known ? review.best : Tasks(), symbols, review);
+  bool IsPossible(const PlanRequest& request) const {
+    const bool is_real =
+        request.only_device == kNoDevice || graph_.facts[request.only_device].tier == scheduler::Tier::kReal;
+    return is_real && (request.tasks == nullptr || !request.tasks->empty());
   }
 
-  // Without `tasks` nodes are placed anew.
-  StatusOr<std::unique_ptr<Plan>> BuildFrom(const Tasks& tasks, const graph::SymbolValues& symbols,
-                                            const PlanReview& review) {
+  static bool IsNew(const Plan& plan, const PlanRequest& request, const Tasks& champion, const PlanReview& review) {
+    const auto is_same = [&](const Tasks& known) { return IsSamePlacement(plan.tasks, known); };
+    return !is_same(champion) && (request.only_device == kNoDevice || DeviceOf(plan) == request.only_device) &&
+           (request.tasks != nullptr || request.only_device != kNoDevice ||
+            std::ranges::none_of(review.formers, is_same));
+  }
+
+  StatusOr<std::unique_ptr<Plan>> BuildFirst(const graph::SymbolValues& symbols) {
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, Build(symbols, {}));
+    plan->review.judge = scheduler::PlanJudge(static_cast<uint32_t>(1 + graph_.devices.size()));
+    return plan;
+  }
+
+  // `request` says what is special about it.
+  StatusOr<std::unique_ptr<Plan>> Build(const graph::SymbolValues& symbols, PlanRequest request) {
     MakeRoom();
-    const PlanRequest request{.symbols = symbols,
-                              .carries = query_.repetition.carries,
-                              .on_host = OutputsOnHost(graph_.graph, query_.repetition),
-                              .tasks = tasks.empty() ? nullptr : &tasks,
-                              .only_device = review.rival,
-                              .may_pin = review.may_pin};
+    request.symbols = symbols;
+    request.carries = query_.repetition.carries;
+    request.on_host = OutputsOnHost(graph_.graph, query_.repetition);
     StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, request);
     if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !graph_.plans.empty()) {
       graph_.plans.clear();  // Their memory may be what is missing.
@@ -236,8 +241,14 @@ class Finder {
     }
     HPVMD_RETURN_IF_ERROR(plan.status());
     (*plan)->until = query_.repetition.until;
-    (*plan)->review = review;
+    for (const scheduler::Task& task : (*plan)->tasks) {
+      (*plan)->makespan = std::max((*plan)->makespan, task.end);  // Of known tasks nobody has said it.
+    }
     return plan;
+  }
+
+  static uint64_t BytesOf(const Plan& plan) {
+    return plan.temporary_bytes + (plan.review.other != nullptr ? plan.review.other->temporary_bytes : 0);
   }
 
   // Keeps the number of plans in bounds, and their memory to a quarter of what the smallest host device has.
@@ -251,10 +262,10 @@ class Finder {
     }
     uint64_t held = 0;
     for (const std::unique_ptr<Plan>& plan : plans) {
-      held += plan->temporary_bytes;
+      held += BytesOf(*plan);
     }
     while (!plans.empty() && (plans.size() >= kPlansMax || held > memory / 4)) {
-      held -= plans.back()->temporary_bytes;
+      held -= BytesOf(*plans.back());
       plans.pop_back();
     }
   }
@@ -276,50 +287,50 @@ StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query) {
 }
 
 void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Duration time) {
+  using Step = scheduler::PlanJudge::Step;
   PlanReview& review = plan.review;
-  ++review.runs;
-  review.time = review.time == Duration(0) ? time : std::min(review.time, time);
   const CostReview found = graph.costs->Feed(graph, plan.flat, plan.tasks, timings, time, &plan.feed);
-  if (review.is_settled || review.is_stale) {
-    return;  // Stale: what comes next is decided, and waits for a run that has the time.
-  }
-  const bool is_trial = plan.feed.has_pins;  // For a measurement's sake: no rival, and not to stay.
-  if (!is_trial && WantsRivals(graph, plan) && (review.rival != PlanReview::kNoRival || !found.should_replan)) {
-    KeepBest(plan, review);
-    review.is_stale = review.seeks_rival = true;
-    review.runs = 0;
-    review.time = Duration(0);
+  const auto ns = static_cast<double>(time.count());
+  const bool is_off = ns > kOffPlan * static_cast<double>(plan.makespan.count());
+  const bool is_doubtful = graph.devices.size() > 1 && (is_off || DeviceOf(plan) == kNoDevice);
+  review.may_pin = found.wants_samples;
+  review.seeks = false;
+  const Step step = review.judge.After(
+      {.ns = ns, .is_settled = found.is_settled, .promises = found.should_replan, .is_doubtful = is_doubtful});
+  review.seeks = step == Step::kTry;
+  if (step != Step::kAdopt && step != Step::kGoBack) {
     return;
   }
-  if (review.rival != PlanReview::kNoRival) {
-    return;
+  // Whoever has lost may be wanted again.
+  const bool has_won = step == Step::kAdopt;
+  if (const uint32_t former = review.judge.former(); former != scheduler::PlanJudge::kNone) {
+    review.formers[former - review.judge.first_former()] =
+        review.is_challenger == has_won ? review.other_tasks : plan.tasks;
   }
-  const auto most = Duration(static_cast<int64_t>(kWorse * static_cast<double>(review.best_time.count())));
-  const bool is_worse = !is_trial && !review.best.empty() && review.runs >= kRunsToJudge && review.time > most;
-  if (!is_worse && (!found.should_replan || (review.runs < review.wait && !is_trial))) {
-    return;
+  if (has_won) {
+    review.is_challenger = !review.is_challenger;  // They trade places.
   }
-  if (!is_trial) {
-    KeepBest(plan, review);
-  }
-  ++review.replans;
-  review.is_stale = true;
-  review.is_settled = is_worse || review.replans > kReplansMax;
-  review.may_pin = found.wants_samples && review.replans < kReplansMax;
-  review.wait = uint64_t{1} << review.replans;
-  review.runs = 0;
-  review.time = Duration(0);
 }
 
 void DropPlansOf(PreparedGraph& graph, uint32_t device) {
+  const auto uses = [device](const std::vector<scheduler::Task>& tasks) {
+    return std::ranges::find(tasks, device, &scheduler::Task::device) != tasks.end();
+  };
   std::erase_if(graph.plans, [&](const std::unique_ptr<Plan>& plan) {
     return std::ranges::any_of(plan->queues, [&](const PlanQueue& queue) { return queue.device == device; });
   });
   for (const std::unique_ptr<Plan>& plan : graph.plans) {
     PlanReview& review = plan->review;
-    if (std::ranges::find(review.best, device, &scheduler::Task::device) != review.best.end()) {
-      review.best.clear();
-      review.best_time = Duration(0);
+    for (std::vector<scheduler::Task>& former : review.formers) {
+      if (uses(former)) {
+        former.clear();
+      }
+    }
+    if (uses(review.other_tasks)) {
+      review.other.reset();
+      review.other_tasks.clear();
+      review.judge.StartOver();
+      review.is_challenger = review.seeks = false;
     }
   }
 }

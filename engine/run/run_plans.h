@@ -28,7 +28,7 @@ struct PlanQuery {
 StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query);
 
 // After a run that succeeded, of which one repetition took `time`: learns what its launches took, and decides whether
-// the next run gets a new plan. That happens a few times for each plan's sizes, after ever more runs.
+// the next run gets another plan (scheduler/review/plan_judge.h).
 void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Duration time);
 
 // Drops the plans that use a device, which is lost, and what is known of better ones that do.

@@ -693,8 +693,9 @@ TEST_F(RunTest, LostDevicesAreForgottenForAllSizes) {
   StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(*graph, {.symbols = {2}, .tasks = &on_cpu});
   ASSERT_TRUE(plan.ok()) << plan.status();
   (*plan)->input_shapes = {{2}, {}};
-  (*plan)->review.best = on_gpu;
-  (*plan)->review.is_stale = (*plan)->review.is_settled = true;
+  // The GPU is the champion that the next run goes back to.
+  (*plan)->review.other_tasks = on_gpu;
+  (*plan)->review.is_challenger = true;
   graph->plans.front() = *std::move(plan);
   left = 0;
   ASSERT_TRUE(Run(*graph, four).ok());

@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "tests/schedsim/judge_world.h"
 #include "tests/schedsim/world.h"
 
 namespace {
@@ -68,6 +69,15 @@ int main(int argc, char** argv) {
       for (const std::string& fault : verdict.faults) {
         std::printf("  %s\n", fault.c_str());
       }
+    }
+  }
+  // Judges of plans have worlds of their own, small ones.
+  constexpr uint64_t kJudgeWorlds = 2000;
+  if (one->empty() && failures < failures_max) {
+    for (const std::string& broken : hpvm::schedsim::RunJudgeWorlds(first, first + kJudgeWorlds - 1)) {
+      ++failures;
+      std::printf("FAILED seed %" PRIu64 "; again: hpv-schedsim --seeds %" PRIu64 "-%" PRIu64 "\n  %s\n", first, first,
+                  first, broken.c_str());
     }
   }
   const double took = Now() - start;

@@ -21,8 +21,8 @@ constexpr int64_t kCutShareMin = 200;  // Of the makespan: one in so many.
 constexpr size_t kCutNodesMax = 256, kJobsMax = 4'000;
 constexpr size_t kSinglesMax = 12;
 constexpr int kRefinements = 4;
-// Which devices get parts: those about as quick as the quickest, those that are not far behind, all. Each that takes part
-// costs copies, launches and a meeting, which the model knows too little of.
+// Which devices get parts: those about as quick as the quickest, those that are not far behind, all. Each that takes
+// part costs copies, launches and a meeting, which the model knows too little of.
 constexpr double kReaches[] = {1.5, 4, std::numeric_limits<double>::infinity()};
 // Smaller parts than this share cost more than they save; of many devices half of an equal one.
 constexpr double kShareMin = 0.03;

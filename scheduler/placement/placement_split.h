@@ -10,8 +10,8 @@
 namespace hpvm::scheduler::placing {
 
 // Replaces `problem` and `best`, the plan without cuts, when cuts make a plan that is enough better. `options` gets
-// those of the parts. PlacementInput::accesses is not null. Answers, by node, why those that are long stay whole; no node
-// that was not asked about has to be there.
+// those of the parts. PlacementInput::accesses is not null. Answers, by node, why those that are long stay whole; empty
+// when nothing was looked at.
 std::vector<Whole> ImproveByCuts(const PlacementInput& input, const Resources& resources, Options& options,
                                  Problem& problem, Best& best);
 

@@ -173,7 +173,7 @@ TEST(PlacementSplitTest, NoSlivers) {
 
 // Of two drivers for one GPU the quicker runs its part, whichever is listed first.
 TEST(PlacementSplitTest, TheQuickerDriverOfTwo) {
-  for (const std::vector<DeviceIndex>& devices : {std::vector<DeviceIndex>{1, 2, 3}, std::vector<DeviceIndex>{1, 3, 2}}) {
+  for (const auto& devices : {std::vector<DeviceIndex>{1, 2, 3}, std::vector<DeviceIndex>{1, 3, 2}}) {
     const Placement placement = PlaceRows(Chain(1, 64), {.row_ns = {0, 900, 3'000, 1'000}, .devices = devices});
     EXPECT_EQ(DevicesOf(placement), (std::set<DeviceIndex>{1, 3}));
   }

@@ -60,12 +60,12 @@ class PlanJudge {
 
   uint32_t source() const { return source_; }
   bool has_challenger() const { return has_challenger_; }
-  // The challenger is the one that runs next.
   // After kAdopt: the source under which the old champion is to be kept. After kGoBack: that for the challenger, or
   // kNone where its own source will lead to it again.
   uint32_t former() const { return former_; }
   static constexpr uint32_t kNone = 0xffffffffu;
   uint32_t first_former() const { return static_cast<uint32_t>(sources_.size()) - kFormers; }
+  // The challenger is the one that runs next.
   bool is_trial() const { return is_trial_; }
   // Of the champion lately, in the middle; 0: it has not run.
   double usual_ns() const { return usual_.Middle(); }

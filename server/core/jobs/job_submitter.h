@@ -38,7 +38,7 @@ class JobSubmitter : private CoreRoom {
 
   // --- For clients; these lock the mutex ---
   // Requests and responses are borrowed until `done`, which comes once, perhaps before these return; never before what
-  // it acknowledges is on disk. The store is asked on the caller's thread: for a key's job, and for one that is retried.
+  // it acknowledges is on disk. The store is asked on the caller's thread: for a key's job, and one that is retried.
   void Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response, Done done);
   void RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request, v1::SubmitResponse* response, Done done);
 

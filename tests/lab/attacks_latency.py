@@ -2,6 +2,7 @@
 """How long the neighbour waits while it is attacked, against the same machine with good load of equal intensity."""
 
 import re
+import time
 import urllib.request
 
 import calls
@@ -38,7 +39,13 @@ def latency_while_metrics_are_scraped(session):
 
 def make_jobs(session, arrays, elements):
     """Ended jobs of the attacker; None, or what went wrong."""
-    handle, _ = session.api.handle(calls.ADD)
+    end = time.monotonic() + 30
+    handle, refused = session.api.handle(calls.ADD)
+    while handle is None and time.monotonic() < end:  # What the attack before left is being cleared away.
+        time.sleep(0.5)
+        handle, refused = session.api.handle(calls.ADD)
+    if handle is None:
+        return f"no graph: {refused}"
     request = encode(f2=handle, f4=[encode(f1="in", f2=calls.tensor(calls.I32, calls.ints(1, 2, 3, 4)))], f10=encode(f1=0, f2=elements - 1))
     for _ in range(arrays):
         answer = session.api.call("Submit", request, timeout=60)

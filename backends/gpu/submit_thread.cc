@@ -374,7 +374,8 @@ void SubmitThread::ServeFlights() {
     Status why;
     if (IsDoomed(first.submission, &why)) {
       status = why;  // An earlier flight's failure is this one's, too.
-    } else if (!status.ok()) {
+    }
+    if (!status.ok()) {  // Also then: it may signal timelines that the earlier one did not.
       Doom(first.submission, status);
     }
     const std::span<const TimelinePoint> signals = first.submission.signals;

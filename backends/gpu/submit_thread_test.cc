@@ -437,6 +437,25 @@ TEST_F(SubmitThreadTest, FailuresSettleInTheirTurn) {
   EXPECT_EQ(Message(shared->Wait(3, Soon())), "Broken.");
 }
 
+// A flight behind a failed one of a timeline fails every timeline that it signals.
+TEST_F(SubmitThreadTest, FailuresReachAllTimelinesOfAFlight) {
+  const std::unique_ptr<Timeline> shared = std::make_unique<Timeline>(hub), own = std::make_unique<Timeline>(hub);
+  const auto failing = Make(1), flying = Make(2);
+  failing->signal.timeline = shared.get();
+  const TimelinePoint both[] = {{shared.get(), 2}, {own.get(), 1}};
+  flying->submission.signals = both;
+  driver.FailNext(Aborted("Kernel trapped."));
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
+  ASSERT_TRUE(thread.Submit(failing->submission).ok());
+  ASSERT_TRUE(driver.Enqueues(1, Soon()));
+  driver.FailNext(absl::OkStatus());
+  ASSERT_TRUE(thread.Submit(flying->submission).ok());
+  ASSERT_TRUE(driver.Enqueues(2, Soon()));
+  driver.OpenAll();
+  EXPECT_EQ(Message(shared->Wait(2, Soon())), "Kernel trapped.");
+  EXPECT_EQ(Message(own->Wait(1, Soon())), "Kernel trapped.");
+}
+
 // A timeline fails when the last flight that signals it has ended, as whoever sees it fail frees what they all name;
 // what had not begun never does, nor does what comes later.
 TEST_F(SubmitThreadTest, FailsATimelineWhenNobodyUsesIt) {

@@ -32,11 +32,12 @@ CostRecordClass Written(const CostClass& c) {
           .time_ns = static_cast<float>(c.time_ns),
           .variance = static_cast<float>(c.variance),
           .low_ns = static_cast<float>(c.low_ns),
-          .error = static_cast<float>(c.error)};
+          .error = static_cast<float>(c.error),
+          .is_settled = c.is_settled};
 }
 
 CostClass Read(const CostRecordClass& c) {
-  CostClass read{.size = c.size, .intensity = c.intensity, .samples = c.samples};
+  CostClass read{.size = c.size, .intensity = c.intensity, .is_settled = c.is_settled, .samples = c.samples};
   read.weight = c.weight;
   read.instances = c.instances;
   read.bytes = c.bytes;
@@ -159,7 +160,7 @@ std::vector<uint8_t> CostStore::RecordOf(KernelCosts& kernel) {
     CostRecordDevice& device = record.devices.emplace_back();
     device.device = costs->device;
     for (const CostClass& c : costs->history.classes()) {
-      if (c.is_settled) {
+      if (c.samples > 0) {
         device.classes.push_back(Written(c));
       }
     }

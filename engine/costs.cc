@@ -328,6 +328,9 @@ class Feeder {
     review_.measured_ns += ns;
     review_.expected_ns += task.end > task.start ? NsOf(task.end - task.start) : predicted;
     review_.first_samples += is_first ? 1 : 0;
+    if (is_first && timing.is_settled) {
+      use.kernel->kept_samples = 0;  // What stood in for it may be on disk.
+    }
     if (is_first) {
       for (uint32_t choice = 0; choice < choices; ++choice) {
         options_.UseOf(task.node, choice).costs->history.Note(options_.WorkOf(task.node, choice, task.box));

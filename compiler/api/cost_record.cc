@@ -12,14 +12,14 @@ namespace hpvm {
 
 static auto FieldsOf(CostRecordClass& c) {
   return std::tie(c.size, c.intensity, c.samples, c.weight, c.instances, c.bytes, c.operations, c.time_ns, c.variance,
-                  c.low_ns, c.error);
+                  c.low_ns, c.error, c.is_settled);
 }
 static auto FieldsOf(CostRecordDevice& device) { return std::tie(device.device, device.classes); }
 static auto FieldsOf(CostRecord& record) { return std::tie(record.devices); }
 
 namespace {
 
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr size_t kDeviceBytesMax = 256;
 
 bool IsClass(const CostRecordClass& c) {

@@ -20,6 +20,7 @@ struct CostRecordClass {
   uint8_t size = 0, intensity = 0;
   uint64_t samples = 0;
   float weight = 0, instances = 0, bytes = 0, operations = 0, time_ns = 0, variance = 0, low_ns = 0, error = 0;
+  bool is_settled = false;
   friend bool operator==(const CostRecordClass&, const CostRecordClass&) = default;
 };
 

@@ -174,13 +174,12 @@ size_t CostHistory::Restore(std::span<const CostClass> classes) {
     const auto it = std::lower_bound(classes_.begin(), classes_.end(), KeyOf(c),
                                      [](const CostClass& a, const auto& wanted) { return KeyOf(a) < wanted; });
     if (it != classes_.end() && KeyOf(*it) == KeyOf(c)) {
-      if (it->is_settled) {
+      if (it->is_settled || (it->samples > 0 && !c.is_settled)) {
         continue;
       }
       *it = c;
-      it->is_settled = true;
     } else {
-      classes_.insert(it, c)->is_settled = true;
+      classes_.insert(it, c);
     }
     samples_ += c.samples > ~uint64_t{0} - samples_ ? 0 : c.samples;
     ++taken;

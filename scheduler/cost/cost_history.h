@@ -67,8 +67,9 @@ class CostHistory {
   const CostClass* Find(const Work& work) const;
   uint64_t samples() const { return samples_; }
 
-  // Takes over what another process has kept; samples that are here already stay as they are. Classes that cannot be
-  // (figures that are not finite, negative, no samples) are left out; how many were taken.
+  // Takes over what another process has kept; samples that are here already stay as they are, unless they are of
+  // launches that were tried out and the kept ones are not. Classes that cannot be (figures that are not finite,
+  // negative, no samples) are left out; how many were taken.
   size_t Restore(std::span<const CostClass> classes);
 
  private:

@@ -256,6 +256,18 @@ TEST(CostHistoryTest, NotesWithoutSamples) {
   EXPECT_EQ(curve.At(WorkOf(1000), Processor()), StaticCosts().Run(WorkOf(1000), 0, Processor()));
 }
 
+// What stands in for a class that had not settled is kept, too, as what it is.
+TEST(CostHistoryTest, RestoresWhatStandsIn) {
+  CostHistory kept, history, settled;
+  kept.Add(WorkOf(4096), 50'000, 0, /*is_settled=*/false);
+  EXPECT_EQ(history.Restore(kept.classes()), 1u);
+  EXPECT_EQ(*history.Find(WorkOf(4096)), *kept.Find(WorkOf(4096)));
+  settled.Add(WorkOf(4096), 10'000, 0);
+  EXPECT_EQ(settled.Restore(kept.classes()), 0u);
+  EXPECT_EQ(kept.Restore(settled.classes()), 1u);
+  EXPECT_TRUE(kept.Find(WorkOf(4096))->is_settled);
+}
+
 // A history that another process kept comes back as it was; one that no process can have kept does not.
 TEST(CostHistoryTest, RestoresWhatIsSound) {
   SeededRng rng(1);

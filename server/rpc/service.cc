@@ -177,7 +177,7 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
-    return AnswerLater(context, Method("CancelJob"), *request, Key::kRefused, Begins::kInTurn,
+    return AnswerLater(context, Method("CancelJob"), *request, Key::kRefused, Begins::kAtOnce,
                        [this, request, response](const TenantRef& tenant, DeferredCall& call) {
                          core_.job_canceller().CancelJob(tenant, request->job_id(), response, call.Finisher());
                        });

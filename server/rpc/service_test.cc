@@ -503,7 +503,7 @@ TEST_F(ServiceTest, SlowReadsForJobsDelayNobody) {
   retry.set_job_id(fetch.job_id());
   v1::CancelJobRequest cancel;
   cancel.set_job_id(fetch.job_id());
-  ASSERT_TRUE(SetFailpoints("service.call.begin=sleep(1000)").ok());
+  ASSERT_TRUE(SetFailpoints("service.call.begin=sleep(1000);core.cancel.read=sleep(1000)").ok());
   std::atomic<int> answered = 0;
   std::vector<std::thread> callers;
   const auto call = [&](auto begin) {
@@ -524,7 +524,8 @@ TEST_F(ServiceTest, SlowReadsForJobsDelayNobody) {
   }
   EXPECT_EQ(answered, 4);
   EXPECT_EQ(submitted[0].job().id(), submitted[1].job().id());
-  EXPECT_EQ(FailpointHits()["service.call.begin"], 4u);
+  EXPECT_EQ(FailpointHits()["service.call.begin"], 3u);
+  EXPECT_EQ(FailpointHits()["core.cancel.read"], 1u);
   ASSERT_TRUE(SetFailpoints("").ok());
 }
 

@@ -2,7 +2,6 @@
 """How long the neighbour waits while it is attacked, against the same machine with good load of equal intensity."""
 
 import re
-import time
 import urllib.request
 
 import calls
@@ -39,11 +38,7 @@ def latency_while_metrics_are_scraped(session):
 
 def make_jobs(session, arrays, elements):
     """Ended jobs of the attacker; None, or what went wrong."""
-    end = time.monotonic() + 30
-    handle, refused = session.api.handle(calls.ADD)
-    while handle is None and time.monotonic() < end:  # What the attack before left is being cleared away.
-        time.sleep(0.5)
-        handle, refused = session.api.handle(calls.ADD)
+    handle, refused = session.api.handle_soon(calls.ADD)
     if handle is None:
         return f"no graph: {refused}"
     request = encode(f2=handle, f4=[encode(f1="in", f2=calls.tensor(calls.I32, calls.ints(1, 2, 3, 4)))], f10=encode(f1=0, f2=elements - 1))

@@ -131,6 +131,15 @@ class Api:
             self.release(self.handles.pop(oldest))
         return self.handles[key], None
 
+    def handle_soon(self, text):
+        """The same, once what the attack before has left is cleared away, such as an executor that said why it ends."""
+        end = time.monotonic() + 30
+        handle, refused = self.handle(text)
+        while handle is None and time.monotonic() < end:
+            time.sleep(0.5)
+            handle, refused = self.handle(text)
+        return handle, refused
+
     def release(self, handle):
         return self.call("ReleaseGraph", encode(f2=handle))
 

@@ -37,7 +37,11 @@ void JobCanceller::CancelJob(const TenantRef& tenant, std::string_view id, v1::C
       return;
     }
   }
-  done(AnswerCancelOfEnded(*tenant, name, response));
+  options_.jobs->PostRead(tenant->name, [this, tenant, name, response, done = std::move(done)] {
+    HPVMD_FAILPOINT("core.cancel.read").IgnoreError();
+    done(AnswerCancelOfEnded(*tenant, name, response));
+    return FairQueue::Step::kDone;
+  });
 }
 
 // Asks some elements; true: none is left to ask. The answer comes with the last of their wishes.
@@ -63,7 +67,7 @@ bool JobCanceller::CancelElements(CoreScope& scope, const std::shared_ptr<ArrayC
   return false;
 }
 
-// It has ended, or there is none. Without the mutex: asks the store.
+// It has ended, or there is none. In the tenant's turn and without the mutex: asks the store.
 Outcome JobCanceller::AnswerCancelOfEnded(Tenant& tenant, const std::string& name, v1::CancelJobResponse* response) {
   bool has_ended = true;
   if (name.starts_with("array-")) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmd: reads the command line and the configuration, serves until SIGTERM or SIGINT.
 #include <google/protobuf/stubs/logging.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -320,6 +321,9 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
+  // Freed chunks are merged one by one. Else tens of thousands of them (the rows of an array) are merged by some later
+  // allocation, for ten milliseconds, under whatever lock is held then.
+  mallopt(M_MXFAST, 0);
   // Debian builds Abseil with its lock-order checker on, which every lock inside gRPC then pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (const Status failpoints = SetFailpointsFromEnvironment(); !failpoints.ok()) {

@@ -107,7 +107,8 @@ TEST_F(SlicesTest, TakesArraysInSlices) {
       v1::ListJobsResponse listed;
       ASSERT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, list, &listed)).ok());
       const auto job = Cancel(listed.jobs(0).id()), array = Cancel(listed.jobs(0).array_id());
-      while (!array->outcome.has_value() && store_->StepPosted()) {  // Some more begin before both wishes have their turn.
+      // Some more begin before both wishes have their turn.
+      while (!array->outcome.has_value() && store_->StepPosted()) {
       }
       for (const auto& cancelled : {job, array}) {
         ASSERT_TRUE(cancelled->outcome.has_value());

@@ -10,6 +10,8 @@ namespace {
 // Of a device among equals: how far it may be from them, and what one launch changes.
 constexpr double kFactorMax = 8;
 constexpr double kFactorGain = 0.125;
+// What one run's copies change of a link's speed.
+constexpr double kCopyGain = 0.25;
 
 using scheduler::CostClass;
 
@@ -200,6 +202,40 @@ void CostStore::MeasureTransfers(const Device& device) {
   link.transfers = hpvm::MeasureTransfers(**found, clock_, kProbeMax, &remains_);
   link.transfers.up = up.is_estimate ? link.transfers.up : up;
   link.transfers.down = down.is_estimate ? link.transfers.down : down;
+}
+
+void CostStore::LearnTransfers() {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const CopyMeter& meter = devices_[i]->copy_meter();
+    const uint32_t copies = meter.copies();
+    std::lock_guard lock(link_mutex_);
+    Link& link = links_[i];
+    if (copies == link.copies) {
+      continue;
+    }
+    const CopySums now = meter.sums();
+    link.copies = copies;
+    // What was assumed of a link gives way to the first copy over it.
+    const auto learn = [&](CopySums::Flow CopySums::*kind, bool is_known, double* bytes_per_second) {
+      const uint64_t bytes = (now.*kind).bytes - (link.sums.*kind).bytes;
+      const int64_t ns = (now.*kind).ns - (link.sums.*kind).ns;
+      if (bytes == 0 || ns <= 0) {
+        return is_known;
+      }
+      const double measured = static_cast<double>(bytes) / static_cast<double>(ns) * 1e9;
+      *bytes_per_second += (measured - *bytes_per_second) * (is_known ? kCopyGain : 1);
+      return true;
+    };
+    link.knows_up = learn(&CopySums::up, link.knows_up, &link.transfers.up.bytes_per_second);
+    link.knows_down = learn(&CopySums::down, link.knows_down, &link.transfers.down.bytes_per_second);
+    learn(&CopySums::together, host_copy_bytes_per_second_ > 0, &host_copy_bytes_per_second_);
+    link.sums = now;
+  }
+}
+
+double CostStore::HostCopyBytesPerSecond() const {
+  std::lock_guard lock(link_mutex_);
+  return host_copy_bytes_per_second_;
 }
 
 DeviceTransfers CostStore::TransfersOf(const Device& device) const {

@@ -73,13 +73,21 @@ class CostStore {
   void Keep(const Sha256& name, std::span<const uint8_t> record) { keeper_.KeepCosts(name, record); }
   // Once for each device, if transfers are measured at all; the others wait for it.
   void MeasureTransfers(const Device& device);
+  // Takes in what devices have measured of their large copies since.
+  void LearnTransfers();
   DeviceTransfers TransfersOf(const Device& device) const;
+  // Of all transfers that flow at the same time; 0: not known.
+  double HostCopyBytesPerSecond() const;
   std::span<Device* const> devices() const { return devices_; }
 
  private:
   struct Link {
     int probes = 0;
     DeviceTransfers transfers;
+    // CopyMeter's, as they were last taken in.
+    uint32_t copies = 0;
+    CopySums sums;
+    bool knows_up = false, knows_down = false;  // By copies.
   };
   static void Restore(const Artifact& artifact, KernelCosts& kernel);
   size_t IndexOf(const Device& device) const;
@@ -97,6 +105,7 @@ class CostStore {
   mutable std::mutex link_mutex_;
   std::vector<Link> links_;                             // By device; guarded by link_mutex_.
   std::vector<std::unique_ptr<ProbeRemains>> remains_;  // Likewise.
+  double host_copy_bytes_per_second_ = 0;               // Likewise.
 };
 
 }  // namespace hpvm

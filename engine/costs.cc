@@ -52,6 +52,7 @@ class PlanCostsCopy final : public PlanCosts {
   Duration Transfer(uint64_t bytes, scheduler::SpaceIndex from, scheduler::SpaceIndex to) const override {
     return measured_.Transfer(bytes, from, to);
   }
+  double HostCopyBytesPerSecond() const override { return measured_.HostCopyBytesPerSecond(); }
   Work Of(graph::FlatNodeId node, uint32_t choice, const scheduler::Box& box) const override {
     return works_.Of(node, choice, box);
   }
@@ -265,6 +266,7 @@ std::unique_ptr<PlanCosts> GraphCosts::ForPlan(const PreparedGraph& prepared, co
   }
   auto costs = std::make_unique<PlanCostsCopy>(prepared, flat);
   SetTransfers(prepared, *store_, costs->measured());
+  costs->measured().SetHostCopies(store_->HostCopyBytesPerSecond());
   std::lock_guard lock(store_->mutex());
   for (scheduler::DeviceIndex device = 0; device < prepared.devices.size(); ++device) {
     costs->measured().SetFactor(device, store_->FactorOf(*prepared.devices[device]));
@@ -390,6 +392,7 @@ CostReview GraphCosts::Feed(const PreparedGraph& prepared, const graph::FlatGrap
   if (kernels_->uses.empty() || tasks.empty() || timings.size() < tasks.size()) {
     return {};
   }
+  store_->LearnTransfers();
   const size_t looks = LooksOf(tasks.size(), run, *state);
   if (looks == 0) {
     return {};

@@ -415,5 +415,52 @@ TEST_F(CostsTest, MeasuresTransfers) {
   }
 }
 
+// A link's speed is what copies over it take, in place of what was assumed; several at once say what the host moves.
+TEST_F(CostsTest, CopiesSayHowQuickLinksAre) {
+  double bytes_per_ns = 8, together_per_ns = 0;
+  FunctionDeviceOptions gpu = Gpu();
+  gpu.note_copy = [&](CopyMeter& meter, uint64_t bytes, bool is_up) {
+    const double speed = together_per_ns > 0 ? together_per_ns : bytes_per_ns;
+    meter.Note(together_per_ns > 0 ? &CopySums::together : is_up ? &CopySums::up : &CopySums::down, bytes,
+               static_cast<int64_t>(static_cast<double>(bytes) / speed));
+  };
+  Start({{}, gpu});
+  std::vector<uint8_t> memory(1 << 20);
+  const std::unique_ptr<Buffer> host = MakeHostView(memory.data(), memory.size());
+  const std::unique_ptr<Buffer> there = devices_[1]->Allocate({.bytes = memory.size()}).value();
+  const std::unique_ptr<Timeline> timeline = devices_[1]->CreateTimeline();
+  uint64_t value = 0;
+  const auto copy = [&](bool is_up) {
+    CommandList commands;
+    commands.commands.push_back(
+        CopyCommand{.source = is_up ? 0u : 1u, .target = is_up ? 1u : 0u, .bytes = memory.size()});
+    Buffer* const table[] = {host.get(), there.get()};
+    const TimelinePoint signal{timeline.get(), ++value};
+    Submission submission;
+    submission.commands = &commands;
+    submission.buffers = table;
+    submission.signals = {&signal, 1};
+    ASSERT_TRUE(devices_[1]->Submit(submission).ok());
+    ASSERT_TRUE(timeline->Wait(value, kNever).ok());
+    Feed("opencl:0", 1000, Duration(1'000'000));
+  };
+  const auto up = [&] { return ListTransfers(engine_->costs())[0].bytes_per_second; };
+  const auto down = [&] { return ListTransfers(engine_->costs())[1].bytes_per_second; };
+  const double assumed = down();
+  copy(/*is_up=*/true);
+  EXPECT_NEAR(up(), 8e9, 1e6);
+  EXPECT_EQ(down(), assumed);
+  bytes_per_ns = 4;
+  copy(/*is_up=*/true);
+  EXPECT_NEAR(up(), 7e9, 1e6);
+  copy(/*is_up=*/false);
+  EXPECT_NEAR(down(), 4e9, 1e6);
+  EXPECT_EQ(graph_->costs->ForPlan(*graph_, flat_, false)->HostCopyBytesPerSecond(), 0);
+  together_per_ns = 10;
+  copy(/*is_up=*/true);
+  EXPECT_NEAR(up(), 7e9, 1e6);
+  EXPECT_NEAR(graph_->costs->ForPlan(*graph_, flat_, false)->HostCopyBytesPerSecond(), 10e9, 1e6);
+}
+
 }  // namespace
 }  // namespace hpvm

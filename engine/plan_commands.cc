@@ -146,15 +146,17 @@ void PlanWriter::WriteStep(const Step& step, CommandList& out) {
       const SlotView source = memory_.ViewOf(step.source), target = memory_.ViewOf(step.target);
       out.commands.push_back(CopyCommand{.source = source.slot,
                                          .target = target.slot,
-                                         .source_offset = source.offset + step.offset,
-                                         .target_offset = target.offset + step.offset,
+                                         .source_offset = source.offset + step.offset - FirstOf(step.source),
+                                         .target_offset = target.offset + step.offset - FirstOf(step.target),
                                          .bytes = step.bytes});
       return;
     }
     case Step::Kind::kZero: {
       const SlotView target = memory_.ViewOf(step.target);
       out.commands.push_back(
-          FillCommand{.target = target.slot, .offset = target.offset + step.offset, .bytes = step.bytes});
+          FillCommand{.target = target.slot,
+                      .offset = target.offset + step.offset - FirstOf(step.target),
+                      .bytes = step.bytes});
       return;
     }
     case Step::Kind::kRun:

@@ -27,6 +27,7 @@ class PlanWriter {
   void WriteSegment(const scheduler::Segment& segment, uint32_t index, PlanStage& stage);
   void WriteLateExtents(const scheduler::Step& step, PlanSegment& segment);
   void WriteOrder(const scheduler::Segment& segment, CommandList& list) const;
+  uint64_t FirstOf(scheduler::StorageId storage) const { return plan_.residency.storages[storage.index].first; }
   void WriteStep(const scheduler::Step& step, CommandList& out);
   void WriteDispatch(uint32_t task, CommandList& out);
   void WriteExtents(uint32_t task, uint32_t device, DispatchCommand& dispatch) const;

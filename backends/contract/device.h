@@ -29,6 +29,7 @@
 #include <variant>
 #include <vector>
 
+#include "backends/contract/copy_meter.h"
 #include "backends/contract/launch_log.h"
 #include "backends/contract/patience.h"
 #include "base/clock.h"
@@ -331,6 +332,8 @@ class Device {
   ArtifactKind artifact_kind() const { return info().artifact_kind; }
   // For points that its submissions signal, or wait for.
   std::unique_ptr<Timeline> CreateTimeline() const { return std::make_unique<Timeline>(hub_); }
+  // Its large copies from and to host memory, where it makes them by way of staging memory; else it stays empty.
+  const CopyMeter& copy_meter() const { return copy_meter_; }
   virtual Support Supports(const KernelNeeds& needs) const = 0;
   // kInvalidArgument: the module is at fault, and the message says how (the driver's log); kCancelled,
   // kDeadlineExceeded: the caller's patience ended while a builder was at work (devices without one do not look at it);
@@ -343,6 +346,7 @@ class Device {
 
  protected:
   Hub& hub_;
+  CopyMeter copy_meter_;
 };
 
 }  // namespace hpvm

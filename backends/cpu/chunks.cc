@@ -51,7 +51,7 @@ struct PoolRun final : PoolSource {
   const PoolFamily* const family = ThisPoolThread().family;
   PoolBody* body;
   bool is_open = false;
-  uint32_t grant_epoch;  // As the calling thread last saw it.
+  uint32_t allowed_epoch;  // As the calling thread last saw it.
 
   PoolRun(Pool& owner, const PoolRange& range, PoolBody& work)
       : pool(owner),
@@ -59,7 +59,7 @@ struct PoolRun final : PoolSource {
         chunk_max(std::max(range.chunk_max, chunk_min)),
         stop(range.stop),
         body(&work),
-        grant_epoch(owner.GrantEpoch()) {
+        allowed_epoch(owner.AllowedEpoch()) {
     threads = static_cast<uint32_t>(std::clamp<uint64_t>(ChunksOf(range), 1, pool.Allowed()));
     Divide(range.begin, range.end);
   }
@@ -101,7 +101,7 @@ struct PoolRun final : PoolSource {
 bool Chunks::OwnerMayTake() {
   bool had_to_wait = false;
   uint32_t epoch = pool_.GrantEpoch();
-  while (!pool_.MayWork(participant_)) {
+  while (!pool_.MayOwn(participant_)) {
     if (run_.Ended()) {
       return false;
     }
@@ -109,8 +109,9 @@ bool Chunks::OwnerMayTake() {
     pool_.AwaitGrantChange(epoch, kOwnerWait);
     epoch = pool_.GrantEpoch();
   }
-  if (run_.is_open && (had_to_wait || epoch != run_.grant_epoch)) {
-    run_.grant_epoch = epoch;
+  const uint32_t allowed_epoch = pool_.AllowedEpoch();
+  if (run_.is_open && (had_to_wait || allowed_epoch != run_.allowed_epoch)) {
+    run_.allowed_epoch = allowed_epoch;
     pool_.CallHelpers(pool_.Allowed() - 1);
   }
   return true;
@@ -118,9 +119,6 @@ bool Chunks::OwnerMayTake() {
 
 // Whether this participant may take a chunk now. Helpers leave where they may not.
 bool Chunks::MayTake() {
-  if (pool_.grant_ == nullptr) {
-    return true;
-  }
   return is_owner_ ? OwnerMayTake() : pool_.MayWork(participant_);
 }
 

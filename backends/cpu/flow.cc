@@ -94,7 +94,7 @@ Flow::Flow(Pool& pool, CommandTarget& target, const Submission& submission, Flow
       order_(*submission.commands->order),
       memo_(memo),
       ticks_(ProcessTicks()),
-      grant_epoch_(pool.GrantEpoch()) {}
+      allowed_epoch_(pool.AllowedEpoch()) {}
 
 Status Flow::Run() {
   memo_.Reset(order_);
@@ -121,13 +121,13 @@ bool Flow::MayGoOn(uint32_t thread) {
   if (thread != 0) {
     return pool_.MayWork(thread) && !is_solo_.load(std::memory_order_relaxed);
   }
-  const uint32_t epoch = pool_.GrantEpoch();
-  if (epoch == grant_epoch_) [[likely]] {
+  const uint32_t epoch = pool_.AllowedEpoch();
+  if (epoch == allowed_epoch_) [[likely]] {
     return true;
   }
   // A stop is noticed by the next command.
   pool_.WaitForGrant(submission_.stop);
-  grant_epoch_ = epoch;
+  allowed_epoch_ = epoch;
   pool_.CallHelpers(pool_.Allowed() - 1);
   return true;
 }
@@ -350,7 +350,7 @@ Status RunOrdered(Pool& pool, CommandTarget& target, const Submission& submissio
     return Internal("The order of a list of " + std::to_string(commands) + " commands has " +
                     std::to_string(order.predecessors.size()) + ".");
   }
-  const uint32_t threads = pool.Allowed();
+  const uint32_t threads = pool.GrantedThreads();
   std::unique_ptr<ListMemo> kept = order.memo.Take();
   std::unique_ptr<FlowMemo> memo;
   if (kept != nullptr && kept->owner() == owner) {

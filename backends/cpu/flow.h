@@ -84,7 +84,7 @@ class Flow final : private PoolSource, private PoolFamily {
   const CommandOrder& order_;
   FlowMemo& memo_;
   const Ticks& ticks_;
-  uint32_t grant_epoch_;  // As the submitting thread last saw it.
+  uint32_t allowed_epoch_;  // As the submitting thread last saw it.
   alignas(64) std::atomic<uint32_t> next_root_{0};
   alignas(64) std::atomic<uint32_t> done_{0};
   alignas(64) std::atomic<bool> has_ended_{false};

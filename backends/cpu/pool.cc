@@ -52,6 +52,12 @@ Pool::~Pool() {
 }
 
 uint32_t Pool::Allowed() const {
+  const uint32_t granted = GrantedThreads();
+  const uint32_t copying = std::min(CopyFlow::BusyThreads(), granted / 2);
+  return std::max(granted - copying, 1u);
+}
+
+uint32_t Pool::GrantedThreads() const {
   if (grant_ == nullptr) {
     return threads_;
   }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 
+#include "backends/contract/copy_meter.h"
 #include "backends/contract/grant.h"
 #include "backends/contract/grant_gate.h"
 #include "base/clock.h"
@@ -118,10 +119,16 @@ class Pool {
   bool HasParked() const { return parked_.load(std::memory_order_seq_cst) != 0; }
 
   uint32_t threads() const { return threads_; }
-  // Threads that may work now, the calling one included; at least 1.
+  // Threads that may work now, the calling one included; at least 1. Threads that make large copies to and from other
+  // devices have cores of their own meanwhile, up to half of what is granted: a device that waits for its data costs
+  // more than they do.
   uint32_t Allowed() const;
-  // Whether this thread may take work now.
-  bool MayWork(uint32_t thread) const { return grant_ == nullptr || (Granted() && thread < Allowed()); }
+  // The same, whatever is copied.
+  uint32_t GrantedThreads() const;
+  // Whether this helper may take work now.
+  bool MayWork(uint32_t thread) const { return Granted() && thread < Allowed(); }
+  // Whether a thread may work for what it has opened itself.
+  bool MayOwn(uint32_t thread) const { return grant_ == nullptr || (Granted() && thread < GrantedThreads()); }
   // Blocks while the grant is not given. False when `stop` ended the waiting.
   bool WaitForGrant(const std::atomic<uint32_t>* stop) const;
   bool Granted() const {
@@ -131,6 +138,8 @@ class Pool {
   bool MaySpin() const;
   // Changes with every change of the grant.
   uint32_t GrantEpoch() const { return grant_ == nullptr ? 0 : grant_->epoch.load(std::memory_order_acquire); }
+  // Changes whenever Allowed may.
+  uint32_t AllowedEpoch() const { return GrantEpoch() + CopyFlow::Epoch(); }
   // Until the epoch is no longer `seen`, for `limit` at most.
   void AwaitGrantChange(uint32_t seen, Duration limit) const;
 

@@ -267,6 +267,30 @@ TEST(PoolTest, AllowedIsClamped) {
   EXPECT_EQ(pool.Allowed(), 4u);
 }
 
+// Copies to other devices have cores of their own while they flow: helpers leave them, and come back.
+TEST(PoolTest, LeavesCoresToCopies) {
+  CopyMeter meter;
+  for (const bool has_grant : {false, true}) {
+    GrantEntry grant{};
+    Pool pool(4, has_grant ? &Fresh(grant, 4) : nullptr);
+    auto flow = std::make_unique<CopyFlow>(meter, true, 2 * CopyFlow::kBytesMin, 0, 7);
+    EXPECT_EQ(pool.Allowed(), 2u);
+    EXPECT_TRUE(pool.MayWork(1));
+    EXPECT_FALSE(pool.MayWork(2));
+    EXPECT_TRUE(pool.MayOwn(3));
+    Sum sum(milliseconds(1));
+    std::thread copier([&] {
+      EXPECT_TRUE(Eventually([&] { return sum.count() >= 20; }));
+      EXPECT_EQ(sum.workers() & ~3u, 0u);
+      flow.reset();
+    });
+    EXPECT_TRUE(pool.Run({0, 400, 1, 1, nullptr}, sum));
+    copier.join();
+    EXPECT_EQ(sum.workers(), 15u);
+    EXPECT_EQ(pool.Allowed(), 4u);
+  }
+}
+
 // Runs of every kind at once under a grant that changes all the time; mostly for ThreadSanitizer.
 TEST(PoolTest, Stress) {
   GrantEntry grant{};

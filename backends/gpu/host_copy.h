@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "backends/contract/copy_meter.h"
+
 namespace hpvm::gpu {
 
 class HostCopier {
@@ -18,7 +20,8 @@ class HostCopier {
   static uint32_t UsualHelpers();
 
   // Helpers start with the first large copy; where none can be started the caller copies alone.
-  explicit HostCopier(uint32_t helpers) : wanted_(helpers) {}
+  // The meter is borrowed for its life.
+  HostCopier(uint32_t helpers, CopyMeter& meter) : wanted_(helpers), meter_(meter) {}
   ~HostCopier();
   HostCopier(const HostCopier&) = delete;
   HostCopier& operator=(const HostCopier&) = delete;
@@ -26,12 +29,18 @@ class HostCopier {
   // memcpy. Any thread; helpers serve one copy at a time, another that comes meanwhile is made by its caller alone.
   void Copy(uint8_t* target, const uint8_t* source, uint64_t bytes);
 
+  // For a copy of so many bytes that is made by many calls of Copy: measures it, and has the helpers' cores left alone.
+  CopyFlow Flow(bool is_up, uint64_t bytes, uint64_t staging_bytes) {
+    return CopyFlow(meter_, is_up, bytes, staging_bytes, wanted_);
+  }
+
  private:
   void Start();
   void Serve();
   bool CopySlice();
 
   const uint32_t wanted_;
+  CopyMeter& meter_;
   std::mutex mutex_;                  // Held by the one whose copy is served.
   bool has_started_ = false;          // Guarded by mutex_.
   std::vector<std::thread> helpers_;  // The same.

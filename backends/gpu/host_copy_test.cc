@@ -23,7 +23,8 @@ std::vector<uint8_t> Noise(size_t bytes, uint32_t seed) {
 TEST(HostCopierTest, CopiesEveryByte) {
   constexpr size_t kSlice = 256 * 1024, kMargin = 64;
   for (const uint32_t helpers : {0u, 1u, 3u}) {
-    HostCopier copier(helpers);
+    CopyMeter meter;
+    HostCopier copier(helpers, meter);
     for (const size_t bytes : {size_t{0}, size_t{1}, 4 * kSlice - 1, 4 * kSlice, 4 * kSlice + 1, 9 * kSlice + 4097}) {
       const std::vector<uint8_t> source = Noise(bytes, static_cast<uint32_t>(bytes) + helpers);
       std::vector<uint8_t> target(bytes + 2 * kMargin, 0x5a);
@@ -39,7 +40,8 @@ TEST(HostCopierTest, CopiesEveryByte) {
 
 // Two threads copy at once, again and again; each finds its own bytes.
 TEST(HostCopierTest, ServesTwoThreads) {
-  HostCopier copier(2);
+  CopyMeter meter;
+  HostCopier copier(2, meter);
   const auto work = [&](uint32_t seed) {
     const std::vector<uint8_t> source = Noise(3'000'000, seed);
     for (int round = 0; round < 30; ++round) {

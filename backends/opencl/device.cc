@@ -92,7 +92,12 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
     std::unique_ptr<OpenClQueue>& queue = queues_[static_cast<size_t>(lane)];
     if (queue == nullptr) {
       HPVMD_ASSIGN_OR_RETURN(queue,
-                             OpenClQueue::Create({found_, context_.get(), health_, lane, options_.always_stage}));
+                             OpenClQueue::Create({.found = found_,
+                                                  .context = context_.get(),
+                                                  .health = health_,
+                                                  .meter = copy_meter_,
+                                                  .lane = lane,
+                                                  .always_stage = options_.always_stage}));
     }
     return queue.get();
   }

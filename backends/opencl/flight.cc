@@ -193,6 +193,7 @@ Status OpenClFlight::Upload(const uint8_t* source, OpenClBuffer& target, uint64_
         clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, bytes, source, 0, nullptr, nullptr);
     return queue_.health_.Judge(error, current_, kDoing);
   }
+  CopyFlow flow = queue_.copier_.Flow(/*is_up=*/true, bytes, Staging::kSlots * Staging::kSlotBytes);
   while (bytes > 0) {
     const uint64_t piece = std::min(bytes, Staging::kSlotBytes);
     HPVMD_ASSIGN_OR_RETURN(uint8_t * pinned, queue_.uploads_.Take(piece));
@@ -202,6 +203,7 @@ Status OpenClFlight::Upload(const uint8_t* source, OpenClBuffer& target, uint64_
         clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, piece, pinned, 0, nullptr, sent.out());
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, kDoing));
     queue_.uploads_.Sent(std::move(sent));
+    flow.Moved(piece);
     source += piece;
     offset += piece;
     bytes -= piece;

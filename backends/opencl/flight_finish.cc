@@ -84,6 +84,8 @@ Status OpenClFlight::RunDownload(const Download& download) {
     Event arrived;
   };
   std::deque<Piece> pieces;
+  // The first piece may wait for the kernel that makes it.
+  CopyFlow flow = queue_.copier_.Flow(/*is_up=*/false, download.bytes, /*staging_bytes=*/1);
   const auto land = [&]() -> Status {
     // What it was enqueued behind may have trapped: then host memory stays as it is.
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
@@ -91,6 +93,7 @@ Status OpenClFlight::RunDownload(const Download& download) {
     const cl_event arrived = piece.arrived.get();
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &arrived), queue, kDoing));
     queue_.copier_.Copy(piece.target, piece.pinned, piece.bytes);
+    flow.Moved(piece.bytes);
     pieces.pop_front();
     return absl::OkStatus();
   };

@@ -28,6 +28,7 @@ class OpenClQueue final : public gpu::Driver {
     const Found& found;
     cl_context context;
     Health& health;
+    CopyMeter& meter;
     Lane lane = Lane::kCompute;
     bool always_stage = false;
   };
@@ -55,7 +56,7 @@ class OpenClQueue final : public gpu::Driver {
   const Queue setup_;     // Fresh memory.
   Staging uploads_;       // The submit thread's.
   Staging downloads_;     // The completion thread's.
-  gpu::HostCopier copier_{gpu::HostCopier::UsualHelpers()};
+  gpu::HostCopier copier_;
   TrapPool traps_;
 };
 

@@ -36,9 +36,10 @@ class FailedFlight final : public gpu::Flight {
 class VulkanLane final : public gpu::Driver {
  public:
   // Borrowed.
-  VulkanLane(Context& context, Memory& memory, Lane lane, bool copies_by_kernel)
+  VulkanLane(Context& context, Memory& memory, CopyMeter& meter, Lane lane, bool copies_by_kernel)
       : staging_(memory),
         slots_(context, memory, lane),
+        copier_(gpu::HostCopier::UsualHelpers(), meter),
         deck_{.context = context,
               .memory = memory,
               .staging = staging_,
@@ -60,7 +61,7 @@ class VulkanLane final : public gpu::Driver {
  private:
   Staging staging_;
   Slots slots_;
-  gpu::HostCopier copier_{gpu::HostCopier::UsualHelpers()};
+  gpu::HostCopier copier_;
   FlightDeck deck_;
 };
 
@@ -98,7 +99,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
     // Queues for copies alone run no kernels.
     const bool copies_by_kernel = lane == Lane::kCompute && (options_.as_discrete || !context_->physical().maps_memory);
     std::unique_ptr<VulkanLane>& drivers = drivers_[static_cast<size_t>(lane)];
-    drivers = std::make_unique<VulkanLane>(*context_, memory_, lane, copies_by_kernel);
+    drivers = std::make_unique<VulkanLane>(*context_, memory_, copy_meter_, lane, copies_by_kernel);
     return drivers.get();
   }
 

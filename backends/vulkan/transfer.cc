@@ -73,6 +73,7 @@ StatusOr<Transfers::Piece> Transfers::Take(uint64_t bytes, bool is_whole) {
 }
 
 Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes) {
+  CopyFlow flow = copier_.Flow(/*is_up=*/true, bytes, Staging::kChunks * Staging::kChunkBytes);
   while (bytes != 0) {
     HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
     copier_.Copy(piece.data, source, piece.bytes);
@@ -81,6 +82,7 @@ Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t o
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
     const VkBufferCopy region{piece.offset, offset, piece.bytes};
     context_.vk().CmdCopyBuffer(commands, piece.buffer, target.handle(), 1, &region);
+    flow.Moved(piece.bytes);
     source += piece.bytes;
     offset += piece.bytes;
     bytes -= piece.bytes;
@@ -89,6 +91,8 @@ Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t o
 }
 
 Status Transfers::Download(VulkanBuffer& source, uint64_t offset, uint8_t* target, uint64_t bytes) {
+  // Once the staging memory is full a piece is taken when another has arrived.
+  CopyFlow flow = copier_.Flow(/*is_up=*/false, bytes, Staging::kChunks * Staging::kChunkBytes);
   while (bytes != 0) {
     HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
     writer_.Reads(source, offset, piece.bytes);
@@ -97,6 +101,7 @@ Status Transfers::Download(VulkanBuffer& source, uint64_t offset, uint8_t* targe
     const VkBufferCopy region{offset, piece.offset, piece.bytes};
     context_.vk().CmdCopyBuffer(commands, source.handle(), piece.buffer, 1, &region);
     held_.back().arrivals.push_back({piece.data, target, piece.bytes});
+    flow.Moved(piece.bytes);
     target += piece.bytes;
     offset += piece.bytes;
     bytes -= piece.bytes;

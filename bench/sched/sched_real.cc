@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -84,14 +85,22 @@ double MedianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// Where launches and their parts ran, and why long ones were not split.
 std::string Used(const RunResult& result) {
   std::map<std::string, int> nodes;
+  std::set<std::string_view> reasons;
   for (const NodeRecord& record : result.nodes) {
     ++nodes[record.device];
+    if (!record.whole.empty()) {
+      reasons.insert(record.whole);
+    }
   }
   std::string text;
   for (const auto& [device, count] : nodes) {
     text += (text.empty() ? "" : ", ") + std::to_string(count) + " on " + device;
+  }
+  for (const std::string_view reason : reasons) {
+    text += "; not split: " + std::string(reason);
   }
   return text;
 }

@@ -105,7 +105,8 @@ bool Recovery::Gather(const Plan& broken, const scheduler::Remainder& rest,
       if (from == nullptr) {
         return false;
       }
-      std::memcpy(at + piece.range.begin, from + piece.range.begin, piece.range.bytes());
+      const uint64_t first = broken.residency.storages[piece.storage.index].first;
+      std::memcpy(at + piece.range.begin, from + (piece.range.begin - first), piece.range.bytes());
     }
     kept_.push_back({.type = value.type, .shape = value.shape, .data = at, .bytes = value.bytes});
     at += AlignUp(value.bytes);

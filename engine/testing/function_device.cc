@@ -169,6 +169,9 @@ class FunctionDevice final : public Device {
         }
         std::memmove(Data(submission, copy->target) + copy->target_offset,
                     Data(submission, copy->source) + copy->source_offset, copy->bytes);
+        if (options_.note_copy) {
+          options_.note_copy(copy_meter_, copy->bytes, submission.buffers[copy->source]->host() != nullptr);
+        }
       } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
         std::memset(Data(submission, fill->target) + fill->offset, fill->value, fill->bytes);
       } else {

@@ -53,6 +53,7 @@ struct FunctionDeviceOptions {
   GpuTarget gpu{};
   uint64_t driver_bytes_max = ~uint64_t{0};  // The driver refuses to have more than this in its buffers at once.
   bool has_copy_lanes = false;  // A thread for each lane. Only where submissions run on threads.
+  std::function<void(CopyMeter&, uint64_t bytes, bool is_up)> note_copy{};  // What it says of its copies.
   // Commands that still run before the device is lost: its memory is garbage then, and every submission and
   // every allocation fails with kUnavailable. Negative: never. Borrowed; null: never.
   std::atomic<int64_t>* commands_left = nullptr;

@@ -10,6 +10,9 @@ namespace {
 
 // Within this factor in x a launch is like one that was measured.
 constexpr double kNear = 4;
+// So is a smaller one, down to this share, of a launch that keeps the device busy, if it still runs for many times what
+// a launch costs: eight pieces of a launch take an eighth each.
+constexpr double kNearShare = 1.0 / 16, kLaunchesBusy = 20;
 // Inside a class a launch is at most twice its mean in each of two directions.
 constexpr double kWithinClass = 4;
 // Noise of one sample, relative; more of them say it better.
@@ -123,10 +126,11 @@ double CostCurve::Between(double x, double launch_ns) const {
   return low.time_ns + part * (high->time_ns - low.time_ns);
 }
 
-bool CostCurve::IsNear(double x, double launch_ns) const {
+bool CostCurve::IsNear(double x, double time_ns, double launch_ns) const {
+  const double share = time_ns >= kLaunchesBusy * launch_ns ? kNearShare : 1 / kNear;
   return std::any_of(points_.begin(), points_.end(), [&](const Point& point) {
     const double ratio = (launch_ns + x) / (launch_ns + point.x);
-    return ratio <= kNear && ratio >= 1 / kNear;
+    return ratio <= kNear && ratio >= share;
   });
 }
 
@@ -144,7 +148,8 @@ Cost CostCurve::At(const Work& work, const DeviceFacts& device) const {
               .is_estimate = false};
     }
   }
-  return {.time = FromNs(Between(x, roof.launch_ns)), .is_estimate = !IsNear(x, roof.launch_ns)};
+  const double time_ns = Between(x, roof.launch_ns);
+  return {.time = FromNs(time_ns), .is_estimate = !IsNear(x, time_ns, roof.launch_ns)};
 }
 
 double TransferLine::At(uint64_t bytes) const {

@@ -107,7 +107,7 @@ class CostCurve {
   void FitLine(double launch_ns);
   double Along(const Point& from, double x) const;
   double Between(double x, double launch_ns) const;
-  bool IsNear(double x, double launch_ns) const;
+  bool IsNear(double x, double time_ns, double launch_ns) const;
 
   std::vector<Point> points_;  // By rising x.
   double start_ns_ = 0, slope_ = 0;
@@ -136,9 +136,11 @@ class MeasuredCosts final : public CostModel {
   void SetTransfer(SpaceIndex from, SpaceIndex to, const TransferLine& line);
   // What the device's curves say is to be multiplied by it.
   void SetFactor(DeviceIndex device, double factor);
+  void SetHostCopies(double bytes_per_second) { host_copy_bytes_per_second_ = bytes_per_second; }
 
   Cost Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const override;
   Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
+  double HostCopyBytesPerSecond() const override { return host_copy_bytes_per_second_; }
 
  private:
   std::vector<CostCurve> curves_;
@@ -146,6 +148,7 @@ class MeasuredCosts final : public CostModel {
   std::vector<uint32_t> candidates_;                  // Curves, by choice.
   std::vector<double> factors_;                       // By device; those beyond: 1.
   std::vector<std::vector<TransferLine>> transfers_;  // By space; a speed of 0: unknown.
+  double host_copy_bytes_per_second_ = 0;
   StaticCosts estimates_;
 };
 

@@ -121,6 +121,21 @@ TEST(CostCurveTest, InterpolatesAndExtrapolates) {
   EXPECT_FALSE(curve.At(WorkOf(1 << 16), Processor()).is_estimate);
 }
 
+// Pieces of a launch that keeps the device busy are known with it; those of a short one are not.
+TEST(CostCurveTest, PiecesOfLongLaunchesAreKnown) {
+  const Roofline roof = RooflineOf(WorkOf(1 << 22), Processor());
+  for (const double launches : {1'000.0, 100.0}) {
+    CostHistory history;
+    for (int i = 0; i < 5; ++i) {
+      history.Add(WorkOf(1 << 22), launches * roof.launch_ns, 0);
+    }
+    const CostCurve curve(history, Processor());
+    EXPECT_EQ(curve.At(WorkOf(1 << 19), Processor()).is_estimate, launches < 1'000.0);
+    EXPECT_TRUE(curve.At(WorkOf(1 << 16), Processor()).is_estimate);
+    EXPECT_TRUE(curve.At(WorkOf(1 << 25), Processor()).is_estimate);
+  }
+}
+
 // With one size alone, the roofline goes through it.
 TEST(CostCurveTest, ScalesTheRoofline) {
   CostHistory history;

@@ -73,6 +73,9 @@ class CostModel {
   virtual Cost Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const = 0;
   // How long `bytes` take between two different spaces.
   virtual Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const = 0;
+  // What the host moves for all transfers together that go to devices with copy lanes or come from them; 0: as much as
+  // their links carry.
+  virtual double HostCopyBytesPerSecond() const { return 0; }
 };
 
 // What the facts say of a launch: its start, and the larger of what its bytes take at the memory's speed and what its

@@ -112,7 +112,9 @@ class Replay {
                                                                                  : (uint64_t{1} << 32) + id.index;
   }
   uint64_t BaseOf(StorageId id) const {
-    return MemoryOf(id) >> 32 == 0 ? input_.residency.storages[id.index].offset : 0;
+    // Of byte 0 of the value, whether the storage holds it or not.
+    const Storage& storage = input_.residency.storages[id.index];
+    return MemoryOf(id) >> 32 == 0 ? storage.offset - storage.first : 0;
   }
 
   // Of every value: which bytes its own launch wrote, and who wrote the others.

@@ -42,7 +42,7 @@ class Machine {
         for (size_t i = 0; i < plan.storages.size(); ++i) {
           const Storage& storage = plan.storages[i];
           if (storage.kind == Storage::Kind::kInput && storage.port == input.flat.values[v].input) {
-            std::copy(truth_[v].begin(), truth_[v].end(), At(StorageId(i)));
+            std::copy(truth_[v].begin(), truth_[v].end(), At(StorageId(i), 0));
           }
         }
       }
@@ -73,19 +73,21 @@ class Machine {
     for (uint32_t i = 0; i < steps; ++i) {
       const Step& step = plan_.steps[segment.first_step + i];
       if (step.kind == Step::Kind::kCopy) {
-        const Bytes moved(At(step.source) + static_cast<ptrdiff_t>(step.offset),
-                          At(step.source) + static_cast<ptrdiff_t>(step.offset + step.bytes));
-        std::copy(moved.begin(), moved.end(), At(step.target) + static_cast<ptrdiff_t>(step.offset));
+        const uint8_t* const from = At(step.source, step.offset);
+        const Bytes moved(from, from + step.bytes);
+        std::copy(moved.begin(), moved.end(), At(step.target, step.offset));
       } else if (step.kind == Step::Kind::kZero) {
-        std::fill_n(At(step.target) + static_cast<ptrdiff_t>(step.offset), step.bytes, uint8_t{0});
+        std::fill_n(At(step.target, step.offset), step.bytes, uint8_t{0});
       } else {
         RunTask(step.task);
       }
     }
   }
 
-  uint8_t* At(StorageId id) {
-    return MemoryOf(plan_.storages[id.index], id.index).data() + plan_.storages[id.index].offset;
+  // Where a byte of the storage's value is.
+  uint8_t* At(StorageId id, uint64_t byte) {
+    const Storage& storage = plan_.storages[id.index];
+    return MemoryOf(storage, id.index).data() + (storage.offset + byte - storage.first);
   }
   const Bytes& truth(uint32_t value) const { return truth_[value]; }
 
@@ -105,7 +107,7 @@ class Machine {
       const graph::FlatPort& p = input_.flat.ports[port];
       const ByteRange range = input_.accesses.Of(task.node, task.choice, task.box, port).written;
       for (uint64_t b = range.begin; p.out.valid() && b < range.end; ++b) {
-        At(plan_.port_storage[plan_.first_port[index] + port - first])[b] = Name(p.out.index, b);
+        *At(plan_.port_storage[plan_.first_port[index] + port - first], b) = Name(p.out.index, b);
       }
     }
   }
@@ -175,8 +177,8 @@ TEST(HeldTest, WhatIsHeldIsThere) {
         bytes.resize(piece.range.end);
         if (piece.storage.valid()) {
           ASSERT_EQ(residency->storages[piece.storage.index].space, kHostSpace);
-          std::copy(machine.At(piece.storage) + piece.range.begin, machine.At(piece.storage) + piece.range.end,
-                    bytes.begin() + static_cast<ptrdiff_t>(piece.range.begin));
+          std::copy_n(machine.At(piece.storage, piece.range.begin), piece.range.bytes(),
+                      bytes.begin() + static_cast<ptrdiff_t>(piece.range.begin));
         }
       }
       ASSERT_EQ(bytes, machine.truth(v)) << "value " << v;

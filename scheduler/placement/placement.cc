@@ -93,7 +93,7 @@ StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced) {
   if (input.flat.nodes.empty()) {
     return placement;
   }
-  const placing::Resources resources = placing::FindResources(input.devices);
+  const placing::Resources resources = placing::FindResources(input.devices, input.costs);
   placing::Options options(input, resources);
   if (!options.Find(unplaced)) {
     return FailedPrecondition("No device can run the node.");

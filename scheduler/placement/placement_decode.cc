@@ -129,6 +129,21 @@ void Decoder::TakeAll(uint32_t resource, int64_t start, int64_t length) {
   }
 }
 
+int64_t Decoder::FindWithHost(uint32_t resource, int64_t from, int64_t length, int64_t host_ns) const {
+  int64_t start = FindAll(resource, from, length);
+  while (host_ns > 0) {
+    const int64_t later = FindAll(p_.resources->host_copies, start, host_ns);
+    if (later == start) {
+      break;
+    }
+    start = FindAll(resource, later, length);
+    if (start == later) {
+      break;
+    }
+  }
+  return start;
+}
+
 // Behind what is on the same resource already for this job.
 int64_t Decoder::AddLeg(uint32_t item, SpaceIndex from, SpaceIndex to, int64_t ready, std::vector<Leg>& legs) {
   const uint32_t size = p_.items[item].size_class;
@@ -136,12 +151,14 @@ int64_t Decoder::AddLeg(uint32_t item, SpaceIndex from, SpaceIndex to, int64_t r
   if (length == 0) {
     return ready;
   }
+  const SpaceIndex space = from == kHostSpace ? to : from;
   const uint32_t resource = from == kHostSpace ? p_.resources->up[to] : p_.resources->down[from];
+  const int64_t host_ns = p_.resources->TakesHostCopies(space) ? std::min(p_.host_ns[size], length) : 0;
   for (const Leg& leg : legs) {
-    ready = leg.resource == resource ? std::max(ready, leg.end) : ready;
+    ready = leg.resource == resource ? std::max(ready, leg.end) : host_ns > 0 ? std::max(ready, leg.host_end) : ready;
   }
-  const int64_t start = FindAll(resource, ready, length);
-  legs.push_back({item, resource, from, to, start, start + length});
+  const int64_t start = FindWithHost(resource, ready, length, host_ns);
+  legs.push_back({item, resource, from, to, start, start + length, start + host_ns});
   return start + length;
 }
 
@@ -240,6 +257,9 @@ void Decoder::Commit(uint32_t job, const Place& place, const Guide& guide, Plan&
   const Option& option = p_.OptionsOf(job)[place.option];
   const auto move = [&](const Leg& leg) {
     TakeAll(leg.resource, leg.start, leg.end - leg.start);
+    if (leg.host_end > leg.start) {
+      TakeAll(p_.resources->host_copies, leg.start, leg.host_end - leg.start);
+    }
     there(leg.item, leg.to) = leg.end;
     if (guide.wants_transfers) {
       const Item& item = p_.items[leg.item];

@@ -54,6 +54,7 @@ class Decoder {
     uint32_t item, resource;
     SpaceIndex from, to;
     int64_t start, end;
+    int64_t host_end;  // Of its time on the host's copies; `start`: it has none.
   };
   // What it takes to have a job's data in a space.
   struct Arrival {
@@ -78,6 +79,8 @@ class Decoder {
   int64_t Return(uint32_t job, const Option& option, int64_t end) const;
   void Commit(uint32_t job, const Place& place, const Guide& guide, Plan& plan);
   int64_t FindAll(uint32_t resource, int64_t from, int64_t length) const;
+  // The same on the resource and on the host's copies.
+  int64_t FindWithHost(uint32_t resource, int64_t from, int64_t length, int64_t host_ns) const;
   uint32_t FindLane(uint32_t resource, int64_t from, int64_t length, int64_t* start) const;
   void TakeAll(uint32_t resource, int64_t start, int64_t length);
 

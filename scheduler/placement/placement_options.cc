@@ -21,7 +21,7 @@ std::pair<uint32_t, uint32_t> PortsOf(const graph::FlatGraph& flat, uint32_t nod
   return {flat.nodes[node].first_port, end};
 }
 
-Resources FindResources(std::span<const DeviceFacts> devices) {
+Resources FindResources(std::span<const DeviceFacts> devices, const CostModel& costs) {
   Resources out;
   std::map<uint32_t, uint32_t> silicons;
   for (const DeviceFacts& device : devices) {
@@ -33,6 +33,7 @@ Resources FindResources(std::span<const DeviceFacts> devices) {
     out.of_device.push_back(at->second);
     out.spaces = std::max(out.spaces, device.space + 1);
   }
+  out.first_link = static_cast<uint32_t>(out.lanes.size());
   out.up.assign(out.spaces, kNone);
   out.down.assign(out.spaces, kNone);
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -47,6 +48,11 @@ Resources FindResources(std::span<const DeviceFacts> devices) {
     } else {
       out.up[space] = out.down[space] = out.of_device[i];
     }
+  }
+  if (const double speed = costs.HostCopyBytesPerSecond(); speed > 0 && out.lanes.size() > out.first_link) {
+    out.host_copies = static_cast<uint32_t>(out.lanes.size());
+    out.host_ns_per_byte = 1e9 / speed;
+    out.lanes.push_back(1);
   }
   return out;
 }

@@ -21,14 +21,22 @@ inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 8;
 // Launches shorter than this run on one lane; the processor does not wake others for them.
 inline constexpr int64_t kSharedNs = 20'000;
 
-// Something that launches or transfers have to themselves: the lanes of one silicon, or one direction of a link.
+// Something that launches or transfers have to themselves: the lanes of one silicon, or one direction of a link. All
+// links that copy beside launches share what the host moves: each transfer has the host's copies to itself, too, for as
+// long as the host alone would take for its bytes.
 struct Resources {
   std::vector<uint32_t> lanes;      // By resource; the silicons first.
   std::vector<uint32_t> of_device;  // Its silicon.
   std::vector<uint32_t> up, down;   // By space: what carries transfers to it and from it; kNone: host memory.
+  uint32_t host_copies = kNone;     // kNone: as much as the links carry.
+  double host_ns_per_byte = 0;
   uint32_t spaces = 1;
+
+  // Whether transfers between host memory and the space take the host's copies.
+  bool TakesHostCopies(SpaceIndex space) const { return host_copies != kNone && up[space] >= first_link; }
+  uint32_t first_link = 0;  // Resources from here on are links.
 };
-Resources FindResources(std::span<const DeviceFacts> devices);
+Resources FindResources(std::span<const DeviceFacts> devices, const CostModel& costs);
 
 // One way to run a launch, or a part of one.
 struct Option {

@@ -178,6 +178,8 @@ class ProblemBuilder {
           down[space] = std::clamp<int64_t>(input_.costs.Transfer(bytes, space, kHostSpace).count(), 1, worst_ns);
         }
       }
+      const double host_ns = p_.resources->host_ns_per_byte * static_cast<double>(bytes);
+      p_.host_ns.push_back(static_cast<int64_t>(std::min(host_ns, static_cast<double>(p_.options->worst_ns()))));
       p_.up_ns.push_back(std::move(up));
       p_.down_ns.push_back(std::move(down));
     }

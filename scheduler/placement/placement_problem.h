@@ -57,6 +57,7 @@ struct Problem {
   Lists before, after;
   // Nanoseconds of a transfer by size class and space: to it from host memory, and back.
   std::vector<std::vector<int64_t>> up_ns, down_ns;
+  std::vector<int64_t> host_ns;  // By size class: of the host's copies; at most as long as the transfer.
 
   std::span<const Option> OptionsOf(uint32_t job) const { return options->List(jobs[job].options); }
   int64_t MoveNs(uint32_t size_class, SpaceIndex from, SpaceIndex to) const {

@@ -51,16 +51,19 @@ class RowAccess final : public AccessModel {
 // Nanoseconds a row by device; 10 GB/s and 5 µs to each space.
 class RowCosts final : public CostModel {
  public:
-  RowCosts(std::vector<int64_t> row_ns, bool is_estimate) : row_ns_(std::move(row_ns)), is_estimate_(is_estimate) {}
+  RowCosts(std::vector<int64_t> row_ns, bool is_estimate, double host_copies = 0)
+      : row_ns_(std::move(row_ns)), is_estimate_(is_estimate), host_copies_(host_copies) {}
   Cost Run(const Work& work, DeviceIndex index, const DeviceFacts&) const override {
     return {.time = Duration(3'000 + row_ns_[index] * static_cast<int64_t>(work.instances)),
             .is_estimate = is_estimate_};
   }
   Duration Transfer(uint64_t bytes, SpaceIndex, SpaceIndex) const override { return Duration(5'000 + bytes / 10); }
+  double HostCopyBytesPerSecond() const override { return host_copies_; }
 
  private:
   const std::vector<int64_t> row_ns_;
   const bool is_estimate_;
+  const double host_copies_;
 };
 
 const std::vector<DeviceFacts> kDevices = {
@@ -95,11 +98,12 @@ struct Setting {
   uint64_t halo = 0;
   bool may_cut = true;
   bool is_estimate = false;
+  double host_copies = 0;
 };
 
 Placement PlaceRows(const FlatGraph& flat, const Setting& s, bool with_cuts = true) {
   const RowAccess accesses(flat, s.halo, s.may_cut);
-  const RowCosts costs(s.row_ns, s.is_estimate);
+  const RowCosts costs(s.row_ns, s.is_estimate, s.host_copies);
   std::vector<Candidate> list;
   for (const DeviceIndex device : s.devices) {
     list.push_back({.device = device});
@@ -169,6 +173,19 @@ TEST(PlacementSplitTest, NoSlivers) {
   EXPECT_EQ(DevicesOf(chain), (std::set<DeviceIndex>{1, 2}));
   // A third that is worth it takes part.
   EXPECT_EQ(DevicesOf(PlaceRows(Chain(1, 4), {.row_ns = {2'000, 1'000, 1'000}, .devices = {0, 1, 2}})).size(), 3u);
+}
+
+// Two links that share what the host moves carry no more than it does: what mostly waits for its data is not split then.
+TEST(PlacementSplitTest, LinksShareTheHostsCopies) {
+  Setting gpus{.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}};
+  const FlatGraph flat = Chain(1, 50'000);  // 20 ms each way, and 4 ms of work.
+  EXPECT_GT(Gain(flat, gpus), 1.7);
+  EXPECT_EQ(DevicesOf(PlaceRows(flat, gpus)).size(), 2u);
+  gpus.host_copies = 10e9;
+  EXPECT_LT(Gain(flat, gpus), 1.2);
+  gpus.host_copies = 16e9;
+  EXPECT_GT(Gain(flat, gpus), 1.3);
+  EXPECT_GT(Gain(Chain(1, 64), {.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}, .host_copies = 10e9}), 1.8);
 }
 
 // Of two drivers for one GPU the quicker runs its part, whichever is listed first.

@@ -30,7 +30,7 @@ Remainder Remain(const graph::FlatGraph& whole, const std::vector<bool>& is_kept
 
 enum class SegmentState : uint8_t { kUntouched, kDone, kBroken };  // kBroken: some of its steps may have run.
 
-// Bytes [begin, end) of a value, which lie at the same place of `storage`.
+// Bytes [begin, end) of a value, which `storage` holds.
 struct HeldPiece {
   StorageId storage;
   ByteRange range;

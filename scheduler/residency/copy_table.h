@@ -29,6 +29,7 @@ class CopyTable {
     StorageId storage{};
     bool is_temporary = false;
     bool is_writable = false;
+    bool is_window = false;  // Its storage holds a part of the value only (Storage::first); nothing runs on it.
     bool is_pinned = false;  // The task that is worked on uses it.
     graph::FlatValueId value{};
     uint32_t next_use = 0;      // Where it can be evicted: the group that needs it next.

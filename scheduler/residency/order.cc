@@ -115,7 +115,8 @@ MemoryRange Locate(const Residency& residency, const Touch& touch) {
   if (storage.kind != Storage::Kind::kTemporary) {
     return {kOwnMemory + touch.storage.index, touch.range};
   }
-  return {storage.space, {storage.offset + touch.range.begin, storage.offset + touch.range.end}};
+  const uint64_t base = storage.offset - storage.first;  // Of the value's byte 0, which need not be there.
+  return {storage.space, {base + touch.range.begin, base + touch.range.end}};
 }
 
 Duration PlannedTime(const Step& step, std::span<const Task> tasks) {

@@ -41,6 +41,9 @@ struct Storage {
   // Temporaries: where in the space's arena; a multiple of kStorageAlignment. Storages of one arena may overlap where
   // their uses do not, which the order of steps and waits respects.
   uint64_t offset = 0;
+  // Of a value that only passes through, the storage holds the bytes from here on; else 0. Steps and touches count bytes
+  // of values: byte b of them is byte b - first of the storage.
+  uint64_t first = 0;
 };
 
 // What drivers bind at least: code of tenants' own needs views at multiples of 512 bytes on some.
@@ -53,7 +56,7 @@ struct Step {
   Lane lane = Lane::kCompute;    // Copies of devices with copy lanes have their own.
   uint32_t task = 0;             // kRun: in ResidencyInput::tasks.
   StorageId source{}, target{};  // kCopy; kZero: target.
-  uint64_t offset = 0;           // kCopy, kZero: first byte, in the source and in the target.
+  uint64_t offset = 0;           // kCopy, kZero: first byte of the values in source and target.
   uint64_t bytes = 0;            // kCopy, kZero.
   // kRun outside host space: its extent comes from Residency::late_extents; it begins a segment, which is submitted
   // when all that it waits for is done.
@@ -64,7 +67,7 @@ struct SegmentWait {
   uint32_t segment = 0;
 };
 
-// What a step reads or writes: bytes of a storage. Of kernels these are hulls.
+// What a step reads or writes: bytes of the value in a storage. Of kernels these are hulls.
 struct Touch {
   StorageId storage;
   bool writes = false;

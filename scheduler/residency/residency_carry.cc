@@ -136,7 +136,7 @@ void ResidencyWalk::NoteLayout() {
       for (uint32_t c = copies_.First(carry.output); c != kNone; c = copies_[c].next) {
         const Copy& copy = copies_[c];
         // A disk is no place to begin from.
-        if (copy.space == kZeros || !copy.is_writable || is_read[copy.space] != reads ||
+        if (copy.space == kZeros || copy.is_window || !copy.is_writable || is_read[copy.space] != reads ||
             copies_.OverflowOf(kHostSpace) == copy.space) {
           continue;
         }
@@ -228,7 +228,7 @@ Status ResidencyWalk::RestoreCarry(uint32_t k, const CarryLayout::Piece& piece) 
   uint32_t target = kNone;
   for (uint32_t c = copies_.First(carry.output); c != kNone; c = copies_[c].next) {
     uint32_t other = k;
-    if (copies_[c].space == piece.space && copies_[c].is_writable &&
+    if (copies_[c].space == piece.space && copies_[c].is_writable && !copies_[c].is_window &&
         MayBegin(k, piece.space, copies_[c].storage, &other)) {
       target = c;
       if (other != k) {

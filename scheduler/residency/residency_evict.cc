@@ -34,7 +34,7 @@ Status ResidencyWalk::Evict(uint32_t index) {
     out_.spills += copy.space == kHostSpace;
     uint32_t target = kNone;
     for (uint32_t c = copies_.First(value); c != kNone; c = copies_[c].next) {
-      target = copies_[c].space == overflow && copies_[c].is_writable ? c : target;
+      target = copies_[c].space == overflow && copies_[c].is_writable && !copies_[c].is_window ? c : target;
     }
     copy.is_pinned = true;  // Making room there must not come back to it.
     if (target == kNone) {

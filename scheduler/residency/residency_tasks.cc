@@ -158,6 +158,9 @@ Status ResidencyWalk::AddTask(uint32_t task) {
       copy.device = t.device;
       NoteWrite(flat_.ports[port].out, port_copies_[port - begin], access.written);
       written_[port - begin].Add(access.written);
+      if (t.is_part) {
+        part_begins_[flat_.ports[port].out.index].push_back(access.written.begin);
+      }
     }
   }
   copies_.UnpinAll();

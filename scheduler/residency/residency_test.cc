@@ -111,6 +111,88 @@ TEST(ResidencyTest, SharedCopiesAcrossDevices) {
   EXPECT_EQ(plan.copies, 5u);
 }
 
+// What a part has made comes back by itself, while the next part runs.
+TEST(ResidencyTest, PartsComeBackOneByOne) {
+  constexpr uint64_t kBytes = uint64_t{1} << 20;
+  class Quarters final : public AccessModel {
+   public:
+    PortAccess Of(FlatNodeId, uint32_t, const Box& box, uint32_t) const override {
+      return {.read = {},
+              .written = {box.first[0] * kBytes / 4, (box.first[0] + box.count[0]) * kBytes / 4},
+              .overwrites = true};
+    }
+    bool MayCut(FlatNodeId, uint32_t, uint32_t*, uint64_t*) const override { return true; }
+  };
+  const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1, .has_copy_lanes = true}};
+  FlatBuilder b;
+  b.Node();
+  b.Output(b.Out(kBytes));
+  b.flat.nodes[0].extent = {4, 1, 1};
+  std::vector<Task> tasks;
+  for (uint64_t part = 0; part < 4; ++part) {
+    tasks.push_back({.node = FlatNodeId(0u),
+                     .device = 1,
+                     .box = {.first = {part, 0, 0}},
+                     .is_part = true,
+                     .start = Duration(part * 1'000'000),
+                     .end = Duration((part + 1) * 1'000'000)});
+  }
+  const Quarters accesses;
+  const ResidencyInput input{.flat = b.flat, .devices = devices, .spaces = {}, .tasks = tasks, .accesses = accesses};
+  const StatusOr<Residency> plan = PlanResidency(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(CheckPlan(input, *plan), IsEmpty());
+  EXPECT_EQ(plan->copies, 4u);
+  // Each download is a segment that waits for one part only.
+  size_t downloads = 0;
+  for (const Segment& segment : plan->segments) {
+    downloads += segment.lane == Lane::kDownload ? 1 : 0;
+  }
+  EXPECT_EQ(downloads, 4u);
+}
+
+// Edges of a grid that two GPUs share pass through host memory for edges, not for the grid.
+TEST(ResidencyTest, HalosTakeNoMemoryForTheGrid) {
+  static constexpr uint64_t kRow = uint64_t{1} << 20, kRows = 1024;
+  class Rows final : public AccessModel {
+   public:
+    PortAccess Of(FlatNodeId node, uint32_t, const Box& box, uint32_t port) const override {
+      const uint64_t begin = box.first[0], end = begin + box.count[0];
+      if (port == 1) {  // What the second launch reads.
+        return {.read = {(begin - std::min<uint64_t>(begin, 1)) * kRow, std::min<uint64_t>(end + 1, kRows) * kRow}, .written = {}};
+      }
+      return {.read = {}, .written = {begin * kRow, end * kRow}, .overwrites = true};
+    }
+    bool MayCut(FlatNodeId, uint32_t, uint32_t*, uint64_t*) const override { return true; }
+  };
+  const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1}, {.id = "gpu:1", .space = 2}};
+  // The host has room for the edges and not for more.
+  const std::vector<SpaceFacts> spaces = {{.bytes_max = 4 * kRow}, {.mover = 1}, {.mover = 2}};
+  FlatBuilder b;
+  b.Node();
+  const FlatValueId grid = b.Out(kRow * kRows);
+  b.Node();
+  b.In(grid);
+  b.Output(b.Out(kRow * kRows));
+  std::vector<Task> tasks;
+  for (uint32_t node = 0; node < 2; ++node) {
+    b.flat.nodes[node].extent = {kRows, 1, 1};
+    for (uint32_t part = 0; part < 2; ++part) {
+      tasks.push_back({.node = FlatNodeId(node),
+                       .device = 1 + part,
+                       .box = {.first = {part * kRows / 2, 0, 0}, .count = {kRows / 2, 1, 1}},
+                       .is_part = true});
+    }
+  }
+  const Rows accesses;
+  const ResidencyInput input{
+      .flat = b.flat, .devices = devices, .spaces = spaces, .tasks = tasks, .accesses = accesses};
+  const StatusOr<Residency> plan = PlanResidency(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(CheckPlan(input, *plan), IsEmpty());
+  EXPECT_EQ(plan->temporary_bytes[kHostSpace], 2 * kRow);
+}
+
 // Random graphs on random devices, with parts of launches: every port sees its value, inputs stay untouched, outputs
 // arrive, conflicting steps are ordered.
 TEST(ResidencyTest, RandomGraphsStayCoherent) {

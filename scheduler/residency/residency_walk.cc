@@ -14,6 +14,8 @@ constexpr uint64_t kMovedBytesPerNs = 10;
 // From one device to another through host memory: while one piece goes up the next one comes down.
 constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 constexpr uint64_t kPiecesMax = 1024;
+// Of a value in parts that the caller gets, no smaller piece is worth a copy of its own.
+constexpr uint64_t kReturnedBytesMin = uint64_t{64} << 10;
 static_assert(Arena::kAlignment == kStorageAlignment);
 
 SpaceIndex SpacesOf(const ResidencyInput& input) {
@@ -83,6 +85,7 @@ StatusOr<Residency> ResidencyWalk::Run(uint32_t* culprit) {
   body_begin_ = static_cast<uint32_t>(out_.steps.size());
   out_.moved_bytes.assign(spaces_, 0);
   out_.first_port.resize(input_.tasks.size());
+  part_begins_.resize(flat_.values.size());
   for (uint32_t group = 0; group < uses_.groups.size(); ++group) {
     if (Status status = AddGroup(uses_.groups[group], group); !status.ok()) {
       if (culprit != nullptr) {
@@ -121,7 +124,11 @@ StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, D
   if (space == kHostSpace && uses_.chain_output[value.index] != kNoOutput) {
     return copies_.Add(value, {.storage = output_storage_[uses_.chain_output[value.index]], .is_writable = true});
   }
-  const uint64_t bytes = Arena::Round(BytesOf(value));
+  return NewTemporary(value, space, start, {0, BytesOf(value)});
+}
+
+StatusOr<uint32_t> ResidencyWalk::NewTemporary(FlatValueId value, SpaceIndex space, Duration start, ByteRange range) {
+  const uint64_t bytes = Arena::Round(range.bytes());
   std::optional<uint64_t> offset = 0;
   if (bytes > 0) {
     offset = copies_.arena(space).Allocate(bytes, start);
@@ -137,11 +144,11 @@ StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, D
   std::vector<StorageId>& same_place = storages_at_[*offset ^ (uint64_t{space} << 56)];
   for (const StorageId storage : same_place) {
     const Storage& s = out_.storages[storage.index];
-    if (s.space == space && s.offset == *offset && s.bytes == bytes) {
+    if (s.space == space && s.offset == *offset && s.bytes == bytes && s.first == range.begin) {
       return copies_.Add(value, {.space = space, .storage = storage, .is_temporary = true, .is_writable = true});
     }
   }
-  out_.storages.push_back({.space = space, .bytes = bytes, .offset = *offset});
+  out_.storages.push_back({.space = space, .bytes = bytes, .offset = *offset, .first = range.begin});
   same_place.push_back(StorageId(out_.storages.size() - 1));
   return copies_.Add(value, {.space = space, .storage = same_place.back(), .is_temporary = true, .is_writable = true});
 }
@@ -151,7 +158,7 @@ StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, 
   uint32_t target = kNone;
   for (uint32_t c = copies_.First(value); c != kNone; c = copies_[c].next) {
     const Copy& copy = copies_[c];
-    if (copy.space != space || (writes && !copy.is_writable)) {
+    if (copy.space != space || copy.is_window || (writes && !copy.is_writable)) {
       continue;
     }
     if (copy.valid.Contains(need)) {
@@ -197,11 +204,25 @@ Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing
     was_pinned = was_pinned || (copies_[c].space == kHostSpace && copies_[c].is_pinned);
   }
   for (const ByteRange& range : far.ranges()) {
+    uint32_t window = kNone;
+    if (NeedsWindow(source, range)) {
+      HPVMD_ASSIGN_OR_RETURN(window, NewTemporary(source, kHostSpace, start_, range));
+      copies_[window].is_window = true;
+      copies_.Pin(window);
+    }
     const uint64_t step = std::max(kPieceBytes, range.bytes() / kPiecesMax);
     for (uint64_t at = range.begin; at < range.end; at += std::min(step, range.end - at)) {
-      const RangeSet piece({at, std::min(range.end - at, step) + at});
+      RangeSet piece({at, std::min(range.end - at, step) + at});
+      if (window != kNone) {
+        HPVMD_RETURN_IF_ERROR(Fill(source, window, piece, mover_[kHostSpace]));
+        TakeFrom(window, target, missing, device);
+        continue;
+      }
       HPVMD_ASSIGN_OR_RETURN(staged, Ensure(source, mover_[kHostSpace], piece, /*writes=*/false));
       TakeFrom(staged, target, missing, device);
+    }
+    if (window != kNone) {
+      copies_.Unpin(window);
     }
   }
   if (staged != kNone && !was_pinned) {
@@ -209,6 +230,20 @@ Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing
   }
   HPVMD_CHECK(missing.is_empty() && "A value is read before it is written.");
   return absl::OkStatus();
+}
+
+// A halo of a large grid needs no room for the grid. Where there is memory for all of it anyway that does as well.
+bool ResidencyWalk::NeedsWindow(FlatValueId value, ByteRange range) {
+  if (range.bytes() >= BytesOf(value) / 2 || uses_.chain_output[value.index] != kNoOutput ||
+      CarriedFor(value, kHostSpace).valid()) {
+    return false;
+  }
+  for (uint32_t c = copies_.First(value); c != kNone; c = copies_[c].next) {
+    if (copies_[c].space == kHostSpace && copies_[c].is_writable && !copies_[c].is_window) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void ResidencyWalk::TakeFrom(uint32_t source, uint32_t target, RangeSet& missing, DeviceIndex device) {
@@ -301,7 +336,18 @@ Status ResidencyWalk::AddOutput(uint32_t output) {
   if (target == kNone) {
     target = copies_.Add(value, {.storage = output_storage_[output], .is_writable = true});
   }
-  HPVMD_RETURN_IF_ERROR(Fill(value, target, copies_[target].valid.Missing({0, BytesOf(value)}), mover_[kHostSpace]));
+  // Part by part: what one has made comes back while the next one runs.
+  std::vector<uint64_t> begins = part_begins_[value.index];
+  std::sort(begins.begin(), begins.end());
+  begins.push_back(BytesOf(value));
+  uint64_t from = 0;
+  for (const uint64_t until : begins) {
+    if (until >= from + kReturnedBytesMin || until == BytesOf(value)) {
+      const RangeSet missing = copies_[target].valid.Missing({from, until});
+      HPVMD_RETURN_IF_ERROR(Fill(value, target, missing, mover_[kHostSpace]));
+      from = until;
+    }
+  }
   copies_.UnpinAll();
   return absl::OkStatus();
 }

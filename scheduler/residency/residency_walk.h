@@ -62,9 +62,13 @@ class ResidencyWalk {
 
   // Memory for the value in a space. `start`: when what uses it begins.
   StatusOr<uint32_t> NewCopy(graph::FlatValueId value, SpaceIndex space, Duration start);
+  // Temporary memory for these bytes of the value.
+  StatusOr<uint32_t> NewTemporary(graph::FlatValueId value, SpaceIndex space, Duration start, ByteRange range);
   StatusOr<uint32_t> Ensure(graph::FlatValueId value, DeviceIndex device, const RangeSet& need, bool writes);
   // Brings bytes of `source` to `target`, a copy of the same value or of its next version.
   Status Fill(graph::FlatValueId source, uint32_t target, RangeSet missing, DeviceIndex device);
+  // Whether bytes of the value pass through host memory of their own, and not through a copy of all of it.
+  bool NeedsWindow(graph::FlatValueId value, ByteRange range);
   void TakeFrom(uint32_t source, uint32_t target, RangeSet& missing, DeviceIndex device);
   bool IsNear(SpaceIndex source, SpaceIndex target) const {
     return source == target || source == kHostSpace || target == kHostSpace;
@@ -133,6 +137,7 @@ class ResidencyWalk {
   std::vector<PortAccess> accesses_;  // Of the task that is worked on, by port.
   std::vector<uint32_t> port_copies_;
   std::vector<RangeSet> written_;  // By port of the node: what its parts write.
+  std::vector<std::vector<uint64_t>> part_begins_;  // By value: where what parts wrote of it begins.
 
   // Iterations. A carry that is not in use (nobody reads its input) has an invalid value.
   struct CarryState {

@@ -106,7 +106,7 @@ std::vector<Task> TasksOf(const FamilyCase& c, const PeerSchedule& schedule) {
 
 StatusOr<Placement> PlaceInOrder(const FamilyCase& c, const std::vector<double>& ranks) {
   const PlacementInput input = c.Input();
-  const placing::Resources resources = placing::FindResources(input.devices);
+  const placing::Resources resources = placing::FindResources(input.devices, input.costs);
   placing::Options options(input, resources);
   uint32_t unplaced = 0;
   if (!options.Find(&unplaced)) {

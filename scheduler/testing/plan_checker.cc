@@ -95,13 +95,14 @@ class Checker {
   }
   uint64_t BytesOf(FlatValueId value) const { return flat_.values[value.index].bytes; }
 
-  // Where the bytes of a storage lie at this time: a memory (spaces first, then what is bound), and an address there.
+  // Where the bytes of a storage lie at this time: a memory (spaces first, then what is bound), and the address of its
+  // value's first byte there.
   std::pair<uint64_t, uint64_t> Locate(StorageId id) const {
     const Storage& storage = plan_.storages[place_[id.index]];
     if (storage.kind != Storage::Kind::kTemporary) {
       return {(uint64_t{1} << 32) + place_[id.index], 0};
     }
-    return {storage.space, storage.offset};
+    return {storage.space, storage.offset - storage.first};
   }
 
   void BindInputs() {

@@ -108,6 +108,9 @@ class ShapeChecker {
     Require(is_right, "The steps' touches are not complete.");
   }
 
+  static bool IsWithin(const Step& step, const Storage& storage) {
+    return step.offset >= storage.first && step.offset + step.bytes <= storage.first + storage.bytes;
+  }
   bool IsStorage(StorageId id) const { return id.index < plan_.storages.size(); }
   const Storage& At(StorageId id) const { return plan_.storages[id.index]; }
 
@@ -123,12 +126,12 @@ class ShapeChecker {
     if (!faults_.empty()) {
       return;
     }
-    Require(step.bytes > 0 && step.offset + step.bytes <= At(step.target).bytes, name + " reaches beyond its target.");
+    Require(step.bytes > 0 && IsWithin(step, At(step.target)), name + " reaches beyond its target.");
     Require(At(step.target).kind != Storage::Kind::kInput, name + " writes to an input.");
     if (step.kind == Step::Kind::kZero) {
       return Require(At(step.target).space == own, name + " fills memory that its device does not have.");
     }
-    Require(step.offset + step.bytes <= At(step.source).bytes, name + " reaches beyond its source.");
+    Require(IsWithin(step, At(step.source)), name + " reaches beyond its source.");
     const SpaceIndex from = At(step.source).space, to = At(step.target).space;
     Require((from == own || from == kHostSpace) && (to == own || to == kHostSpace),
             name + " copies between memories that its device does not reach.");
@@ -150,7 +153,7 @@ class ShapeChecker {
         return;
       }
       Require(At(id).space == input_.devices[step.device].space, name + " has a port in another space.");
-      Require(At(id).bytes >= flat_.values[(p.out.valid() ? p.out : p.in).index].bytes,
+      Require(At(id).first == 0 && At(id).bytes >= flat_.values[(p.out.valid() ? p.out : p.in).index].bytes,
               name + " has a port whose storage is too small.");
       Require(!p.out.valid() || At(id).kind != Storage::Kind::kInput, name + " writes to an input.");
       for (uint32_t other = begin; other < port; ++other) {

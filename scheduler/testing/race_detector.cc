@@ -107,7 +107,7 @@ std::vector<std::string> CheckOrder(const ResidencyInput& input, const Residency
     for (const StepAccess& access : AccessesOf(input, plan, segment.first_step + i)) {
       const Storage& storage = plan.storages[access.storage.index];
       const bool is_temporary = storage.kind == Storage::Kind::kTemporary;
-      const uint64_t base = is_temporary ? storage.offset : 0;
+      const uint64_t base = is_temporary ? storage.offset - storage.first : 0;
       accessed.push_back({is_temporary ? uint64_t{storage.space} : (uint64_t{1} << 32) + access.storage.index,
                           {base + access.range.begin, base + access.range.end},
                           access.writes,

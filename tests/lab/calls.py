@@ -132,8 +132,8 @@ class Api:
         return self.handles[key], None
 
     def handle_soon(self, text):
-        """The same, once what the attack before has left is cleared away, such as an executor that said why it ends."""
-        end = time.monotonic() + 30
+        """The same, once what the attack before has left is cleared away: an executor that says why it ends, a breaker of a minute."""
+        end = time.monotonic() + 75
         handle, refused = self.handle(text)
         while handle is None and time.monotonic() < end:
             time.sleep(0.5)

@@ -108,12 +108,15 @@ if $tests; then
     found+=("$build/bin/hpvm-gpu-random")
   fi
   [ "${#found[@]}" -eq 0 ] || add_libraries "$root/lib" "${found[@]}"
-  # The corpus of graphs: tests/gpu/graphs/run.py bin
-  if [ -x "$build/bin/hpvm-gpu-graphs" ]; then
-    add_program "$build/bin/hpvm-gpu-graphs" bin
-    add_libraries "$root/lib" "$build/bin/hpvm-gpu-graphs"
-    cp "$build/bin/gpu_graphs.wasm" "$root/bin/"
-  fi
+  # The corpus of graphs, and graphs over several devices: tests/gpu/graphs/run.py bin, tests/gpu/many.py bin
+  for name_of_tests in gpu_graphs gpu_many; do
+    program=$build/bin/hpvm-${name_of_tests/_/-}
+    if [ -x "$program" ]; then
+      add_program "$program" bin
+      add_libraries "$root/lib" "$program"
+      cp "$build/bin/$name_of_tests.wasm" "$root/bin/"
+    fi
+  done
   # Tests find the programs where a build has them, and golden files where the sources are.
   ln -s ../bin "$root/tests/bin"
   mkdir -p "$root/share/hpvm/sources/tests" "$root/share/hpvm/sources/compiler"

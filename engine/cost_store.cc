@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace hpvm {
 namespace {
@@ -215,6 +216,11 @@ void CostStore::LearnTransfers() {
     }
     const CopySums now = meter.sums();
     link.copies = copies;
+    // The first ones touch memory that nobody has touched before.
+    if (!std::exchange(link.is_warm, true)) {
+      link.sums = now;
+      continue;
+    }
     // What was assumed of a link gives way to the first copy over it.
     const auto learn = [&](CopySums::Flow CopySums::*kind, bool is_known, double* bytes_per_second) {
       const uint64_t bytes = (now.*kind).bytes - (link.sums.*kind).bytes;
@@ -228,7 +234,12 @@ void CostStore::LearnTransfers() {
     };
     link.knows_up = learn(&CopySums::up, link.knows_up, &link.transfers.up.bytes_per_second);
     link.knows_down = learn(&CopySums::down, link.knows_down, &link.transfers.down.bytes_per_second);
-    learn(&CopySums::together, host_copy_bytes_per_second_ > 0, &host_copy_bytes_per_second_);
+    if (learn(&CopySums::together, host_copy_bytes_per_second_ > 0, &host_copy_bytes_per_second_)) {
+      // What one copy alone has reached, several do together.
+      host_copy_bytes_per_second_ = std::max({host_copy_bytes_per_second_,
+                                              link.knows_up ? link.transfers.up.bytes_per_second : 0,
+                                              link.knows_down ? link.transfers.down.bytes_per_second : 0});
+    }
     link.sums = now;
   }
 }

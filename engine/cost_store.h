@@ -87,6 +87,7 @@ class CostStore {
     // CopyMeter's, as they were last taken in.
     uint32_t copies = 0;
     CopySums sums;
+    bool is_warm = false;                       // Its first copies are over.
     bool knows_up = false, knows_down = false;  // By copies.
   };
   static void Restore(const Artifact& artifact, KernelCosts& kernel);

@@ -353,7 +353,12 @@ class Feeder {
     }
     const double now = options_.Expect(task.node, task.choice, options_.WorkOf(task.node, task.choice, task.box));
     now_ns_ += now;
-    change_ns_ += task.end > task.start ? std::abs(now - NsOf(task.end - task.start)) : 0;
+    const double change = task.end > task.start ? std::abs(now - NsOf(task.end - task.start)) : 0;
+    change_ns_ += change;
+    if (task.is_part) {
+      parts_ns_ += task.end > task.start ? NsOf(task.end - task.start) : now;
+      parts_change_ns_ += change;
+    }
     double best = now;
     // Another device would do a part sooner than one that does as much; but then all of them would, and whoever cut the
     // launch has thought of that.
@@ -372,7 +377,9 @@ class Feeder {
     const double share = looks == 0 ? 0 : static_cast<double>(tasks_.size()) / static_cast<double>(looks);
     const bool is_better = review_.best_ns < (1 - kGain) * now_ns_ && (now_ns_ - review_.best_ns) * share > kGainNs;
     const bool has_changed = review_.first_samples > 0 || change_ns_ > kChange * review_.expected_ns;
-    review_.should_replan = review_.wants_samples || (is_better && has_changed);
+    // Parts that take other than planned are of the wrong sizes, or should not be.
+    const bool has_wrong_parts = parts_change_ns_ > kChange * parts_ns_;
+    review_.should_replan = review_.wants_samples || (is_better && has_changed) || has_wrong_parts;
     return review_;
   }
 
@@ -382,6 +389,7 @@ class Feeder {
   std::span<const NodeTiming> timings_;
   std::vector<KernelCosts*>& fed_;
   double now_ns_ = 0, change_ns_ = 0;
+  double parts_ns_ = 0, parts_change_ns_ = 0;  // Of parts of launches: planned, and by how much they are off.
   CostReview review_;
 };
 

@@ -20,6 +20,8 @@ std::string_view Name(Whole why) {
       return "the compiler cannot tell which bytes a part of it touches";
     case Whole::kPartsMeet:
       return "its parts would write bytes of each other";
+    case Whole::kNotMeasured:
+      return "how long it takes on the other devices was not measured yet";
     case Whole::kNoGain:
       return "split it would end hardly earlier, as planned";
   }

@@ -34,7 +34,7 @@ struct Box {
 };
 
 // Why a long launch that several devices could run was not split over them.
-enum class Whole : uint8_t { kNotAsked, kSizeUnknown, kBytesUnknown, kPartsMeet, kNoGain };
+enum class Whole : uint8_t { kNotAsked, kSizeUnknown, kBytesUnknown, kPartsMeet, kNotMeasured, kNoGain };
 // For people: "its parts would write bytes of each other". Empty for kNotAsked.
 std::string_view Name(Whole why);
 

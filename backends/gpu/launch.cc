@@ -38,7 +38,7 @@ constexpr uint64_t kTinyInstances = 16 * 1024;
 // More parts than this would take longer to enqueue than anything runs.
 constexpr size_t kPartsMax = 1024;
 // A device's own clock times whole launches on it alone: what is behind once stays behind.
-constexpr TunerPatience kPatience{2, 1.25};
+constexpr TunerPatience kPatience{2, 1.25, /*skips_first=*/true};
 // A device that has not run a class for so many launches of its equals no longer measures it: one of those does.
 constexpr uint32_t kElsewhereMax = 8;
 // A measured launch may be lost (its submission failed): after so many others the candidate has another turn.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/status.h"
 
@@ -33,6 +34,7 @@ Tuner::Tuner(VariantMask mask, const TunerPatience& patience) : patience_(patien
   }
   best_ = next_ = static_cast<uint32_t>(std::countr_zero(mask));
   settled_ = std::has_single_bit(mask);
+  is_warm_ = !patience.skips_first;
 }
 
 double Tuner::estimate(uint32_t variant) const {
@@ -70,6 +72,10 @@ void Tuner::AddSample(uint32_t variant, double ns, uint64_t instances) {
     return;
   }
   Candidate& candidate = candidates_[variant];
+  if (!std::exchange(is_warm_, true)) {
+    Lower(&candidate.glimpse_ns, std::max(ns / static_cast<double>(instances), 1e-3));
+    return;
+  }
   Lower(&candidate.sample_ns, std::max(ns / static_cast<double>(instances), 1e-3));
   candidate.weight += ns >= kSampleNsMin ? kWholeWeight : 1;
   ++candidate.samples;
@@ -81,6 +87,7 @@ void Tuner::StartOver() {
   if (settled_) {
     return;
   }
+  is_warm_ = !patience_.skips_first;
   for (Candidate& candidate : candidates_) {
     if (candidate.samples != 0) {
       candidate.glimpse_ns = candidate.sample_ns;

@@ -186,7 +186,7 @@ std::vector<std::unique_ptr<RowLaunch>> SplitProblems(RealSize size) {
   problems.push_back(BlackScholes(Choose(size, 1 << 12, 4 << 20, 64 << 20)));
   problems.push_back(Sgemm(Choose(size, 64, 1024, 8192)));
   problems.push_back(MriQ(Choose(size, 1 << 8, 1 << 16, 4 << 20), Choose(size, 64, 1024, 4096)));
-  problems.push_back(NBody(Choose(size, 1 << 8, 1 << 14, 1 << 18)));
+  problems.push_back(NBody(Choose(size, 1 << 8, 1 << 14, 1 << 19)));
   return problems;
 }
 

@@ -61,14 +61,17 @@ StatusOr<BenchRun> Warm(LocalEngine& engine, const BenchGraph& graph, int runs) 
   return run;
 }
 
+// Rivals that take so many times as long as another are not measured any further.
+constexpr double kHopeless = 4;
+
 // The best of several graphs, by the best of a few runs each.
 StatusOr<BenchRun> BestOf(LocalEngine& engine, const std::vector<BenchGraph>& graphs) {
   std::optional<BenchRun> best;
   double best_s = std::numeric_limits<double>::infinity();
   for (const BenchGraph& graph : graphs) {
-    HPVMD_ASSIGN_OR_RETURN(BenchRun run, Warm(engine, graph, 2));
-    double least = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < 3; ++i) {
+    HPVMD_ASSIGN_OR_RETURN(BenchRun run, BenchRun::Prepare(engine, graph));
+    HPVMD_ASSIGN_OR_RETURN(double least, run.Run());
+    for (int i = 0; i < 4 && least < kHopeless * best_s; ++i) {
       HPVMD_ASSIGN_OR_RETURN(const double seconds, run.Run());
       least = std::min(least, seconds);
     }
@@ -140,8 +143,12 @@ StatusOr<Measurement> Measure(LocalEngine& engine, const Rivals& rivals, bool qu
     HPVMD_RETURN_IF_ERROR(ours.Run().status());
   }
   std::map<std::string, BenchRun> peers;
+  std::map<std::string, double> warm_s;
+  double best_s = std::numeric_limits<double>::infinity();
   for (const auto& [device, graph] : rivals.single) {
-    HPVMD_ASSIGN_OR_RETURN(BenchRun run, Warm(engine, graph, 2));
+    HPVMD_ASSIGN_OR_RETURN(BenchRun run, Warm(engine, graph, 1));
+    HPVMD_ASSIGN_OR_RETURN(warm_s[device], run.Run());
+    best_s = std::min(best_s, warm_s[device]);
     peers.emplace(device, std::move(run));
   }
   for (const auto& [name, graphs] : {std::pair("gpus", &rivals.gpus), std::pair("search", &rivals.search)}) {
@@ -152,9 +159,12 @@ StatusOr<Measurement> Measure(LocalEngine& engine, const Rivals& rivals, bool qu
   }
   std::vector<Contender> contenders = {{"ours", [&] { return ours.Run(); }}};
   for (auto& [name, run] : peers) {
-    contenders.push_back({name, [&run = run] { return run.Run(); }});
+    if (!warm_s.contains(name) || warm_s[name] < kHopeless * best_s) {
+      contenders.push_back({name, [&run = run] { return run.Run(); }});
+    }
   }
   HPVMD_ASSIGN_OR_RETURN(Measurement measured, MeasureInterleaved(Better::kLower, contenders, quick ? 1 : kRounds));
+  measured.peers.insert(warm_s.begin(), warm_s.end());
   std::string best;
   for (const auto& [device, graph] : rivals.single) {
     best = best.empty() || measured.peers[device] < measured.peers[best] ? device : best;

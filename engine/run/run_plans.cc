@@ -11,6 +11,8 @@ namespace {
 
 // A plan that takes so much longer than planned is compared with others even if it keeps to one device.
 constexpr double kOffPlan = 1.3;
+// A plan that splits launches and takes so much longer than planned has split them wrongly.
+constexpr double kFarOffPlan = 2;
 // Another plan may take longer than planned: it is tried by runs that have so much more time than they usually take.
 constexpr double kRoomToTry = 10;
 
@@ -293,10 +295,16 @@ void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> ti
   const auto ns = static_cast<double>(time.count());
   const bool is_off = ns > kOffPlan * static_cast<double>(plan.makespan.count());
   const bool is_doubtful = graph.devices.size() > 1 && (is_off || DeviceOf(plan) == kNoDevice);
-  review.may_pin = found.wants_samples;
+  const bool is_far_off = ns > kFarOffPlan * static_cast<double>(plan.makespan.count()) &&
+                          std::ranges::any_of(plan.tasks, &scheduler::Task::is_part);
+  review.may_pin = found.wants_samples && !is_far_off;
   review.seeks = false;
   const Step step = review.judge.After(
-      {.ns = ns, .is_settled = found.is_settled, .promises = found.should_replan, .is_doubtful = is_doubtful});
+      {.ns = ns,
+       .is_settled = found.is_settled,
+       .promises = found.should_replan,
+       .is_doubtful = is_doubtful,
+       .is_far_off = is_far_off});
   review.seeks = step == Step::kTry;
   if (step != Step::kAdopt && step != Step::kGoBack) {
     return;

@@ -137,7 +137,7 @@ bool CostCurve::IsNear(double x, double time_ns, double launch_ns) const {
 Cost CostCurve::At(const Work& work, const DeviceFacts& device) const {
   const Roofline roof = RooflineOf(work, device);
   if (points_.empty()) {
-    return {.time = FromNs(roof.launch_ns + roof.body_ns), .is_estimate = true};
+    return {.time = FromNs(roof.launch_ns + roof.body_ns), .is_estimate = true, .is_guess = true};
   }
   const double x = std::max(roof.body_ns, 1e-3);
   const CostKey key = KeyOf(work);

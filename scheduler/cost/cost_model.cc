@@ -76,7 +76,7 @@ Roofline RooflineOf(const Work& work, const DeviceFacts& device) {
 
 Cost StaticCosts::Run(const Work& work, DeviceIndex, const DeviceFacts& device) const {
   const Roofline roof = RooflineOf(work, device);
-  return {.time = FromNs(roof.launch_ns + roof.body_ns)};
+  return {.time = FromNs(roof.launch_ns + roof.body_ns), .is_guess = true};
 }
 
 Duration StaticCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {

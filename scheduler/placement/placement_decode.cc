@@ -129,13 +129,9 @@ void Decoder::TakeAll(uint32_t resource, int64_t start, int64_t length) {
   }
 }
 
-int64_t Decoder::FindWithHost(uint32_t resource, int64_t from, int64_t length, int64_t host_ns) const {
+int64_t Decoder::FindBoth(uint32_t resource, int64_t length, uint32_t other, int64_t other_ns, int64_t from) const {
   int64_t start = FindAll(resource, from, length);
-  while (host_ns > 0) {
-    const int64_t later = FindAll(p_.resources->host_copies, start, host_ns);
-    if (later == start) {
-      break;
-    }
+  for (int64_t later = FindAll(other, start, other_ns); later != start; later = FindAll(other, start, other_ns)) {
     start = FindAll(resource, later, length);
     if (start == later) {
       break;
@@ -153,12 +149,14 @@ int64_t Decoder::AddLeg(uint32_t item, SpaceIndex from, SpaceIndex to, int64_t r
   }
   const SpaceIndex space = from == kHostSpace ? to : from;
   const uint32_t resource = from == kHostSpace ? p_.resources->up[to] : p_.resources->down[from];
-  const int64_t host_ns = p_.resources->TakesHostCopies(space) ? std::min(p_.host_ns[size], length) : 0;
+  const uint32_t host = p_.resources->TakesHostCopies(space) && p_.host_ns[size] > 0 ? p_.HostOf(space) : kNone;
+  const int64_t host_ns = host == kNone ? 0 : std::min(p_.host_ns[size], length);
   for (const Leg& leg : legs) {
-    ready = leg.resource == resource ? std::max(ready, leg.end) : host_ns > 0 ? std::max(ready, leg.host_end) : ready;
+    ready = leg.resource == resource ? std::max(ready, leg.end) : ready;
+    ready = host != kNone && leg.host == host ? std::max(ready, leg.host_end) : ready;
   }
-  const int64_t start = FindWithHost(resource, ready, length, host_ns);
-  legs.push_back({item, resource, from, to, start, start + length, start + host_ns});
+  const int64_t start = host == kNone ? FindAll(resource, ready, length) : FindBoth(resource, length, host, host_ns, ready);
+  legs.push_back({item, resource, from, to, start, start + length, host, start + host_ns});
   return start + length;
 }
 
@@ -257,8 +255,8 @@ void Decoder::Commit(uint32_t job, const Place& place, const Guide& guide, Plan&
   const Option& option = p_.OptionsOf(job)[place.option];
   const auto move = [&](const Leg& leg) {
     TakeAll(leg.resource, leg.start, leg.end - leg.start);
-    if (leg.host_end > leg.start) {
-      TakeAll(p_.resources->host_copies, leg.start, leg.host_end - leg.start);
+    if (leg.host != kNone) {
+      TakeAll(leg.host, leg.start, leg.host_end - leg.start);
     }
     there(leg.item, leg.to) = leg.end;
     if (guide.wants_transfers) {

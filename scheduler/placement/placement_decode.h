@@ -54,7 +54,8 @@ class Decoder {
     uint32_t item, resource;
     SpaceIndex from, to;
     int64_t start, end;
-    int64_t host_end;  // Of its time on the host's copies; `start`: it has none.
+    uint32_t host = kNone;  // The host's copies, or a part of them,
+    int64_t host_end = 0;   // and until when.
   };
   // What it takes to have a job's data in a space.
   struct Arrival {
@@ -79,8 +80,8 @@ class Decoder {
   int64_t Return(uint32_t job, const Option& option, int64_t end) const;
   void Commit(uint32_t job, const Place& place, const Guide& guide, Plan& plan);
   int64_t FindAll(uint32_t resource, int64_t from, int64_t length) const;
-  // The same on the resource and on the host's copies.
-  int64_t FindWithHost(uint32_t resource, int64_t from, int64_t length, int64_t host_ns) const;
+  // On two resources at once, for as long on each.
+  int64_t FindBoth(uint32_t resource, int64_t length, uint32_t other, int64_t other_ns, int64_t from) const;
   uint32_t FindLane(uint32_t resource, int64_t from, int64_t length, int64_t* start) const;
   void TakeAll(uint32_t resource, int64_t start, int64_t length);
 

@@ -53,6 +53,10 @@ Resources FindResources(std::span<const DeviceFacts> devices, const CostModel& c
     out.host_copies = static_cast<uint32_t>(out.lanes.size());
     out.host_ns_per_byte = 1e9 / speed;
     out.lanes.push_back(1);
+    for (SpaceIndex space = 0; space < out.spaces; ++space) {
+      out.host_part.push_back(static_cast<uint32_t>(out.lanes.size()));
+      out.lanes.push_back(1);
+    }
   }
   return out;
 }
@@ -200,7 +204,8 @@ Option Options::Price(uint32_t node, uint32_t choice, DeviceIndex device, const 
                 .device = device,
                 .silicon = resources_.of_device[device],
                 .space = facts.space,
-                .is_estimate = cost.is_estimate};
+                .is_estimate = cost.is_estimate,
+                .is_guess = cost.is_guess};
   const int64_t ns = std::clamp<int64_t>(cost.time.count(), 1, worst_ns_);
   if (facts.lanes <= 1) {
     option.all_ns = ns;

@@ -29,6 +29,7 @@ struct Resources {
   std::vector<uint32_t> of_device;  // Its silicon.
   std::vector<uint32_t> up, down;   // By space: what carries transfers to it and from it; kNone: host memory.
   uint32_t host_copies = kNone;     // kNone: as much as the links carry.
+  std::vector<uint32_t> host_part;  // By space: the part of it that is the space's where several have even parts.
   double host_ns_per_byte = 0;
   uint32_t spaces = 1;
 
@@ -47,6 +48,7 @@ struct Option {
   int64_t all_ns = kForever;   // With every lane of its silicon; kForever: it does not run so.
   int64_t lane_ns = kForever;  // With one lane.
   bool is_estimate = false;
+  bool is_guess = false;  // Cost::is_guess.
   int64_t best_ns() const { return all_ns < lane_ns ? all_ns : lane_ns; }
 };
 

@@ -2,6 +2,7 @@
 #include "scheduler/placement/placement_problem.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "scheduler/placement/placement_items.h"
@@ -16,6 +17,16 @@ class ProblemBuilder {
       : input_(input), flat_(input.flat), cuts_(cuts) {
     p_.resources = &resources;
     p_.options = &options;
+    std::set<SpaceIndex> spaces;
+    for (const Cut& cut : cuts) {
+      for (const Part& part : cut.parts) {
+        const SpaceIndex space = options.List(part.options)[0].space;
+        if (space != kHostSpace && resources.TakesHostCopies(space)) {
+          spaces.insert(space);
+        }
+      }
+    }
+    p_.links_at_once = std::max<uint32_t>(static_cast<uint32_t>(spaces.size()), 1);
   }
 
   Problem Build() {
@@ -170,15 +181,22 @@ class ProblemBuilder {
     const auto [at, is_new] = classes_.try_emplace(bytes, static_cast<uint32_t>(p_.up_ns.size()));
     last_ = at->second;
     if (is_new) {
+      const double host_ns =
+          p_.resources->host_ns_per_byte * static_cast<double>(bytes) * static_cast<double>(p_.links_at_once);
       std::vector<int64_t> up(p_.resources->spaces), down(p_.resources->spaces);
       for (SpaceIndex space = 0; space < p_.resources->spaces && bytes > 0; ++space) {
         if (space != kHostSpace) {
           const int64_t worst_ns = p_.options->worst_ns();
-          up[space] = std::clamp<int64_t>(input_.costs.Transfer(bytes, kHostSpace, space).count(), 1, worst_ns);
-          down[space] = std::clamp<int64_t>(input_.costs.Transfer(bytes, space, kHostSpace).count(), 1, worst_ns);
+          const int64_t by_host = p_.resources->TakesHostCopies(space) && p_.links_at_once > 1
+                                      ? static_cast<int64_t>(std::min(host_ns, 1e18))
+                                      : 0;
+          const auto of_link = [&](SpaceIndex from, SpaceIndex to) {
+            return std::clamp<int64_t>(std::max(input_.costs.Transfer(bytes, from, to).count(), by_host), 1, worst_ns);
+          };
+          up[space] = of_link(kHostSpace, space);
+          down[space] = of_link(space, kHostSpace);
         }
       }
-      const double host_ns = p_.resources->host_ns_per_byte * static_cast<double>(bytes);
       p_.host_ns.push_back(static_cast<int64_t>(std::min(host_ns, static_cast<double>(p_.options->worst_ns()))));
       p_.up_ns.push_back(std::move(up));
       p_.down_ns.push_back(std::move(down));

@@ -15,6 +15,8 @@ namespace {
 // What a plan with cuts may take of one without. Estimates are wrong by factors: a plan that stands on them has to
 // promise more.
 constexpr double kGain = 0.95, kGainEstimated = 0.75;
+// And one with more pieces of the best so far: each costs a launch, a copy and an event.
+constexpr double kGainPieces = 0.96;
 // Shorter launches are not worth it: a part costs a launch, and its results a meeting of devices.
 constexpr int64_t kCutNsMin = 50'000;
 constexpr int64_t kCutShareMin = 200;  // Of the makespan: one in so many.
@@ -24,6 +26,16 @@ constexpr int kRefinements = 4;
 // Which devices get parts: those about as quick as the quickest, those that are not far behind, all. Each that takes
 // part costs copies, launches and a meeting, which the model knows too little of.
 constexpr double kReaches[] = {1.5, 4, std::numeric_limits<double>::infinity()};
+// Guesses compare devices of one kind, not the processor with a GPU: there they are off by factors of ten and more, and
+// a device that gets a tenth too much is waited for by all. Until all have been measured only one kind shares a launch, and
+// one device of each other kind gets a part so small that it costs little whatever it takes: that measures it.
+constexpr uint64_t kProbeParts = 256, kProbeTilesMin = 16;
+constexpr int64_t kProbeSlowerMax = 16;  // Than the quickest, by the guess.
+bool IsAlike(const DeviceFacts& a, const DeviceFacts& b) {
+  return a.is_gpu == b.is_gpu && a.tier == b.tier && a.compute_units == b.compute_units &&
+         a.bytes_per_second == b.bytes_per_second && a.operations_per_second == b.operations_per_second;
+}
+
 // Smaller parts than this share cost more than they save; of many devices half of an equal one.
 constexpr double kShareMin = 0.03;
 // Instances that processors run together, by dimension: cuts between them cost vectors.
@@ -36,6 +48,7 @@ struct Cuttable {
   uint32_t dimension = 0;
   uint64_t grain = 1;
   std::vector<Option> options;  // One a silicon.
+  std::vector<Option> probes;   // Of other kinds, one each: by guesses.
   uint32_t planned = kNone;     // Of these, that of the plan without cuts; kNone: another.
 };
 
@@ -43,6 +56,12 @@ struct Trial {
   std::vector<Cut> cuts;
   Problem problem;
   Best best;
+};
+
+struct TryOptions {
+  std::map<uint32_t, double>* ends = nullptr;  // Gets FindEnds.
+  int64_t* limit_ns = nullptr;                 // What it may take; lowered to what it takes.
+  double of_kept = 1;                          // What it may take of the plan that is kept.
 };
 
 class Cutter {
@@ -114,7 +133,11 @@ class Cutter {
         is_alone = is_alone && option.silicon == planned.silicon;
       }
       if (!is_alone) {
-        whole_[cuttable.node] = cuttable.options.size() > 1 ? Whole::kNoGain : whole;
+        const bool has_several = cuttable.options.size() > 1;
+        KeepAlike(cuttable);
+        whole_[cuttable.node] = cuttable.options.size() > 1 ? Whole::kNoGain
+                                : has_several               ? Whole::kNotMeasured
+                                                            : whole;
       }
       if (!cuttable.options.empty()) {
         Align(cuttable);
@@ -155,6 +178,41 @@ class Cutter {
     return Whole::kNotAsked;
   }
 
+  bool AreAlike(const Option& a, const Option& b) const {
+    return IsAlike(input_.devices[a.device], input_.devices[b.device]);
+  }
+
+  // Of options of which some are guesses those of the kind that is quickest together; of each other kind a probe.
+  void KeepAlike(Cuttable& cuttable) const {
+    std::vector<Option>& options = cuttable.options;
+    if (std::ranges::none_of(options, &Option::is_guess)) {
+      return;
+    }
+    const auto speed_of = [&](const Option& kind) {
+      double speed = 0;
+      for (const Option& option : options) {
+        speed += AreAlike(option, kind) ? 1 / static_cast<double>(option.best_ns()) : 0;
+      }
+      return speed;
+    };
+    const Option best = *std::ranges::max_element(options, {}, speed_of);
+    const uint32_t planned = cuttable.planned;
+    cuttable.planned = kNone;
+    std::vector<Option> kept;
+    for (uint32_t i = 0; i < options.size(); ++i) {
+      const Option& option = options[i];
+      if (AreAlike(option, best)) {
+        cuttable.planned = i == planned ? static_cast<uint32_t>(kept.size()) : cuttable.planned;
+        kept.push_back(option);
+      } else if (option.is_guess && option.best_ns() <= kProbeSlowerMax * best.best_ns() &&
+                 std::ranges::none_of(cuttable.probes,
+                                      [&](const Option& probe) { return AreAlike(probe, option); })) {
+        cuttable.probes.push_back(option);
+      }
+    }
+    options = std::move(kept);
+  }
+
   void Align(Cuttable& cuttable) const {
     const uint64_t tiles = std::lcm(cuttable.grain, kTile[cuttable.dimension]);
     if (tiles != 0 && tiles <= flat_.nodes[cuttable.node].extent[cuttable.dimension] / kTilesMin) {
@@ -168,8 +226,16 @@ class Cutter {
                                        [](double before, const auto& weight) { return before + weight.second; });
     const double least = all * std::min(kShareMin, 0.5 / static_cast<double>(weights.size()));
     std::erase_if(weights, [&](const auto& weight) { return weight.second <= 0 || weight.second < least; });
+    // Also a cut that only has several pieces of a launch run on one device leaves others out.
+    const bool has_several = std::ranges::any_of(weights, [&](const auto& w) { return w.first != weights[0].first; });
     const std::array<uint64_t, 3>& extent = flat_.nodes[cuttable.node].extent;
-    const uint64_t units = extent[cuttable.dimension] / cuttable.grain;
+    const uint64_t all_units = extent[cuttable.dimension] / cuttable.grain;
+    const uint64_t probe_units = std::max<uint64_t>(all_units / kProbeParts, 1);
+    const auto shared = static_cast<uint32_t>(weights.size());
+    for (uint32_t i = 0; i < cuttable.probes.size() && has_several && all_units >= kProbeTilesMin; ++i) {
+      weights.emplace_back(i, 0.0);
+    }
+    const uint64_t units = all_units - probe_units * (weights.size() - shared);
     double sum = 0, before = 0;
     for (const auto& [option, weight] : weights) {
       sum += weight;
@@ -178,18 +244,20 @@ class Cutter {
     std::vector<Task> tasks;
     uint64_t first = 0;
     for (size_t i = 0; i < weights.size(); ++i) {
+      const bool is_probe = i >= shared;
       before += weights[i].second;
       const double until = before / sum * static_cast<double>(units) + 0.5;
-      const uint64_t last =
-          i + 1 == weights.size() ? extent[cuttable.dimension]
-                                  : std::min(static_cast<uint64_t>(until), units) * cuttable.grain;
+      const uint64_t last = i + 1 == weights.size() ? extent[cuttable.dimension]
+                            : is_probe              ? first + probe_units * cuttable.grain
+                            : i + 1 == shared       ? units * cuttable.grain
+                                       : std::min(static_cast<uint64_t>(until), units) * cuttable.grain;
       if (last <= first) {
         continue;
       }
       Part part{.options = {}, .box = {.count = extent}};
       part.box.first[cuttable.dimension] = first;
       part.box.count[cuttable.dimension] = last - first;
-      const Option& option = cuttable.options[weights[i].first];
+      const Option& option = (is_probe ? cuttable.probes : cuttable.options)[weights[i].first];
       part.options = options_.Add(options_.Part(cuttable.node, option, part.box));
       tasks.push_back({.node = graph::FlatNodeId(cuttable.node), .choice = option.choice, .box = part.box});
       cut.parts.push_back(part);
@@ -207,15 +275,24 @@ class Cutter {
     return cut;
   }
 
-  // Each launch by the speeds that it has itself; what has to be moved slows a device down.
+  // Each launch by the speeds that it has itself; what has to be moved slows a device down. Each device's share in one
+  // piece or in several, so that copies run beside launches.
   void CutBySpeed() {
     for (const bool counts_moves : {false, true}) {
-      std::vector<Cut> cuts;
-      const size_t options = options_.all().size();
-      for (const Cuttable& cuttable : cuttables_) {
-        AddCut(cuttable, SpeedsOf(cuttable, counts_moves), cuts);
+      for (const uint32_t pieces : {1, 2, 4}) {
+        std::vector<Cut> cuts;
+        const size_t options = options_.all().size();
+        for (const Cuttable& cuttable : cuttables_) {
+          std::vector<std::pair<uint32_t, double>> weights;
+          for (const auto& [option, weight] : SpeedsOf(cuttable, counts_moves)) {
+            weights.insert(weights.end(), pieces, {option, weight / pieces});
+          }
+          AddCut(cuttable, std::move(weights), cuts);
+        }
+        if (pieces == 1 || 2 * pieces * cuts.size() <= kJobsMax) {
+          Try(std::move(cuts), options, {.of_kept = pieces == 1 ? 1 : kGainPieces});
+        }
       }
-      Try(std::move(cuts), options);
     }
   }
 
@@ -244,9 +321,8 @@ class Cutter {
     return weights;
   }
 
-  void AddCut(const Cuttable& cuttable, const std::vector<std::pair<uint32_t, double>>& weights,
-              std::vector<Cut>& cuts) {
-    if (std::optional<Cut> cut = MakeCut(cuttable, weights)) {
+  void AddCut(const Cuttable& cuttable, std::vector<std::pair<uint32_t, double>> weights, std::vector<Cut>& cuts) {
+    if (std::optional<Cut> cut = MakeCut(cuttable, std::move(weights))) {
       cuts.push_back(std::move(*cut));
     }
   }
@@ -282,7 +358,7 @@ class Cutter {
         AddCut(cuttable, weights, cuts);
       }
       std::map<uint32_t, double> ends;
-      if (!Try(std::move(cuts), options, &ends)) {
+      if (!Try(std::move(cuts), options, {.ends = &ends})) {
         return;
       }
       for (auto& [silicon, w] : weight) {
@@ -298,7 +374,7 @@ class Cutter {
       const size_t options = options_.all().size();
       std::vector<Cut> more = cuts;
       AddCut(cuttables_[i], SpeedsOf(cuttables_[i], true), more);
-      if (more.size() > cuts.size() && Try(more, options, nullptr, &single_ns_)) {
+      if (more.size() > cuts.size() && Try(more, options, {.limit_ns = &single_ns_})) {
         cuts = std::move(more);
       }
     }
@@ -340,8 +416,7 @@ class Cutter {
   // Plans with these cuts; keeps the plan if it is the best with cuts and enough better than that without. False when
   // there are no cuts or, with `limit_ns`, when the plan takes as long or longer: then options from `options` on are
   // forgotten.
-  bool Try(std::vector<Cut> cuts, size_t options, std::map<uint32_t, double>* ends = nullptr,
-           int64_t* limit_ns = nullptr) {
+  bool Try(std::vector<Cut> cuts, size_t options, const TryOptions& how = {}) {
     if (cuts.empty()) {
       return false;
     }
@@ -349,17 +424,18 @@ class Cutter {
     Trial trial{.cuts = std::move(cuts), .problem = {}, .best = {}};
     trial.problem = MakeProblem(input_, resources_, options_, trial.cuts);
     Search(trial.problem, {.effort = 0, .seed = input_.seed}, trial.best);
-    if (ends != nullptr) {
-      FindEnds(trial, *ends);
+    if (how.ends != nullptr) {
+      FindEnds(trial, *how.ends);
     }
     const int64_t makespan = trial.best.plan.makespan;
     const double gain = HasEstimates(trial) ? kGainEstimated : kGain;
     const bool is_better = static_cast<double>(makespan) <= gain * static_cast<double>(best_.plan.makespan);
-    const bool is_shorter = limit_ns == nullptr || makespan < *limit_ns;
-    if (limit_ns != nullptr) {
-      *limit_ns = std::min(*limit_ns, makespan);
+    const bool is_shorter = how.limit_ns == nullptr || makespan < *how.limit_ns;
+    if (how.limit_ns != nullptr) {
+      *how.limit_ns = std::min(*how.limit_ns, makespan);
     }
-    if (is_better && (!kept_.has_value() || makespan < kept_->best.plan.makespan)) {
+    const auto ns = static_cast<double>(makespan);
+    if (is_better && (!kept_.has_value() || ns < how.of_kept * static_cast<double>(kept_->best.plan.makespan))) {
       kept_ = std::move(trial);
     } else if (!is_shorter) {
       options_.Shrink(options);

@@ -193,6 +193,60 @@ TEST(ResidencyTest, HalosTakeNoMemoryForTheGrid) {
   EXPECT_EQ(plan->temporary_bytes[kHostSpace], 2 * kRow);
 }
 
+// A long chain over a grid of which each device gets an edge only: memory is free early for the edge's way, not for the
+// grid's, so that a few grids suffice.
+TEST(ResidencyTest, LongChainsOverHalosUseMemoryAgain) {
+  static constexpr uint64_t kRow = uint64_t{1} << 20, kRows = 256;
+  class Rows final : public AccessModel {
+   public:
+    explicit Rows(const FlatGraph& flat) : flat_(flat) {}
+    PortAccess Of(FlatNodeId, uint32_t, const Box& box, uint32_t port) const override {
+      const uint64_t begin = box.first[0], end = begin + box.count[0];
+      if (flat_.ports[port].in.valid()) {
+        return {.read = {(begin - std::min<uint64_t>(begin, 1)) * kRow, std::min<uint64_t>(end + 1, kRows) * kRow},
+                .written = {}};
+      }
+      return {.read = {}, .written = {begin * kRow, end * kRow}, .overwrites = true};
+    }
+    bool MayCut(FlatNodeId, uint32_t, uint32_t*, uint64_t*) const override { return true; }
+
+   private:
+    const FlatGraph& flat_;
+  };
+  const std::vector<DeviceFacts> devices = {{.id = "cpu:0"},
+                                            {.id = "gpu:0", .space = 1, .has_copy_lanes = true},
+                                            {.id = "gpu:1", .space = 2, .has_copy_lanes = true}};
+  FlatBuilder b;
+  b.Node();
+  FlatValueId value = b.Out(kRow * kRows);
+  std::vector<Task> tasks;
+  for (uint32_t node = 0; node < 100; ++node) {
+    if (node > 0) {
+      b.Node();
+      b.In(value);
+      value = b.Out(kRow * kRows);
+    }
+    b.flat.nodes[node].extent = {kRows, 1, 1};
+    for (uint32_t part = 0; part < 2; ++part) {
+      tasks.push_back({.node = FlatNodeId(node),
+                       .device = 1 + part,
+                       .box = {.first = {part * kRows / 2, 0, 0}, .count = {kRows / 2, 1, 1}},
+                       .is_part = true,
+                       .start = Duration(node * 250'000),
+                       .end = Duration((node + 1) * 250'000)});
+    }
+  }
+  b.Output(value);
+  const Rows accesses(b.flat);
+  const ResidencyInput input{.flat = b.flat, .devices = devices, .spaces = {}, .tasks = tasks, .accesses = accesses};
+  const StatusOr<Residency> plan = PlanResidency(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(CheckPlan(input, *plan), IsEmpty());
+  EXPECT_LE(plan->temporary_bytes[1], 4 * kRow * kRows);
+  EXPECT_LE(plan->temporary_bytes[2], 4 * kRow * kRows);
+  EXPECT_LE(plan->temporary_bytes[kHostSpace], 8 * kRow);
+}
+
 // Random graphs on random devices, with parts of launches: every port sees its value, inputs stay untouched, outputs
 // arrive, conflicting steps are ordered.
 TEST(ResidencyTest, RandomGraphsStayCoherent) {

@@ -170,7 +170,7 @@ StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, 
   if (target == kNone) {
     // What is moved in is better there when the task begins.
     const bool is_moved = has_copy_lanes_ && !need.is_empty() && copies_[copies_.First(value)].space != kZeros;
-    const Duration moving(is_moved ? static_cast<int64_t>(BytesOf(value) / kMovedBytesPerNs) : 0);
+    const Duration moving(is_moved ? static_cast<int64_t>(need.bytes() / kMovedBytesPerNs) : 0);
     HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, space, start_ - moving));
   }
   copies_.Pin(target);

@@ -24,6 +24,10 @@ constexpr double kReopen = 0.95;
 // And after so many runs, at first.
 constexpr uint64_t kRunsToRetry = 64;
 constexpr uint32_t kDoublingsMax = 3;
+// Plans that are adopted in a hurry, before their devices have settled.
+constexpr uint32_t kHurriesMax = 3;
+// Of one device: it is not placed anew for having settled.
+constexpr uint32_t kSourcesAlone = 2;
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -33,7 +37,7 @@ double Median(std::vector<double> values) {
 
 }  // namespace
 
-PlanJudge::PlanJudge(uint32_t sources) : sources_(sources + size_t{kFormers}) {
+PlanJudge::PlanJudge(uint32_t sources) : sources_(sources + size_t{kFormers}), is_first_(sources > kSourcesAlone) {
   for (uint32_t i = 0; i < sources_.size(); ++i) {
     sources_[i].is_open = i > 0 && i < sources;
   }
@@ -81,7 +85,25 @@ PlanJudge::Step PlanJudge::After(const Run& run) {
     return Judge();
   }
   Reopen(run);
-  return settled_ < kRunsFirst ? Step::kKeep : Watch(run);
+  if (settled_ < kRunsFirst) {
+    return Hurry(run);
+  }
+  if ((std::exchange(is_first_, false) && run.is_doubtful) || std::exchange(has_changed_, false)) {
+    sources_[0].is_open = true;
+    is_promised_ = run.promises;
+  }
+  return Watch(run);
+}
+
+// While devices still try out their code.
+PlanJudge::Step PlanJudge::Hurry(const Run& run) {
+  if (!run.is_far_off || !run.promises || hurries_ >= kHurriesMax) {
+    return Step::kKeep;
+  }
+  ++hurries_;
+  source_ = 0;
+  is_hurried_ = is_promised_ = true;
+  return Step::kTry;
 }
 
 // What losers lost by may have changed.
@@ -92,6 +114,7 @@ void PlanJudge::Reopen(const Run& run) {
     const bool is_due = !is_first && source.losses > 0 && runs_ >= source.next_run;
     if (is_due || ((is_first ? run.promises : is_better) && 2 * runs_ >= source.next_run)) {
       source.is_open = true;
+      is_promised_ |= is_first;
     }
   }
 }
@@ -110,7 +133,9 @@ PlanJudge::Step PlanJudge::Watch(const Run& run) {
 }
 
 bool PlanJudge::Made(double planned_ns) {
-  if (planned_ns > kHopeless * usual_ns()) {
+  const double most = is_hurried_ ? kWonSoon : source_ == 0 && !is_promised_ ? kReopen : kHopeless;
+  is_promised_ = is_promised_ && source_ != 0;
+  if (planned_ns > most * usual_ns()) {
     Refuse();
     return false;
   }
@@ -128,7 +153,11 @@ void PlanJudge::TakeFormer() {
   former_ = first + next_former_;
 }
 
-void PlanJudge::Refuse() { Close(source_, 0); }
+void PlanJudge::Refuse() {
+  if (!std::exchange(is_hurried_, false)) {
+    Close(source_, 0);
+  }
+}
 
 void PlanJudge::Close(uint32_t index, double lost_ns) {
   Source& source = sources_[index];
@@ -153,6 +182,13 @@ void PlanJudge::DropChallenger() {
 void PlanJudge::StartOver() { *this = PlanJudge(first_former()); }
 
 PlanJudge::Step PlanJudge::Trial(const Run& run) {
+  if (std::exchange(is_hurried_, false) && run.ns < kWonSoon * usual_ns()) {
+    ratios_ = {run.ns / usual_ns()};
+    const Step step = Win();
+    settled_ = 0;
+    is_first_ = true;
+    return step;
+  }
   if (!run.is_settled && ++experiments_ <= kExperimentsMax) {
     if (run.ns > kHopeless * usual_ns() && experiments_ > 1) {
       return Lose(run.ns / usual_ns());
@@ -216,8 +252,9 @@ PlanJudge::Step PlanJudge::Win() {
   } else {
     former_ = source_;
   }
-  Close(former_, std::min(least_ns_, usual));
+  Close(former_, least_ns_ == 0 ? usual : std::min(least_ns_, usual));
   least_ns_ = 0;
+  has_changed_ = source_ != 0;
   settled_ = kRunsFirst;
   unsettled_ = 0;
   has_challenger_ = is_trial_ = false;

@@ -7,6 +7,10 @@
 // which a device still tries out its code are not compared. Who loses is tried again when the champion now takes longer
 // than the loser took, when a new reason for it turns up, or after a number of runs that doubles with each loss.
 //
+// A plan that takes several times as long as planned is replaced at once by one that is planned by what is known now, if
+// that one's first run is clearly quicker. A plan placed anew is asked for, too, when a champion has settled and when
+// there is a new one, as there is more to plan by then.
+//
 // What trials cost is bounded: the time that challengers took beyond the champion's may reach a few runs of the
 // champion, and kShare of all time after that. A trial that has no budget pauses.
 #ifndef HPVMD_SCHEDULER_REVIEW_PLAN_JUDGE_H_
@@ -45,6 +49,8 @@ class PlanJudge {
     bool is_settled = true;   // Its devices ran it as they will go on to.
     bool promises = false;    // By what is known now, a plan placed anew (source 0) would be clearly better.
     bool is_doubtful = true;  // What was planned rests on little; else only the promise and plans of before are tried.
+    // It took several times as long as planned: with a promise, another plan need not wait until devices have settled.
+    bool is_far_off = false;
   };
   // After a run of the plan that After, Made and Refuse said.
   Step After(const Run& run);
@@ -91,6 +97,7 @@ class PlanJudge {
   };
 
   Step Watch(const Run& run);
+  Step Hurry(const Run& run);
   Step Trial(const Run& run);
   Step Judge();
   Step Lose(double ratio);
@@ -105,6 +112,11 @@ class PlanJudge {
   uint32_t source_ = 0, former_ = kNone, next_former_ = 0;
   double least_ns_ = 0;  // The least usual_ns of this champion.
   bool has_challenger_ = false, is_trial_ = false;
+  bool is_first_ = false;     // The champion has not settled since the start, or since it was adopted in a hurry,
+  bool has_changed_ = false;  // or it is another since: then there is more to plan by than there was.
+  bool is_promised_ = false;  // Source 0 is open because a run promised something.
+  bool is_hurried_ = false;   // The challenger is adopted if its first run is clearly quicker.
+  uint32_t hurries_ = 0;
   uint64_t runs_ = 0;         // Of all plans.
   uint64_t settled_ = 0;      // Runs of the champion that count, or came after many that did not.
   uint64_t unsettled_ = 0;    // In a row.

@@ -5,7 +5,7 @@
     many.py BIN [--counts 2,4] [--size 1024] [--json FILE]
 
 BIN holds hpvm-gpu-many, hpvm-compiler and gpu_many.wasm, as a build's bin/ or the bundle's. Counts that the machine does not have
-are left out and named. Exit 1 when a case has other bits, fails, or never ran on all devices at once. Needs Python alone.
+are left out and named. The devices are said to be slow, so that everything is worth a split. Exit 1 when a case has other bits, fails, or never ran on all devices at once. Needs Python alone.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tempfile
 
 def run(program, family, count, size, cache):
     """The lines that the program prints; one of its own when it ends without. None where the machine lacks a device."""
-    command = [str(program), "--size", str(size), "--cache", cache]
+    command = [str(program), "--size", str(size), "--cache", cache, "--distinct"]
     for index in range(count):
         command += ["--device", f"{family}:{index}"]
     try:

@@ -76,6 +76,44 @@ TEST(PlanJudgeTest, ALoserIsTriedAgainWhenTheChampionGetsSlower) {
   EXPECT_LT(runs, 64);
 }
 
+// A plan that takes several times as long as planned goes at once, not when its devices have settled.
+TEST(PlanJudgeTest, AWrongPlanGoesAtOnce) {
+  PlanJudge judge(4);
+  const PlanJudge::Run wrong{.ns = 5e6, .is_settled = false, .promises = true, .is_far_off = true};
+  ASSERT_EQ(judge.After(wrong), PlanJudge::Step::kTry);
+  EXPECT_EQ(judge.source(), 0u);
+  ASSERT_TRUE(judge.Made(1e6));
+  ASSERT_TRUE(judge.is_trial());
+  EXPECT_EQ(judge.After({.ns = 1.2e6, .is_settled = false}), PlanJudge::Step::kAdopt);
+  // One that hardly promises more is not worth a try, nor is one without a promise, nor are they without end.
+  PlanJudge other(4);
+  EXPECT_EQ(other.After({.ns = 5e6, .is_settled = false, .is_far_off = true}), PlanJudge::Step::kKeep);
+  for (int hurry = 0; hurry < 3; ++hurry) {
+    ASSERT_EQ(other.After(wrong), PlanJudge::Step::kTry);
+    EXPECT_FALSE(other.Made(4.9e6));
+  }
+  EXPECT_EQ(other.After(wrong), PlanJudge::Step::kKeep);
+}
+
+// When a plan over several devices has settled, and when another one has won, there is more to plan by: that is tried once
+// if it is planned to be better.
+TEST(PlanJudgeTest, PlansAnewByWhatItHasLearnt) {
+  PlanJudge judge(4);
+  EXPECT_EQ(judge.After({.ns = 1e6}), PlanJudge::Step::kKeep);
+  ASSERT_EQ(judge.After({.ns = 1e6}), PlanJudge::Step::kTry);
+  EXPECT_EQ(judge.source(), 0u);
+  EXPECT_FALSE(judge.Made(0.97e6));
+  ASSERT_EQ(judge.After({.ns = 1e6}), PlanJudge::Step::kTry);
+  EXPECT_EQ(judge.source(), 1u);
+  ASSERT_TRUE(judge.Made(0.5e6));
+  while (judge.has_challenger()) {
+    judge.After({.ns = judge.is_trial() ? 0.5e6 : 1e6});
+  }
+  ASSERT_EQ(judge.After({.ns = 0.5e6, .is_doubtful = false}), PlanJudge::Step::kTry);
+  EXPECT_EQ(judge.source(), 0u);
+  EXPECT_TRUE(judge.Made(0.3e6));
+}
+
 // A run without the time for it is the champion's, and the trial goes on afterwards.
 TEST(PlanJudgeTest, ATrialYields) {
   PlanJudge judge(2);

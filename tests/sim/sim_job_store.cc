@@ -73,7 +73,7 @@ void SimJobStore::GiveAnswer() {
 }
 
 void SimJobStore::PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) {
-  Push([this, tenant = std::move(tenant), blobs = std::move(blobs), done = std::move(done)] {
+  Push(Kind::kBlob, [this, tenant = std::move(tenant), blobs = std::move(blobs), done = std::move(done)] {
     PutNow(tenant, blobs, done);
     return FairQueue::Step::kDone;
   });
@@ -94,13 +94,14 @@ void SimJobStore::PutNow(const std::string& tenant, const std::vector<BlobInput>
   done(std::move(pinned));
 }
 
-void SimJobStore::Post(std::string, FairQueue::Work work) { Push(std::move(work)); }
+void SimJobStore::Post(std::string, FairQueue::Work work) { Push(Kind::kBlob, std::move(work)); }
+void SimJobStore::PostRead(std::string, FairQueue::Work work) { Push(Kind::kRead, std::move(work)); }
 
-void SimJobStore::Push(FairQueue::Work work) {
-  if (abandoned_) {
+void SimJobStore::Push(Kind kind, FairQueue::Work work) {
+  if (abandoned_ || (kind == Kind::kRead ? readers_have_ended_ : blobs_have_ended_)) {
     return;
   }
-  work_.push_back(std::move(work));
+  work_.push_back({kind, std::move(work)});
   work_until_ = std::max(work_until_, context_.clock.Now()) + Microseconds(Between(rng_, 1, 1'000));
   context_.events.After(work_until_ - context_.clock.Now(), incarnation_, [this] { DoWork(); });
 }
@@ -109,19 +110,30 @@ void SimJobStore::DoWork() {
   if (work_.empty()) {
     return;
   }
-  FairQueue::Work work = std::move(work_.front());
+  Task task = std::move(work_.front());
   work_.pop_front();
-  if (work() == FairQueue::Step::kAgain) {
-    Push(std::move(work));  // Others may come between.
+  if (task.work() == FairQueue::Step::kAgain) {
+    Push(task.kind, std::move(task.work));  // Others may come between.
+  }
+}
+
+void SimJobStore::FlushKind(Kind kind) {
+  const auto next = [&] { return std::ranges::find(work_, kind, &Task::kind); };
+  for (auto task = next(); task != work_.end(); task = next()) {
+    FairQueue::Work work = std::move(task->work);
+    work_.erase(task);
+    while (work() == FairQueue::Step::kAgain) {
+    }
   }
 }
 
 void SimJobStore::Flush() {
   context_.trace.Add("store", "flushes " + std::to_string(work_.size()) + " tasks, " + std::to_string(answers_.size()) +
                                   " answers, " + std::to_string(queue_.size()) + " writes");
-  while (!work_.empty()) {
-    DoWork();
-  }
+  FlushKind(Kind::kRead);
+  readers_have_ended_ = true;
+  FlushKind(Kind::kBlob);
+  blobs_have_ended_ = true;
   while (!answers_.empty() || queue_.NextTime() <= context_.clock.Now()) {
     if (answers_.empty()) {
       CommitNow();

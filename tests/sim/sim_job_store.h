@@ -24,13 +24,15 @@ class SimJobStore final : public JobStore {
   void Write(JobWrite write, WriteDone done) override;
   void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) override;
   void Post(std::string tenant, FairQueue::Work work) override;
+  void PostRead(std::string tenant, FairQueue::Work work) override;
   JobDatabase& database() override { return database_; }
   BlobFolder& blobs() override { return blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }
 
   // What the daemon's store does between commits.
   void Shrink();
-  // The end of a daemon that stops in order: does and answers all that waits.
+  // The end of a daemon that stops in order: does and answers all that waits. Readers end before the blobs' threads, and
+  // these before the writes, as in the daemon's store: what is posted to those that have ended is never done.
   void Flush();
   // The end of a daemon that crashed: forgets all that waits; nothing is called any more.
   void Abandon();
@@ -40,7 +42,13 @@ class SimJobStore final : public JobStore {
   void ScheduleCommit();
   void CommitNow();
   void GiveAnswer();
-  void Push(FairQueue::Work work);
+  enum class Kind : uint8_t { kBlob, kRead };
+  struct Task {
+    Kind kind;
+    FairQueue::Work work;
+  };
+  void Push(Kind kind, FairQueue::Work work);
+  void FlushKind(Kind kind);
   void DoWork();
   void PutNow(const std::string& tenant, const std::vector<BlobInput>& blobs, const PutDone& done);
 
@@ -52,7 +60,8 @@ class SimJobStore final : public JobStore {
   const uint64_t incarnation_;
   bool commit_scheduled_ = false, abandoned_ = false;
   std::deque<CommitAnswer> answers_;
-  std::deque<FairQueue::Work> work_;  // The blob threads'.
+  std::deque<Task> work_;  // The readers' and the blob threads'.
+  bool readers_have_ended_ = false, blobs_have_ended_ = false;
   Time answers_until_{0}, work_until_{0};
 };
 

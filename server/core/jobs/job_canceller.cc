@@ -37,7 +37,8 @@ void JobCanceller::CancelJob(const TenantRef& tenant, std::string_view id, v1::C
       return;
     }
   }
-  options_.jobs->PostRead(tenant->name, [this, tenant, name, response, done = std::move(done)] {
+  CoreScope scope(monitor_);
+  monitor_.Read(scope, tenant->name, [this, tenant, name, response, done = std::move(done)] {
     HPVMD_FAILPOINT("core.cancel.read").IgnoreError();
     done(AnswerCancelOfEnded(*tenant, name, response));
     return FairQueue::Step::kDone;

@@ -118,7 +118,8 @@ void JobSubmitter::SettleDependencies(const SubmissionRef& submission) {
   }
   auto reader = std::make_shared<UnitReader>(options_.jobs->database(), tenant.name,
                                              std::vector<std::string>(unknown.begin(), unknown.end()));
-  options_.jobs->PostRead(tenant.name, [this, submission, reader] { return ReadUnits(submission, *reader); });
+  CoreScope scope(monitor_);
+  monitor_.Read(scope, tenant.name, [this, submission, reader] { return ReadUnits(submission, *reader); });
 }
 
 FairQueue::Step JobSubmitter::ReadUnits(const SubmissionRef& submission, UnitReader& reader) {
@@ -286,7 +287,8 @@ void JobSubmitter::AnswerKnown(const SubmissionRef& submission, const KeyRecord&
   JobFilter filter;
   filter.array_id = known.array_id;
   filter.count_max = kElementsAtOnce;
-  options_.jobs->PostRead(submission->tenant->name, [this, submission, known, filter]() mutable {
+  CoreScope scope(monitor_);
+  monitor_.Read(scope, submission->tenant->name, [this, submission, known, filter]() mutable {
     return AddElements(submission, known, &filter);
   });
 }

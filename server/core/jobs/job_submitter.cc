@@ -109,8 +109,8 @@ bool JobSubmitter::JoinPending(Tenant& tenant, const std::string& key, std::func
   }
   const auto [pending, first] = tenant.pending_keys.try_emplace(key);
   if (!first) {
-    pending->second.push_back([this, name = tenant.name, again = std::move(again)](CoreScope&) {
-      options_.jobs->PostRead(name, [again] {
+    pending->second.push_back([this, name = tenant.name, again = std::move(again)](CoreScope& scope) {
+      monitor_.Read(scope, name, [again] {
         again();
         return FairQueue::Step::kDone;
       });

@@ -67,6 +67,17 @@ void Monitor::Wake() const {
   }
 }
 
+void Monitor::Read(CoreScope& scope, const std::string& tenant, FairQueue::Work work) {
+  if (!shutdown_.stopped) {
+    jobs_.PostRead(tenant, std::move(work));  // Under the mutex: nothing is posted once the server has stopped.
+    return;
+  }
+  scope.Defer([work = std::move(work)] {
+    while (work() == FairQueue::Step::kAgain) {
+    }
+  });
+}
+
 void Monitor::InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice) {
   if (!slice(scope)) {
     InLaterSlice(scope, tenant, std::move(slice));

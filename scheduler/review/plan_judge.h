@@ -25,7 +25,7 @@ namespace hpvm::scheduler {
 
 class PlanJudge {
  public:
-  static constexpr double kShare = 0.05;  // Of all time, for trials.
+  static constexpr double kShare = 0.02;  // Of all time, for trials.
   static constexpr double kGrace = 3;     // Runs of the champion, for the first trials.
   // What a challenger may be planned to take, in runs of the champion.
   static constexpr double kHopeless = 3;

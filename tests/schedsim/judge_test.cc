@@ -49,7 +49,7 @@ TEST(PlanJudgeTest, TheBetterOneStays) {
 TEST(PlanJudgeTest, ExperimentsAreNotCompared) {
   PlanJudge judge(2);
   int experiments = 6;
-  for (int run = 0; run < 100; ++run) {
+  for (int run = 0; run < 200; ++run) {
     const bool is_trial = judge.is_trial();
     const bool is_settled = !is_trial || experiments-- <= 0;
     const PlanJudge::Step step = judge.After({.ns = !is_trial    ? 1e6

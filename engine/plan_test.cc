@@ -380,7 +380,8 @@ TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 1u);
   EXPECT_TRUE(is_trial());
-  // In the middle of the trial: the best that is known. How that pair ended is a matter of microseconds; the next one is tried.
+  // In the middle of the trial: the best that is known. How that pair ended is a matter of microseconds; the next one
+  // is tried.
   deadline_ = RealClock().Now() + std::chrono::minutes(20);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 0u);

@@ -50,8 +50,8 @@ class CopyFlow {
   // Smaller copies are neither measured nor made room for.
   static constexpr uint64_t kBytesMin = 16 * limits::kMiB;
 
-  // Measured are the bytes behind the first `staging_bytes`, if they are enough. `threads` of the host are busy with the
-  // copy. The meter is borrowed.
+  // Measured are the bytes behind the first `staging_bytes`, if they are enough. `threads` of the host are busy with
+  // the copy. The meter is borrowed.
   CopyFlow(CopyMeter& meter, bool is_up, uint64_t bytes, uint64_t staging_bytes, uint32_t threads);
   // Of a copy that has not moved all bytes nothing is kept.
   ~CopyFlow();

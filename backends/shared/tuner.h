@@ -20,8 +20,8 @@ using VariantMask = uint32_t;
 struct TunerPatience {
   // After its first sample, which may have met untouched memory and cold caches, and after later ones.
   double first = 8, later = 2;
-  // The first sample of all says nothing: a device that was idle may have to raise its clocks, and its driver to load the
-  // code. It is only a glimpse.
+  // The first sample of all says nothing: a device that was idle may have to raise its clocks, and its driver to load
+  // the code. It is only a glimpse.
   bool skips_first = false;
 };
 

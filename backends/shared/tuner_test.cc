@@ -47,7 +47,8 @@ TEST(TunerTest, TheFirstSampleIsNobodysFault) {
     Tuner tuner(0b1111, {2, 1.25, skips_first});
     while (!tuner.settled() && simulation.samples < 100) {
       const uint32_t variant = tuner.next();
-      tuner.AddSample(variant, simulation.instance_ns[variant] * 1e6 * simulation.disturbance(simulation.samples), 1'000'000);
+      const double ns = simulation.instance_ns[variant] * 1e6 * simulation.disturbance(simulation.samples);
+      tuner.AddSample(variant, ns, 1'000'000);
       ++simulation.samples;
     }
     EXPECT_EQ(tuner.best() == 0, skips_first);

@@ -44,7 +44,7 @@ struct Work {
 struct Cost {
   Duration time{0};
   bool is_estimate = true;  // Nothing like it was measured yet.
-  bool is_guess = false;    // Nothing at all of its kernel was measured there: it may be off by a factor of ten or more.
+  bool is_guess = false;    // Nothing at all of its kernel was measured there: it may be off by a factor of ten.
   friend bool operator==(const Cost&, const Cost&) = default;
 };
 

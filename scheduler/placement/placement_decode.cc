@@ -155,7 +155,8 @@ int64_t Decoder::AddLeg(uint32_t item, SpaceIndex from, SpaceIndex to, int64_t r
     ready = leg.resource == resource ? std::max(ready, leg.end) : ready;
     ready = host != kNone && leg.host == host ? std::max(ready, leg.host_end) : ready;
   }
-  const int64_t start = host == kNone ? FindAll(resource, ready, length) : FindBoth(resource, length, host, host_ns, ready);
+  const int64_t start =
+      host == kNone ? FindAll(resource, ready, length) : FindBoth(resource, length, host, host_ns, ready);
   legs.push_back({item, resource, from, to, start, start + length, host, start + host_ns});
   return start + length;
 }

@@ -58,7 +58,7 @@ struct Problem {
   // Nanoseconds of a transfer by size class and space: to it from host memory, and back.
   std::vector<std::vector<int64_t>> up_ns, down_ns;
   std::vector<int64_t> host_ns;  // By size class: of the host's copies; at most as long as the transfer.
-  // Parts of launches begin together, each with its copies: so many devices have an even part of the host's copies each.
+  // Parts of launches begin together, each with its copies: so many devices have an even part of the host's copies.
   uint32_t links_at_once = 1;
 
   uint32_t HostOf(SpaceIndex space) const {

@@ -27,8 +27,8 @@ constexpr int kRefinements = 4;
 // part costs copies, launches and a meeting, which the model knows too little of.
 constexpr double kReaches[] = {1.5, 4, std::numeric_limits<double>::infinity()};
 // Guesses compare devices of one kind, not the processor with a GPU: there they are off by factors of ten and more, and
-// a device that gets a tenth too much is waited for by all. Until all have been measured only one kind shares a launch, and
-// one device of each other kind gets a part so small that it costs little whatever it takes: that measures it.
+// a device that gets a tenth too much is waited for by all. Until all have been measured only one kind shares a launch,
+// and one device of each other kind gets a part so small that it costs little whatever it takes: that measures it.
 constexpr uint64_t kProbeParts = 256, kProbeTilesMin = 16;
 constexpr int64_t kProbeSlowerMax = 16;  // Than the quickest, by the guess.
 bool IsAlike(const DeviceFacts& a, const DeviceFacts& b) {

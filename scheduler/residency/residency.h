@@ -41,8 +41,8 @@ struct Storage {
   // Temporaries: where in the space's arena; a multiple of kStorageAlignment. Storages of one arena may overlap where
   // their uses do not, which the order of steps and waits respects.
   uint64_t offset = 0;
-  // Of a value that only passes through, the storage holds the bytes from here on; else 0. Steps and touches count bytes
-  // of values: byte b of them is byte b - first of the storage.
+  // Of a value that only passes through, the storage holds the bytes from here on; else 0. Steps and touches count
+  // bytes of values: byte b of them is byte b - first of the storage.
   uint64_t first = 0;
 };
 

@@ -159,7 +159,8 @@ TEST(ResidencyTest, HalosTakeNoMemoryForTheGrid) {
     PortAccess Of(FlatNodeId node, uint32_t, const Box& box, uint32_t port) const override {
       const uint64_t begin = box.first[0], end = begin + box.count[0];
       if (port == 1) {  // What the second launch reads.
-        return {.read = {(begin - std::min<uint64_t>(begin, 1)) * kRow, std::min<uint64_t>(end + 1, kRows) * kRow}, .written = {}};
+        return {.read = {(begin - std::min<uint64_t>(begin, 1)) * kRow, std::min<uint64_t>(end + 1, kRows) * kRow},
+                .written = {}};
       }
       return {.read = {}, .written = {begin * kRow, end * kRow}, .overwrites = true};
     }

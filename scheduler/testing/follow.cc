@@ -22,7 +22,10 @@ using placing::Option;
 class Present {
  public:
   Present(const PlacementInput& input, std::span<const Task> tasks)
-      : input_(input), tasks_(tasks), resources_(placing::FindResources(input.devices, input.costs)), options_(input, resources_) {}
+      : input_(input),
+        tasks_(tasks),
+        resources_(placing::FindResources(input.devices, input.costs)),
+        options_(input, resources_) {}
 
   StatusOr<Placement> Follow(bool fills_gaps, uint32_t* unplaced) {
     if (!options_.Find(unplaced)) {

@@ -95,8 +95,8 @@ TEST(PlanJudgeTest, AWrongPlanGoesAtOnce) {
   EXPECT_EQ(other.After(wrong), PlanJudge::Step::kKeep);
 }
 
-// When a plan over several devices has settled, and when another one has won, there is more to plan by: that is tried once
-// if it is planned to be better.
+// When a plan over several devices has settled, and when another one has won, there is more to plan by: that is tried
+// once if it is planned to be better.
 TEST(PlanJudgeTest, PlansAnewByWhatItHasLearnt) {
   PlanJudge judge(4);
   EXPECT_EQ(judge.After({.ns = 1e6}), PlanJudge::Step::kKeep);

@@ -31,8 +31,8 @@ class SimJobStore final : public JobStore {
 
   // What the daemon's store does between commits.
   void Shrink();
-  // The end of a daemon that stops in order: does and answers all that waits. Readers end before the blobs' threads, and
-  // these before the writes, as in the daemon's store: what is posted to those that have ended is never done.
+  // The end of a daemon that stops in order: does and answers all that waits. Readers end before the blobs' threads,
+  // and these before the writes, as in the daemon's store: what is posted to those that have ended is never done.
   void Flush();
   // The end of a daemon that crashed: forgets all that waits; nothing is called any more.
   void Abandon();

@@ -44,8 +44,8 @@ class Monitor {
   // The function that Wake calls. Set before anything else.
   void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
 
-  // Work without the mutex in the tenant's turn (JobStore::PostRead). Once the server has stopped it is done right after
-  // unlocking: the store ends its readers before its writes, whose answers may still ask for more.
+  // Work without the mutex in the tenant's turn (JobStore::PostRead). Once the server has stopped it is done right
+  // after unlocking: the store ends its readers before its writes, whose answers may still ask for more.
   void Read(CoreScope& scope, const std::string& tenant, FairQueue::Work work);
 
   // Work under the mutex whose size a tenant chooses: `slice` does some of it at once and the rest in the tenant's

@@ -242,12 +242,14 @@ class Runner {
   // The devices from nothing. The last one is lost after so many launches; negative: it stays.
   StatusOr<std::unique_ptr<LocalEngine>> StartMany(int64_t submissions) {
     submissions_left_ = submissions;
-    LocalEngine::Options local{.kernels = options_.kernels, .devices = options_.devices, .cache_folder = options_.cache};
+    LocalEngine::Options local{
+        .kernels = options_.kernels, .devices = options_.devices, .cache_folder = options_.cache};
     local.devices.push_back("cpu");  // For memory of the host alone.
     uint32_t index = 0;
     local.wrap = [&](std::unique_ptr<Device> device) -> std::unique_ptr<Device> {
       const bool is_last = index + 1 == options_.devices.size();
-      const bool is_wrapped = index < options_.devices.size() && (options_.is_distinct || (is_last && submissions >= 0));
+      const bool is_wrapped =
+          index < options_.devices.size() && (options_.is_distinct || (is_last && submissions >= 0));
       Hub& hub = device->hub();
       const uint32_t name = index++;
       return is_wrapped ? std::make_unique<Twin>(hub, std::move(device), name, is_last ? &submissions_left_ : nullptr)

@@ -207,8 +207,8 @@ TEST(PlacementSplitTest, GuessesSplitOverEquals) {
       (std::set<DeviceIndex>{1, 2}));
 }
 
-// Two links that share what the host moves carry no more than it does: what mostly waits for its data gains nothing from
-// a second device then.
+// Two links that share what the host moves carry no more than it does: what mostly waits for its data gains nothing
+// by a second device then.
 TEST(PlacementSplitTest, LinksShareTheHostsCopies) {
   const auto gain = [](const FlatGraph& flat, double host_copies) {
     Setting gpus{.row_ns = {0, 1'000, 1'000}, .devices = {1}, .host_copies = host_copies};

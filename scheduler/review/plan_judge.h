@@ -8,8 +8,8 @@
 // than the loser took, when a new reason for it turns up, or after a number of runs that doubles with each loss.
 //
 // A plan that takes several times as long as planned is replaced at once by one that is planned by what is known now,
-// if that one's first run is clearly quicker. A plan placed anew is asked for, too, when a champion has settled and when
-// there is a new one, as there is more to plan by then.
+// if that one's first run is clearly quicker. A plan placed anew is asked for, too, when a champion has settled and
+// when there is a new one, as there is more to plan by then.
 //
 // What trials cost is bounded: the time that challengers took beyond the champion's may reach a few runs of the
 // champion, and kShare of all time after that. A trial that has no budget pauses.

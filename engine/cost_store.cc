@@ -11,7 +11,7 @@ namespace {
 // Of a device among equals: how far it may be from them, and what one launch changes.
 constexpr double kFactorMax = 8;
 constexpr double kFactorGain = 0.125;
-// What one run's copies change of a link's speed.
+// A link's speed moves by this share towards the one that a run's copies had.
 constexpr double kCopyGain = 0.25;
 
 using scheduler::CostClass;

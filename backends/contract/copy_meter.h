@@ -16,7 +16,7 @@
 
 namespace hpvm {
 
-// What large copies have moved so far, and how long it took.
+// The bytes that large copies have moved so far, and the time that they took.
 struct CopySums {
   struct Flow {
     uint64_t bytes = 0;
@@ -53,7 +53,7 @@ class CopyFlow {
   // Measured are the bytes behind the first `staging_bytes`, if they are enough. `threads` of the host are busy with
   // the copy. The meter is borrowed.
   CopyFlow(CopyMeter& meter, bool is_up, uint64_t bytes, uint64_t staging_bytes, uint32_t threads);
-  // Of a copy that has not moved all bytes nothing is kept.
+  // Keeps nothing of a copy that has not moved all its bytes.
   ~CopyFlow();
   CopyFlow(const CopyFlow&) = delete;
   CopyFlow& operator=(const CopyFlow&) = delete;
@@ -77,7 +77,7 @@ class CopyFlow {
   // Since the staging memory was full.
   int64_t begin_ns_ = 0;
   uint64_t begin_moved_ = 0, begin_by_all_ = 0;
-  uint64_t pieces_ = 0, shared_pieces_ = 0;  // Of the latter, those that moved while another copy flowed.
+  uint64_t pieces_ = 0, shared_pieces_ = 0;  // The latter moved while another copy flowed.
 };
 
 }  // namespace hpvm

@@ -125,9 +125,9 @@ class Pool {
   uint32_t Allowed() const;
   // The same, whatever is copied.
   uint32_t GrantedThreads() const;
-  // Whether this helper may take work now.
+  // True when this helper may take work now.
   bool MayWork(uint32_t thread) const { return Granted() && thread < Allowed(); }
-  // Whether a thread may work for what it has opened itself.
+  // True when a thread may work for what it has opened itself.
   bool MayOwn(uint32_t thread) const { return grant_ == nullptr || (Granted() && thread < GrantedThreads()); }
   // Blocks while the grant is not given. False when `stop` ended the waiting.
   bool WaitForGrant(const std::atomic<uint32_t>* stop) const;

@@ -154,37 +154,32 @@ Case Chain(uint64_t n) {
   return {"chain " + std::to_string(n), d.Text(), {n, n}, {"a", "b"}, "y"};
 }
 
-// The stencil node after node: as many halos, each of a value of its own.
-Case Steps(uint64_t n, int steps) {
-  Document d("f32", R"(["n","n"])");
+// A stencil node after node: as many halos, each of a value of its own. `more` has the nodes' instances and scalars.
+Case Steps(const std::string& name, std::vector<uint64_t> shape, const std::string& shape_text,
+           const std::string& entry, const std::string& more, uint32_t steps) {
+  Document d("f32", shape_text);
   d.Input("u");
   d.Output("v");
   std::string from = "u";
-  for (int step = 0; step < steps; ++step) {
-    const std::string name = "s" + std::to_string(step);
-    d.Node(name, "heat", {"in u", "out v"}, Grid("n"));
-    d.Edge(from, name + ".u");
-    from = name + ".v";
+  for (uint32_t step = 0; step < steps; ++step) {
+    const std::string node = "s" + std::to_string(step);
+    d.Node(node, entry, {"in u", "out v"}, more);
+    d.Edge(from, node + ".u");
+    from = node + ".v";
   }
   d.Edge(from, "v");
-  return {"steps " + std::to_string(n) + " x " + std::to_string(steps), d.Text(), {n, n}, {"u"}, "v"};
+  const std::string title = name + " " + std::to_string(shape[0]) + " x " + std::to_string(steps);
+  return {title, d.Text(), std::move(shape), {"u"}, "v"};
+}
+
+Case Squares(uint64_t n, uint32_t steps) {
+  return Steps("steps", {n, n}, R"(["n","n"])", "heat", Grid("n"), steps);
 }
 
 // In three dimensions, without its faces: each step's result is zero there.
-Case Cubes(uint64_t n, int steps) {
-  Document d("f32", R"(["n","n","n"])");
-  d.Input("u");
-  d.Output("v");
-  std::string from = "u";
-  for (int step = 0; step < steps; ++step) {
-    const std::string name = "s" + std::to_string(step);
-    d.Node(name, "heat3", {"in u", "out v"},
-           R"(,"instances":["n-2","n-2","n-2"],"scalars":[)" + Scalar("n", "\"n\"") + "]");
-    d.Edge(from, name + ".u");
-    from = name + ".v";
-  }
-  d.Edge(from, "v");
-  return {"cubes " + std::to_string(n) + " x " + std::to_string(steps), d.Text(), {n, n, n}, {"u"}, "v"};
+Case Cubes(uint64_t n, uint32_t steps) {
+  return Steps("cubes", {n, n, n}, R"(["n","n","n"])", "heat3",
+               R"(,"instances":["n-2","n-2","n-2"],"scalars":[)" + Scalar("n", "\"n\"") + "]", steps);
 }
 
 struct Outcome {
@@ -374,8 +369,8 @@ int Run(const Options& options) {
   runner.RunCase(Pairs(16 * n));
   runner.RunCase(Heat(n, 20));
   runner.RunCase(Chain(n));
-  runner.RunCase(Steps(n, static_cast<int>(options.steps)));
-  runner.RunCase(Cubes(n / 4, static_cast<int>(options.steps)));
+  runner.RunCase(Squares(n, options.steps));
+  runner.RunCase(Cubes(n / 4, options.steps));
   runner.RunSizes({Product(n), Product(n / 2), Product(n + 64), Product(n / 4)});
   if (options.losses > 0) {
     runner.RunLosses(Product(n));

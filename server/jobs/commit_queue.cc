@@ -31,7 +31,8 @@ bool IsInsert(const JobWrite& write) { return std::holds_alternative<InsertJobs>
 size_t WriteBytes(const JobWrite& write) {
   if (const auto* insert = std::get_if<InsertJobs>(&write)) {
     constexpr size_t kJobBytes = 1'024;  // About; exact counts are not worth their time.
-    return insert->request.size() + insert->jobs.size() * kJobBytes;
+    return insert->request.size() + insert->jobs.size() * kJobBytes +
+           (insert->shared.has_value() ? insert->shared->ByteSizeLong() : 0);
   }
   const auto* change = std::get_if<ChangeJob>(&write);
   return change != nullptr && change->results.has_value() ? change->results->ByteSizeLong() : 0;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "server/jobs/rows/job_rules.h"
+
 namespace hpvm::server::sim {
 namespace {
 
@@ -235,7 +237,10 @@ bool StoreModel::Insert(const InsertJobs& insert, const WriteResult* result) {
     keys_[key] = {insert.jobs.front().job().id(), insert.jobs.front().job().created_unix_ns(), context_.clock.Now()};
   }
   for (size_t i = 0; i < insert.jobs.size(); ++i) {
-    Row row = RowOf(insert.jobs[i]);
+    StoredJob whole = insert.jobs[i];
+    context_.Check(!insert.shared.has_value() || AddShared(*insert.shared, &whole).ok(), "arrays",
+                   [&] { return "Job " + whole.job().id() + " shares what another array has."; });
+    Row row = RowOf(whole);
     row.changed = context_.clock.Now();
     if (result != nullptr && result->status.ok()) {
       const bool has_sequence = i < result->sequences.size() && result->sequences[i] > last_sequence_;

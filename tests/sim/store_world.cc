@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
+#include "server/jobs/testing/job_writes.h"
 #include "tests/sim/graph_spec.h"
 
 namespace hpvm::server::sim {
@@ -235,6 +237,9 @@ void StoreWorld::InsertSome() {
         insert.jobs.back().mutable_job()->set_array_index(i);
       }
     }
+    if (count > 1 && Chance(rng_, 500)) {
+      ShareInArray(&insert);
+    }
     StoredRequest request;
     request.mutable_request()->set_name(insert.jobs.front().job().name());
     insert.request = request.SerializeAsString();
@@ -324,7 +329,10 @@ void StoreWorld::Answered(const JobWrite& write, const WriteResult& result) {
     for (const StoredJob& job : insert->jobs) {
       context_.Check(model_.Find(job.job().id()) != nullptr, "durability",
                      [&] { return "Job " + job.job().id() + " was acknowledged before it was committed."; });
-      known_[job.job().id()] = job;
+      StoredJob& whole = known_[job.job().id()] = job;
+      if (insert->shared.has_value()) {
+        context_.Check(AddShared(*insert->shared, &whole).ok(), "arrays", [] { return "An array shares another's."; });
+      }
     }
   } else if (const auto* change = std::get_if<ChangeJob>(&write)) {
     writing_.erase(change->id);

@@ -6,6 +6,7 @@
 #include "base/failpoint.h"
 #include "server/core/jobs/job_submitter.h"
 #include "server/jobs/rows/arrays.h"
+#include "server/jobs/rows/job_rules.h"
 #include "server/jobs/rows/request_hash.h"
 #include "server/jobs/stored_request.h"
 #include "server/process/log.h"
@@ -18,6 +19,21 @@ namespace {
 constexpr int kRoundsMax = 8;
 // Of an array that are read in one turn.
 constexpr size_t kElementsAtOnce = 200;
+
+// The row without what its array shares, which can be large and is not copied.
+StoredJob ElementRow(StoredJob& row) {
+  v1::Job& job = *row.mutable_job();
+  v1::Job kept;
+  const auto swap = [&] {
+    kept.mutable_labels()->swap(*job.mutable_labels());
+    kept.mutable_after()->Swap(job.mutable_after());
+  };
+  swap();
+  StoredJob rest = row;
+  swap();
+  RemoveShared(&rest);
+  return rest;
+}
 
 }  // namespace
 
@@ -170,6 +186,10 @@ void JobSubmitter::Insert(CoreScope& scope, const SubmissionRef& submission) {
 // Some of the jobs, until all are there and go to the store. True: they have.
 bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray* array, int64_t now) {
   InsertJobs& insert = submission->insert;
+  if (array != nullptr && !insert.shared.has_value()) {
+    insert.shared = SharedOf(submission->row);
+    insert.shared->mutable_job()->set_array_id(submission->waits_as);
+  }
   const uint64_t bytes = submission->disk_bytes.amount();
   const uint64_t part = bytes / submission->count;  // What the elements share is counted once: each has its part.
   for (int i = 0; i < Monitor::kJobsAtOnce && submission->jobs.size() < submission->count; ++i) {
@@ -186,7 +206,7 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
     }
     job->stored->row.set_request_hash(std::string(Raw(submission->hash)));
     job->stored->row.set_stored_bytes(part + (at == 0 ? bytes % submission->count : 0));
-    insert.jobs.push_back(job->stored->row);
+    insert.jobs.push_back(array == nullptr ? job->stored->row : ElementRow(job->stored->row));
     submission->jobs.push_back(std::move(job));
   }
   if (submission->jobs.size() < submission->count) {

@@ -43,6 +43,9 @@ struct KeyRecord {
 // New jobs, all or none: one job, or the elements of an array, which share the request and the key.
 struct InsertJobs {
   std::vector<StoredJob> jobs;  // `sequence` is set by the database.
+  // What the elements of an array share and never change: SharedOf. Then each of `jobs` went through RemoveShared. It
+  // is kept once, and every read answers whole jobs.
+  std::optional<StoredJob> shared;
   std::string request;          // A StoredRequest.
   std::string idempotency_key;  // Empty: none.
   Sha256 request_hash;
@@ -55,7 +58,7 @@ struct ChangeJob {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   uint32_t attempt = 0;
   uint64_t lease = 0;
-  StoredJob job;                         // The whole row as it is to be.
+  StoredJob job;                         // The whole row as it is to be. Labels and `after` stay as they are.
   std::optional<StoredResults> results;  // With a terminal state.
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the job database takes: commits of 1 to 1,024 inserts beside a plain SQLite loop of the same rows, reads among
-// 100,000 jobs, and a start with 10,000 queued.
+// What the job database takes: commits of 1 to 1,024 inserts beside a plain SQLite loop of the same rows, the largest
+// arrays, reads among 100,000 jobs, and a start with 10,000 queued.
 //
 //   job_database_benchmark [FOLDER] [SECONDS]
 #include <sqlite3.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/jobs/testing/job_writes.h"
 
@@ -155,6 +156,45 @@ void MeasureCommits(const std::string& folder, double seconds, Rng& rng) {
   }
 }
 
+// Arrays of 1,000 elements with as many labels, or as much that they come after, as a request may have.
+void MeasureArrays(const std::string& folder, Rng& rng) {
+  constexpr int kElements = 1'000, kRounds = 9;
+  const auto database = OpenOrExit(folder + "/arrays.db");
+  const auto measure = [&](const char* name, const std::function<void(v1::Job*)>& fill) {
+    std::vector<double> times;
+    for (int round = 0; round < kRounds; ++round) {
+      InsertJobs insert = MakeInsert("tenant", NewId(rng), "", RealClock().WallNs());
+      StoredJob element = insert.jobs.front();
+      fill(element.mutable_job());
+      element.mutable_job()->set_array_id("array-" + std::to_string(round) + name);
+      insert.shared = SharedOf(element);
+      RemoveShared(&element);
+      insert.jobs.clear();
+      for (int i = 0; i < kElements; ++i) {
+        insert.jobs.push_back(element);
+        insert.jobs.back().mutable_job()->set_id(NewId(rng));
+      }
+      const std::vector<JobWrite> writes = {std::move(insert)};
+      const double start = Now();
+      CommitOrExit(*database, writes);
+      times.push_back((Now() - start) * 1e3);
+    }
+    std::sort(times.begin(), times.end());
+    std::printf("array of %d, %-28s p50 %6.1f ms, max %6.1f ms\n", kElements, name, times[kRounds / 2], times.back());
+  };
+  measure("plain", [](v1::Job*) {});
+  measure("32 labels of 250 bytes", [](v1::Job* job) {
+    for (int i = 0; i < 32; ++i) {
+      (*job->mutable_labels())["label-" + std::to_string(i)] = std::string(250, 'x');
+    }
+  });
+  measure("after 64 jobs", [&](v1::Job* job) {
+    for (int i = 0; i < 64; ++i) {
+      job->add_after()->set_job_id(NewId(rng));
+    }
+  });
+}
+
 void MeasureReads(const std::string& folder, Rng& rng) {
   constexpr int kJobs = 100'000, kBatch = 1'000, kReads = 5'000;
   auto database = OpenOrExit(folder + "/reads.db");
@@ -241,6 +281,7 @@ int Main(int argc, char** argv) {
   }
   SeededRng rng(static_cast<uint64_t>(RealClock().WallNs()));
   MeasureCommits(folder, seconds, rng);
+  MeasureArrays(folder, rng);
   MeasureReads(folder, rng);
   MeasureStart(folder, rng);
   std::filesystem::remove_all(folder);

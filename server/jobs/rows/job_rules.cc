@@ -20,6 +20,8 @@ std::string Text(std::string_view before, std::string_view name, std::string_vie
 // SQLite's rows end at 1,000,000,000 bytes.
 constexpr size_t kRequestBytesMax = size_t{512} << 20;
 
+bool HasShared(const StoredJob& job) { return job.job().labels_size() > 0 || job.job().after_size() > 0; }
+
 }  // namespace
 
 bool IsTerminal(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED; }
@@ -57,6 +59,11 @@ Status CheckInsert(const InsertJobs& insert) {
     if (IsTerminal(stored.job().state())) {
       return InvalidArgument(Text("Job \"", id, "\" has ended before it is stored."));
     }
+    if (stored.shares() != insert.shared.has_value() ||
+        (stored.shares() && (insert.shared->tenant() != tenant || insert.shared->job().array_id() != array ||
+                             array.empty() || HasShared(stored)))) {
+      return InvalidArgument(Text("Job \"", id, "\" has what its array shares, or shares it with another array."));
+    }
   }
   return absl::OkStatus();
 }
@@ -81,6 +88,31 @@ Status CheckDrop(v1::JobState present, std::string_view id) {
   if (!IsTerminal(present)) {
     return FailedPrecondition(Text("Job \"", id, "\" has not ended; what it needs stays."));
   }
+  return absl::OkStatus();
+}
+
+StoredJob SharedOf(const StoredJob& job) {
+  StoredJob shared;
+  shared.set_tenant(job.tenant());
+  shared.mutable_job()->set_array_id(job.job().array_id());
+  *shared.mutable_job()->mutable_labels() = job.job().labels();
+  *shared.mutable_job()->mutable_after() = job.job().after();
+  return shared;
+}
+
+void RemoveShared(StoredJob* job) {
+  job->mutable_job()->clear_labels();
+  job->mutable_job()->clear_after();
+  job->set_shares(true);
+}
+
+Status AddShared(const StoredJob& shared, StoredJob* job) {
+  if (shared.tenant() != job->tenant() || shared.job().array_id() != job->job().array_id() || HasShared(*job)) {
+    return DataLoss(Text("What is stored for the array of job \"", job->job().id(), "\" is another array's."));
+  }
+  *job->mutable_job()->mutable_labels() = shared.job().labels();
+  *job->mutable_job()->mutable_after() = shared.job().after();
+  job->clear_shares();
   return absl::OkStatus();
 }
 

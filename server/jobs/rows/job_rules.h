@@ -27,6 +27,14 @@ struct PresentJob {
 Status CheckChange(const PresentJob& present, const ChangeJob& change);
 Status CheckDrop(v1::JobState present, std::string_view id);
 
+// What an array's elements share is kept once (InsertJobs::shared): as many elements as an array may have, with as many
+// labels as a job may have, would be 8 MiB to write for one request. The tenant and array tell whose it is.
+StoredJob SharedOf(const StoredJob& job);
+// The rest of it, as a record has it.
+void RemoveShared(StoredJob* job);
+// The opposite. kDataLoss when `shared` is another array's.
+Status AddShared(const StoredJob& shared, StoredJob* job);
+
 // What stays of a job whose request, results and blobs are gone.
 StoredJob DroppedForm(StoredJob job);
 

@@ -33,6 +33,8 @@ constexpr std::pair<const char*, const char*> kContradictions[] = {
      "SELECT sequence FROM results WHERE sequence NOT IN (SELECT sequence FROM jobs)"},
     {"does not exist, but a request is kept for it",
      "SELECT sequence FROM requests WHERE sequence NOT IN (SELECT request FROM jobs)"},
+    {"does not exist, but what its array shares is kept",
+     "SELECT sequence FROM shared WHERE sequence NOT IN (SELECT request FROM jobs)"},
     {"has a number that will be given again", "SELECT id FROM jobs WHERE sequence < 1"},
 };
 
@@ -77,8 +79,8 @@ Status CheckJobs(SqliteConnection& connection, Faults* faults) {
       connection.Prepare("SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 AND sequence = ?3", &blobs));
   uint64_t blobs_named = 0;
   HPVMD_RETURN_IF_ERROR(
-      ForEachRow(connection, std::string("SELECT ") + kJobColumns + " FROM jobs", [&](const SqliteStatement& row) {
-        const StatusOr<StoredJob> job = ReadJobRow(row);
+      ForEachRow(connection, std::string("SELECT ") + kWholeJobColumns + " FROM jobs", [&](const SqliteStatement& row) {
+        const StatusOr<StoredJob> job = ReadWholeJob(row);
         if (!job.ok()) {
           faults->Add(Message(job.status()));
           return absl::OkStatus();
@@ -115,6 +117,7 @@ Status CheckTables(SqliteConnection& connection, Faults* faults) {
   HPVMD_RETURN_IF_ERROR(CheckJobs(connection, faults));
   HPVMD_RETURN_IF_ERROR(CheckPayloads(connection, "requests", faults));
   HPVMD_RETURN_IF_ERROR(CheckPayloads(connection, "results", faults));
+  HPVMD_RETURN_IF_ERROR(CheckPayloads(connection, "shared", faults));
   for (const auto& [what, sql] : kContradictions) {
     HPVMD_RETURN_IF_ERROR(ForEachRow(connection, sql, [&, what = what](const SqliteStatement& row) {
       faults->Add("Job \"" + std::string(row.Bytes(0)) + "\" " + what + ".");

@@ -83,6 +83,7 @@ const Damage kDamages[] = {
     {"Blobs", "DELETE FROM blobs WHERE sequence = 2", "\"b\" needs blob", false, false, false},
     {"StrayBlob", "INSERT INTO blobs VALUES('blue', zeroblob(32), 77)", "a blob is kept for it", false, false, false},
     {"StrayResults", "INSERT INTO results VALUES(77, x'00', 0)", "results are kept for it", false, false, false},
+    {"StrayShare", "INSERT INTO shared VALUES(77, x'00', 0)", "what its array shares is kept", false, false, false},
     {"StrayRequest", "INSERT INTO requests VALUES(77, x'00', 0)", "a request is kept for it", false, false, false},
     {"Key", "DELETE FROM keys WHERE job_id = 'b'", "idempotency key that is not known", false, false, false},
     {"KeyCount", "UPDATE keys SET rows = 5 WHERE job_id = 'b'", "counts other jobs", false, false, false},
@@ -140,6 +141,121 @@ TEST_F(SqliteJobDatabaseTest, DamagedJobsCanBeEndedAndDropped) {
   Commit({DropJob{"blue", "a", false}});
   EXPECT_TRUE(database_->Find("blue", "a")->job().dropped());
 }
+
+// --- What the elements of an array share ---
+
+class SharedTest : public SqliteJobDatabaseTest {
+ protected:
+  // As many elements of an array of that name.
+  static InsertJobs MakeArray(const std::string& name, int count) {
+    InsertJobs insert = MakeInsert("blue", name + "-0", "", kNow);
+    for (int i = 1; i < count; ++i) {
+      insert.jobs.push_back(MakeStoredJob("blue", name + "-" + std::to_string(i), kNow));
+    }
+    for (StoredJob& job : insert.jobs) {
+      job.mutable_job()->set_array_id(name);
+    }
+    ShareInArray(&insert);
+    return insert;
+  }
+  static bool IsWhole(const StatusOr<StoredJob>& job) {
+    return job.ok() && job->job().labels().contains("shared") && job->job().labels().contains("team") &&
+           job->job().after_size() == 1 && !job->shares();
+  }
+  int64_t Count(const std::string& sql) {
+    sqlite3* db = nullptr;
+    sqlite3_stmt* statement = nullptr;
+    EXPECT_EQ(sqlite3_open(options_.path.c_str(), &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_prepare_v2(db, sql.c_str(), -1, &statement, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    EXPECT_EQ(sqlite3_step(statement), SQLITE_ROW);
+    const int64_t count = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    return count;
+  }
+};
+
+// It lies in the file once, every read has it, through all that becomes of the elements; the last takes it along.
+TEST_F(SharedTest, IsKeptOnce) {
+  Open();
+  const InsertJobs insert = MakeArray("array", 3);
+  Commit({insert, MakeArray("other", 2), MakeInsert("blue", "alone", "", kNow)});
+  const std::string largest = "SELECT max(length(record)) FROM jobs WHERE array_id = 'array'";
+  EXPECT_LT(Count(largest), 400);
+  const auto are_whole = [&](const std::vector<std::string>& ids) {
+    for (const std::string& id : ids) {
+      EXPECT_TRUE(IsWhole(database_->Find("blue", id))) << id;
+    }
+    JobFilter filter;
+    filter.array_id = "array";
+    filter.labels = {{"shared", std::string(200, 's')}};
+    EXPECT_EQ(database_->List("blue", filter)->size(), ids.size());
+    EXPECT_THAT(*database_->Check(), IsEmpty());
+  };
+  are_whole({"array-0", "array-1", "array-2"});
+  for (const char* id : {"array-0", "array-1", "array-2"}) {
+    Commit({MakeChange(*database_->Find("blue", id), v1::JOB_STATE_RUNNING)});
+    Commit({MakeChange(*database_->Find("blue", id), v1::JOB_STATE_SUCCEEDED)});
+  }
+  are_whole({"array-0", "array-1", "array-2"});
+  Commit({DropJob{"blue", "array-1", false}, DropJob{"blue", "array-0", true}});
+  Open();
+  are_whole({"array-1", "array-2"});
+  EXPECT_TRUE(database_->Find("blue", "array-1")->job().dropped());
+  EXPECT_LT(Count(largest), 400);
+  Commit({DropJob{"blue", "array-1", true}, DropJob{"blue", "array-2", true}});
+  EXPECT_EQ(Count("SELECT count(*) FROM shared"), 1);  // The other array's.
+  EXPECT_TRUE(IsWhole(database_->Find("blue", "other-1")));
+  EXPECT_THAT(*database_->Check(), IsEmpty());
+}
+
+// Labels that it has already, and those of somebody else, are mistakes of the caller's.
+TEST_F(SharedTest, IsChecked) {
+  Open();
+  std::vector<InsertJobs> wrong(4, MakeArray("array", 2));
+  (*wrong[0].jobs[1].mutable_job()->mutable_labels())["a"] = "b";
+  wrong[1].jobs[1].set_shares(false);
+  wrong[2].shared->set_tenant("red");
+  wrong[3].shared.reset();
+  for (const InsertJobs& insert : wrong) {
+    std::vector<WriteResult> results;
+    const std::vector<JobWrite> writes = {insert};
+    ASSERT_TRUE(database_->Commit(writes, &results).ok());
+    EXPECT_TRUE(absl::IsInvalidArgument(results[0].status)) << results[0].status;
+  }
+}
+
+// Damaged, gone or another array's: that is damage of each element. It can be ended, read and dropped by what its own
+// row has, and others are as they were.
+TEST_F(SharedTest, DamageIsTheElements) {
+  for (const char* sql : {"UPDATE shared SET bytes = bytes || 'x' WHERE sequence = 1",
+                          "DELETE FROM shared WHERE sequence = 1", "UPDATE jobs SET request = 3 WHERE request = 1"}) {
+    SCOPED_TRACE(sql);
+    Open();
+    Commit({MakeArray("array", 2), MakeArray("other", 2)});
+    Execute(sql);
+    EXPECT_TRUE(absl::IsDataLoss(database_->Find("blue", "array-1").status()));
+    EXPECT_THAT(*database_->Check(), Contains(HasSubstr("array-1")));
+    std::vector<DamagedJob> damaged;
+    size_t live = 0;
+    ASSERT_TRUE(database_->LoadLive([&](const StoredJob&) { ++live; }, &damaged).ok());
+    EXPECT_EQ(live, 2u);
+    ASSERT_EQ(damaged.size(), 2u);
+    EXPECT_THAT(damaged[1].units, Contains("array"));
+    ASSERT_TRUE(database_->EndDamaged(damaged, kNow + 1).ok());
+    for (const char* id : {"array-0", "array-1"}) {
+      const StatusOr<StoredJob> ended = database_->Find("blue", id);
+      ASSERT_TRUE(ended.ok()) << ended.status();
+      EXPECT_EQ(ended->job().state(), v1::JOB_STATE_FAILED);
+      Commit({DropJob{"blue", id, false}, DropJob{"blue", id, true}});
+    }
+    EXPECT_TRUE(IsWhole(database_->Find("blue", "other-0")));
+    database_.reset();
+    std::filesystem::remove(options_.path);
+  }
+}
+
+// --- Keys ---
 
 // Keys whose rows are gone come back by what their jobs' records say, those of arrays by all elements that are there;
 // a key that stands for another job by now, and that of a damaged record, stay as they are.

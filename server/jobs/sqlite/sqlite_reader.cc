@@ -61,7 +61,7 @@ Status SqliteReader::ForEachRow(SqliteStatement& statement, const std::function<
 }
 
 Status SqliteReader::PrepareAll() {
-  const std::string job = std::string("SELECT ") + kJobColumns + " FROM jobs WHERE ";
+  const std::string job = std::string("SELECT ") + kWholeJobColumns + " FROM jobs WHERE ";
   const std::string list = " AND sequence < ?2 ORDER BY sequence DESC";
   const std::string finished = "SELECT tenant, id, ended, bytes, dropped FROM jobs WHERE ";
   const std::string keyless =
@@ -87,13 +87,13 @@ Status SqliteReader::PrepareAll() {
       {&list_array_, job + "tenant = ?1 AND array_id = ?3" + list},
       {&load_live_, job + "ended IS NULL AND sequence > ?1 ORDER BY sequence"},
       // No index leads to rows that have ended by one column and not by the other: this looks at each.
-      {&load_stray_, std::string("SELECT ") + kJobColumns + " FROM jobs NOT INDEXED WHERE ended IS NOT NULL AND " +
+      {&load_stray_, std::string("SELECT ") + kWholeJobColumns + " FROM jobs NOT INDEXED WHERE ended IS NOT NULL AND " +
                          "state NOT BETWEEN 4 AND 8 AND sequence > ?1 ORDER BY sequence"},
       // With whether the indexes lead to the row, by which others look for it.
       {&list_all_,
-       std::string("SELECT ") + kJobColumns +
+       std::string("SELECT ") + kWholeJobColumns +
            ", EXISTS (SELECT 1 FROM jobs AS found INDEXED BY jobs_by_id WHERE found.id = jobs.id AND "
-           "found.sequence = jobs.sequence) AND (array_id IS NULL OR EXISTS (SELECT 1 FROM jobs AS found "
+           "found.sequence = jobs.sequence) AND (jobs.array_id IS NULL OR EXISTS (SELECT 1 FROM jobs AS found "
            "INDEXED BY jobs_by_array WHERE found.tenant = jobs.tenant AND found.array_id = jobs.array_id "
            "AND found.sequence = jobs.sequence)) FROM jobs NOT INDEXED WHERE sequence > ?1 ORDER BY sequence"},
       {&list_keyless_,
@@ -104,9 +104,7 @@ Status SqliteReader::PrepareAll() {
       {&list_blobs_,
        "SELECT DISTINCT tenant, sha256 FROM blobs WHERE (tenant, sha256) > (?1, ?2) ORDER BY tenant, sha256"},
       {&scrub_,
-       "SELECT jobs.sequence, jobs.tenant, jobs.id, jobs.state, jobs.attempt, jobs.lease, jobs.record, jobs.sum, "
-       "jobs.request, jobs.bytes, jobs.dropped, jobs.array_id, jobs.idempotency_key, jobs.ended, requests.bytes, "
-       "requests.sum, results.bytes, results.sum, " +
+       std::string("SELECT ") + kWholeJobColumns + ", requests.bytes, requests.sum, results.bytes, results.sum, " +
            keyless +
            " FROM jobs LEFT JOIN requests ON requests.sequence = jobs.request "
            "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.sequence >= ?1 ORDER BY jobs.sequence"},
@@ -124,7 +122,7 @@ StatusOr<StoredJob> SqliteReader::Find(std::string_view tenant, std::string_view
   if (!found || find_.Bytes(1) != tenant) {
     return NoSuchJob(id);
   }
-  return ReadJobRow(find_);
+  return ReadWholeJob(find_);
 }
 
 StatusOr<KeyRecord> SqliteReader::FindKey(std::string_view tenant, std::string_view key) {
@@ -200,7 +198,7 @@ StatusOr<std::vector<StoredJob>> SqliteReader::ListSome(std::string_view tenant,
     if (states != 0 && ((states >> (list.Int(3) & 63)) & 1) == 0) {
       return true;
     }
-    StatusOr<StoredJob> job = ReadJobRow(list);
+    StatusOr<StoredJob> job = ReadWholeJob(list);
     if (!job.ok() && filter.fails_on_damage) {
       damage = job.status();
       return false;
@@ -224,7 +222,7 @@ Status SqliteReader::LoadLive(const std::function<void(StoredJob)>& each, std::v
       load_live_, [&] { load_live_.Start(last); },
       [&] {
         last = load_live_.Int(0);
-        if (StatusOr<StoredJob> job = ReadJobRow(load_live_); job.ok()) {
+        if (StatusOr<StoredJob> job = ReadWholeJob(load_live_); job.ok()) {
           each(*std::move(job));
         } else if (damaged != nullptr) {
           damaged->push_back(DescribeDamage(load_live_));
@@ -252,7 +250,7 @@ Status SqliteReader::ListDamaged(const std::function<void(const DamagedJob&)>& e
       list_all_, [&] { list_all_.Start(last); },
       [&] {
         last = list_all_.Int(0);
-        if (list_all_.Int(14) == 0 || !ReadJobRow(list_all_).ok()) {
+        if (list_all_.Int(16) == 0 || !ReadWholeJob(list_all_).ok()) {
           each(DescribeDamage(list_all_));
         }
         return true;
@@ -350,17 +348,17 @@ StatusOr<ScrubbedRows> SqliteReader::Scrub(uint64_t from, uint64_t bytes_max) {
       rows.next = static_cast<uint64_t>(sequence);
       return rows;
     }
-    StatusOr<StoredJob> job = ReadJobRow(scrub_);
+    StatusOr<StoredJob> job = ReadWholeJob(scrub_);
     rows.bytes += scrub_.Bytes(6).size();
     Status what = job.status();
     if (const bool needs_request = scrub_.Int(10) == 0; needs_request && scrub_.Int(8) != request) {
       request = scrub_.Int(8);
-      is_sound_request = !scrub_.IsNull(14) && is_sound(request, 14);
+      is_sound_request = !scrub_.IsNull(16) && is_sound(request, 16);
     } else if (!needs_request) {
       is_sound_request = true;
       request = INT64_MIN;
     }
-    const bool are_sound_results = scrub_.IsNull(16) || is_sound(sequence, 16);
+    const bool are_sound_results = scrub_.IsNull(18) || is_sound(sequence, 18);
     if (what.ok() && !is_sound_request) {
       what = DamagedRow("request", scrub_.Bytes(2));
     } else if (what.ok() && !are_sound_results) {
@@ -370,7 +368,7 @@ StatusOr<ScrubbedRows> SqliteReader::Scrub(uint64_t from, uint64_t bytes_max) {
       const DamagedJob damaged = DescribeDamage(scrub_);
       rows.damage.push_back({damaged.tenant, damaged.id, what});
     }
-    if (scrub_.Int(18) != 0) {
+    if (scrub_.Int(20) != 0) {
       rows.keyless.push_back(static_cast<uint64_t>(sequence));
     }
     if (job.ok()) {

@@ -70,7 +70,12 @@ CREATE TABLE blobs(
 // Large requests lie in blobs (stored_request.h): a release that does not know would run them empty.
 constexpr char kVersion2[] = "";
 
-constexpr std::array<SqliteMigration, 2> kMigrations = {{{1, kVersion1}, {2, kVersion2}}};
+// InsertJobs::shared, by the number of the array's first job.
+constexpr char kVersion3[] = R"sql(
+CREATE TABLE shared(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);
+)sql";
+
+constexpr std::array<SqliteMigration, 3> kMigrations = {{{1, kVersion1}, {2, kVersion2}, {3, kVersion3}}};
 
 Status MigrateStep(SqliteConnection& connection, const SqliteMigration& step) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.migrate.before"));
@@ -164,6 +169,23 @@ StatusOr<StoredJob> ReadJobRow(const SqliteStatement& row) {
   }
   job->set_sequence(static_cast<uint64_t>(row.Int(0)));
   return *std::move(job);
+}
+
+Status AddSharedRow(int64_t sequence, std::string_view bytes, int64_t sum, StoredJob* job) {
+  StoredJob shared;
+  if (sum != RowSum(static_cast<uint64_t>(sequence), bytes) ||
+      !shared.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return DamagedRow("array", job->job().id());
+  }
+  return AddShared(shared, job);
+}
+
+StatusOr<StoredJob> ReadWholeJob(const SqliteStatement& row) {
+  StatusOr<StoredJob> job = ReadJobRow(row);
+  if (job.ok() && job->shares()) {
+    HPVMD_RETURN_IF_ERROR(AddSharedRow(row.Int(8), row.Bytes(14), row.Int(15), &*job));
+  }
+  return job;
 }
 
 DamagedJob DescribeDamage(const SqliteStatement& row) {

@@ -26,10 +26,21 @@ uint32_t RowSum(uint64_t sequence, std::string_view payload);
 
 // Columns of a row of jobs, as every read of them selects.
 inline constexpr char kJobColumns[] =
-    "sequence, tenant, id, state, attempt, lease, record, sum, request, bytes, dropped, array_id, idempotency_key, "
-    "ended";
-// The job of the present row. kDataLoss naming it when its checksum is wrong or the columns contradict the record.
+    "jobs.sequence, jobs.tenant, jobs.id, jobs.state, jobs.attempt, jobs.lease, jobs.record, jobs.sum, jobs.request, "
+    "jobs.bytes, jobs.dropped, jobs.array_id, jobs.idempotency_key, jobs.ended";
+// With what its array shares, for ReadWholeJob.
+inline constexpr char kWholeJobColumns[] =
+    "jobs.sequence, jobs.tenant, jobs.id, jobs.state, jobs.attempt, jobs.lease, jobs.record, jobs.sum, jobs.request, "
+    "jobs.bytes, jobs.dropped, jobs.array_id, jobs.idempotency_key, jobs.ended, "
+    "iif(jobs.array_id IS NULL, NULL, (SELECT shared.bytes FROM shared WHERE shared.sequence = jobs.request)), "
+    "iif(jobs.array_id IS NULL, NULL, (SELECT shared.sum FROM shared WHERE shared.sequence = jobs.request))";
+// The job of the present row, as its record has it. kDataLoss naming it when its checksum is wrong or the columns
+// contradict the record.
 StatusOr<StoredJob> ReadJobRow(const SqliteStatement& row);
+// With what its array shares, whose damage is the job's.
+StatusOr<StoredJob> ReadWholeJob(const SqliteStatement& row);
+// Adds a row of `shared`, of that number.
+Status AddSharedRow(int64_t sequence, std::string_view bytes, int64_t sum, StoredJob* job);
 Status DamagedRow(std::string_view what, std::string_view id);
 // Of a row that ReadJobRow refuses: its record when the checksum is right, whatever the columns say.
 std::optional<StoredJob> ReadRecord(const SqliteStatement& row);

@@ -9,6 +9,19 @@
 #include "server/jobs/sqlite/sqlite_schema.h"
 
 namespace hpvm::server {
+namespace {
+
+std::string RecordOf(const StoredJob& job, bool shares) {
+  if (!shares) {
+    return job.SerializeAsString();
+  }
+  StoredJob rest = job;
+  RemoveShared(&rest);
+  return rest.SerializeAsString();
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<SqliteWriter>> SqliteWriter::Create(SqliteConnection& connection) {
   std::unique_ptr<SqliteWriter> writer(new SqliteWriter(connection));
   HPVMD_RETURN_IF_ERROR(writer->PrepareAll());
@@ -26,12 +39,14 @@ Status SqliteWriter::PrepareAll() {
        "lease, record, sum) VALUES(?1, ?2, ?3, nullif(?4, ''), nullif(?5, ''), ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12)"},
       {&insert_request_, "INSERT INTO requests VALUES(?1, ?2, ?3)"},
       {&insert_request_users_, "INSERT INTO request_users VALUES(?1, ?2)"},
+      {&insert_shared_, "INSERT INTO shared VALUES(?1, ?2, ?3)"},
       {&insert_key_, "INSERT INTO keys VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING"},
       {&insert_blob_, "INSERT INTO blobs VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING"},
       {&insert_results_, "INSERT OR REPLACE INTO results VALUES(?1, ?2, ?3)"},
       {&find_row_, std::string("SELECT ") + kJobColumns + " FROM jobs WHERE id = ?1"},
       {&find_number_, std::string("SELECT ") + kJobColumns + " FROM jobs WHERE sequence = ?1"},
       {&find_elements_, "SELECT min(sequence), count(*) FROM jobs WHERE tenant = ?1 AND array_id = ?2"},
+      {&find_element_, "SELECT 1 FROM jobs WHERE tenant = ?1 AND array_id = ?2 LIMIT 1"},
       {&find_key_, "SELECT job_id, request_hash, state, array_id FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
       {&find_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
       {&blobs_of_row_, "SELECT sha256 FROM blobs WHERE tenant = ?1 AND sequence = ?2"},
@@ -48,6 +63,8 @@ Status SqliteWriter::PrepareAll() {
       {&delete_jobs_from_, "DELETE FROM jobs WHERE sequence >= ?1"},
       {&delete_request_, "DELETE FROM requests WHERE sequence = ?1"},
       {&delete_request_users_, "DELETE FROM request_users WHERE sequence = ?1"},
+      {&find_shared_, "SELECT bytes, sum FROM shared WHERE sequence = ?1"},
+      {&delete_shared_, "DELETE FROM shared WHERE sequence = ?1"},
       {&delete_results_, "DELETE FROM results WHERE sequence = ?1"},
       {&delete_blob_, "DELETE FROM blobs WHERE tenant = ?1 AND sha256 = ?2 AND sequence = ?3"},
       {&delete_key_, "DELETE FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
@@ -110,6 +127,10 @@ Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseCha
   HPVMD_RETURN_IF_ERROR(insert_request_.Run(first, SqlBytes{insert.request}, RowSum(first, insert.request)));
   if (insert.jobs.size() > 1 || !insert.jobs.front().job().array_id().empty()) {
     HPVMD_RETURN_IF_ERROR(insert_request_users_.Run(first, uint64_t{insert.jobs.size()}));
+  }
+  if (insert.shared.has_value()) {
+    const std::string shared = insert.shared->SerializeAsString();
+    HPVMD_RETURN_IF_ERROR(insert_shared_.Run(first, SqlBytes{shared}, RowSum(first, shared)));
   }
   TenantUse& tenant = (*use)[insert.jobs.front().tenant()];
   for (const StoredJob& job : insert.jobs) {
@@ -231,8 +252,12 @@ StoredJob SqliteWriter::JobFromColumns(const Row& row) {
 Status SqliteWriter::EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) {
   UseChanges use;
   for (const DamagedJob& job : damaged) {
-    HPVMD_ASSIGN_OR_RETURN(const std::optional<Row> row, FindNumber(job.sequence));
-    if (!row.has_value() || row->job.has_value()) {
+    HPVMD_ASSIGN_OR_RETURN(std::optional<Row> row, FindNumber(job.sequence));
+    if (!row.has_value()) {
+      continue;
+    }
+    HPVMD_RETURN_IF_ERROR(LoseDamagedShare(&*row));
+    if (row->job.has_value()) {
       continue;
     }
     if (!row->has_end || (row->record.has_value() && !IsTerminal(row->record->job().state()))) {
@@ -240,6 +265,32 @@ Status SqliteWriter::EndDamaged(std::span<const DamagedJob> damaged, int64_t end
     }
   }
   return AddUse(use);
+}
+
+// A row that is sound itself is damaged where what it shares is: then it stands by itself, without that.
+Status SqliteWriter::LoseDamagedShare(Row* row) {
+  std::optional<StoredJob>& sound = row->job.has_value() ? row->job : row->record;
+  if (!sound.has_value() || !sound->shares()) {
+    return absl::OkStatus();
+  }
+  StoredJob whole = *sound;
+  HPVMD_ASSIGN_OR_RETURN(const bool added, AddSharedTo(*row, &whole));
+  if (!added) {
+    row->record = whole;
+    row->job.reset();
+  }
+  return absl::OkStatus();
+}
+
+// False: it is damaged, and the job is what its record has alone.
+StatusOr<bool> SqliteWriter::AddSharedTo(const Row& row, StoredJob* job) {
+  SqliteReset reset(find_shared_);
+  HPVMD_ASSIGN_OR_RETURN(const bool found, find_shared_.Start(row.request).Next());
+  if (found && AddSharedRow(static_cast<int64_t>(row.request), find_shared_.Bytes(0), find_shared_.Int(1), job).ok()) {
+    return true;
+  }
+  job->clear_shares();
+  return false;
 }
 
 StatusOr<uint64_t> SqliteWriter::MendKeys(std::span<const uint64_t> sequences) {
@@ -321,7 +372,7 @@ Status SqliteWriter::Write(const ChangeJob& change, WriteResult* result, UseChan
     return absl::OkStatus();
   }
   const v1::Job& job = change.job.job();
-  std::string record = change.job.SerializeAsString();
+  const std::string record = RecordOf(change.job, row->job.has_value() && row->job->shares());
   const uint32_t sum = RowSum(row->sequence, record);
   HPVMD_RETURN_IF_ERROR(SetBlobs(*row, change.tenant, BlobsOf(change.job), result));
   TenantUse& tenant = (*use)[change.tenant];
@@ -411,8 +462,13 @@ Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges*
   if (row->dropped) {
     return absl::OkStatus();
   }
-  const StoredJob job = DroppedForm(row->job.has_value() ? *std::move(row->job) : JobFromColumns(*row));
-  const std::string record = job.SerializeAsString();
+  StoredJob job = row->job.has_value() ? *std::move(row->job) : JobFromColumns(*row);
+  bool shares = job.shares();
+  if (shares) {
+    HPVMD_ASSIGN_OR_RETURN(shares, AddSharedTo(*row, &job));
+  }
+  job = DroppedForm(std::move(job));
+  const std::string record = RecordOf(job, shares);
   result->stored_bytes_change = static_cast<int64_t>(job.stored_bytes() - row->bytes);
   tenant.stored_bytes += result->stored_bytes_change;
   tenant.finished_bytes += result->stored_bytes_change;
@@ -443,8 +499,26 @@ Status SqliteWriter::Forget(const Row& row, const DropJob& drop) {
     HPVMD_RETURN_IF_ERROR(leave_key_.Run(drop.tenant, row.key, drop.id, static_cast<int>(row.state), row.array_id));
   }
   HPVMD_RETURN_IF_ERROR(delete_job_.Run(row.sequence));
+  HPVMD_RETURN_IF_ERROR(ForgetShared(row));
   // The newest row's number must not be given again after a restart.
   return row.sequence + 1 == next_sequence_ ? save_sequence_.Run(next_sequence_) : absl::OkStatus();
+}
+
+// After the last of its array. What is soundly its array's goes: a damaged number may lead to another's.
+Status SqliteWriter::ForgetShared(const Row& row) {
+  if (row.array_id.empty()) {
+    return absl::OkStatus();
+  }
+  {
+    SqliteReset reset(find_element_);
+    HPVMD_ASSIGN_OR_RETURN(const bool has_others, find_element_.Start(row.tenant, row.array_id).Next());
+    if (has_others) {
+      return absl::OkStatus();
+    }
+  }
+  StoredJob whole = JobFromColumns(row);
+  HPVMD_ASSIGN_OR_RETURN(const bool is_its_own, AddSharedTo(row, &whole));
+  return is_its_own ? delete_shared_.Run(row.request) : absl::OkStatus();
 }
 
 Status SqliteWriter::Write(const ForgetKeys& forget, WriteResult* result, UseChanges* use) {

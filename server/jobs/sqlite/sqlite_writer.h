@@ -69,6 +69,9 @@ class SqliteWriter {
   StatusOr<Row> FindRow(std::string_view tenant, std::string_view id);
   // Of a row whose record is damaged: what its columns know.
   static StoredJob JobFromColumns(const Row& row);
+  Status LoseDamagedShare(Row* row);
+  Status ForgetShared(const Row& row);
+  StatusOr<bool> AddSharedTo(const Row& row, StoredJob* job);
   static Row ReadRow(const SqliteStatement& statement);
   Status EndDamaged(const Row& row, int64_t ended_unix_ns, UseChanges* use);
   // True: it was not known.
@@ -87,6 +90,7 @@ class SqliteWriter {
   uint64_t committed_sequence_ = 1;  // Without.
 
   SqliteStatement insert_job_, insert_request_, insert_request_users_, insert_key_, insert_blob_, insert_results_;
+  SqliteStatement insert_shared_, find_shared_, delete_shared_, find_element_;
   SqliteStatement find_row_, find_number_, find_key_, find_blob_, find_request_users_, find_elements_, blobs_of_row_;
   SqliteStatement change_live_, change_ended_, change_dropped_, change_damaged_;
   SqliteStatement delete_job_, delete_jobs_from_, delete_request_, delete_request_users_, delete_results_, delete_blob_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/jobs/rows/job_rules.h"
+
 namespace hpvm::server {
 
 StoredJob MakeStoredJob(std::string_view tenant, std::string_view id, int64_t created_unix_ns) {
@@ -48,6 +50,16 @@ InsertJobs MakeInsert(std::string_view tenant, std::string_view id, std::string_
   insert.request_hash = HashOf(insert.request);
   insert.jobs.back().set_request_hash(insert.request_hash.bytes.data(), insert.request_hash.bytes.size());
   return insert;
+}
+
+void ShareInArray(InsertJobs* insert) {
+  StoredJob first = insert->jobs.front();
+  (*first.mutable_job()->mutable_labels())["shared"] = std::string(200, 's');
+  first.mutable_job()->add_after()->set_job_id("job-before-all");
+  insert->shared = SharedOf(first);
+  for (StoredJob& job : insert->jobs) {
+    RemoveShared(&job);
+  }
 }
 
 ChangeJob MakeChange(const StoredJob& present, v1::JobState state) {
@@ -119,6 +131,9 @@ JobWrite JobWriteGenerator::NextInsert() {
     job.set_stored_bytes(rng_.Below(10'000));
     (*job.mutable_job()->mutable_labels())["parity"] = rng_.Below(2) == 0 ? "even" : "odd";
     jobs_.emplace_back(tenant, job.job().id());
+  }
+  if (!insert.jobs.front().job().array_id().empty() && rng_.Below(2) == 0) {
+    ShareInArray(&insert);
   }
   return insert;
 }

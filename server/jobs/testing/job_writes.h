@@ -18,6 +18,8 @@ StoredJob MakeStoredJob(std::string_view tenant, std::string_view id, int64_t cr
 // Of about 400 bytes.
 std::string MakeStoredRequest(std::string_view name);
 InsertJobs MakeInsert(std::string_view tenant, std::string_view id, std::string_view key, int64_t created_unix_ns);
+// Of an array: what its elements share stands apart, with more labels for all.
+void ShareInArray(InsertJobs* insert);
 // The job's next state, expecting the present one.
 ChangeJob MakeChange(const StoredJob& present, v1::JobState state);
 internal::StoredBlob MakeStoredBlob(uint64_t number);

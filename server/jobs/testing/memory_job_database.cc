@@ -75,6 +75,9 @@ void MemoryJobDatabase::Apply(const InsertJobs& insert, WriteResult* result) {
     const uint64_t sequence = next_sequence_++;
     Row& row = rows_[sequence];
     row.job = job;
+    if (insert.shared.has_value()) {
+      AddShared(*insert.shared, &row.job).IgnoreError();  // CheckInsert found that it is this array's.
+    }
     row.job.set_sequence(sequence);
     row.request = first;
     row.key = insert.idempotency_key;

@@ -50,7 +50,11 @@ StatusCode StoreModel::Insert(const InsertJobs& insert) {
                      insert.jobs.front().job().created_unix_ns()};
   }
   for (const StoredJob& job : insert.jobs) {
-    rows_[{tenant, job.job().id()}] = {job, insert.request, std::nullopt, insert.idempotency_key, false};
+    StoredJob whole = job;
+    if (insert.shared.has_value()) {
+      AddShared(*insert.shared, &whole).IgnoreError();  // The database says whose it is.
+    }
+    rows_[{tenant, job.job().id()}] = {whole, insert.request, std::nullopt, insert.idempotency_key, false};
   }
   return StatusCode::kOk;
 }

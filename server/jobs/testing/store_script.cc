@@ -51,6 +51,9 @@ InsertJobs MakeScriptInsert(Rng& rng, size_t index, ScriptStep* step) {
     AddBlobs(rng, &job, step);
     job.set_stored_bytes(rng.Below(10'000));
   }
+  if (insert.jobs.size() > 1 && rng.Below(2) == 0) {
+    ShareInArray(&insert);
+  }
   return insert;
 }
 

@@ -26,6 +26,11 @@ CoreScope::~CoreScope() {
   }
 }
 
+std::unique_lock<std::mutex> Monitor::Lock() {
+  std::lock_guard next(next_mutex_);
+  return std::unique_lock(mutex_);
+}
+
 Monitor::TimerKey Monitor::AddTimer(CoreScope& scope, Time when, std::function<void(CoreScope&)> action) {
   const TimerKey key(when, next_timer_++);
   timers_.emplace(key, std::move(action));

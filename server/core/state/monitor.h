@@ -56,8 +56,13 @@ class Monitor {
 
  private:
   friend class CoreScope;
+  std::unique_lock<std::mutex> Lock();
+
   JobStore& jobs_;
   const Shutdown& shutdown_;
+  // Held by the one that is next while it waits for mutex_. Without it a thread that works in slices has the mutex again
+  // before a thread that its unlocking wakes can take it, and all others wait for the last slice.
+  std::mutex next_mutex_;
   std::mutex mutex_;
   std::map<TimerKey, std::function<void(CoreScope&)>> timers_;
   uint64_t next_timer_ = 1;
@@ -68,7 +73,7 @@ class Monitor {
 // The locked part of one method, and what it decided to do after unlocking.
 class CoreScope {
  public:
-  explicit CoreScope(Monitor& monitor) : monitor_(monitor), lock_(monitor.mutex_), hold_("core lock") {}
+  explicit CoreScope(Monitor& monitor) : monitor_(monitor), lock_(monitor.Lock()), hold_("core lock") {}
   ~CoreScope();
   CoreScope(const CoreScope&) = delete;
   CoreScope& operator=(const CoreScope&) = delete;

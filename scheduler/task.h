@@ -48,6 +48,7 @@ struct Task {
   // As planned, from the run's start.
   Duration start{0}, end{0};
   bool is_estimate = false;  // The time it takes was never measured.
+  bool is_guess = false;     // Nothing at all of its kernel was measured there (Cost::is_guess).
   Whole whole = Whole::kNotAsked;
 };
 

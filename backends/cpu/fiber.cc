@@ -17,7 +17,7 @@
 #define HPVMD_FIBER_ASAN 1
 #endif
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(HPVMD_TSAN)
 #define HPVMD_FIBER_TSAN 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)

@@ -12,6 +12,8 @@ constexpr double kWholeNs = 50'000'000;
 // What a sample of slices should take, and from where on a corner of a slice must do.
 constexpr double kSampleNs = 2'000'000;
 constexpr double kSliceNsMax = 10'000'000;
+// So long one thread may measure while the others wait, and as long as all of them together would take.
+constexpr double kAloneNs = 20'000'000;
 
 // A launch of a class that has not settled: parts of it, or all, are samples for the tuner, which this one has to
 // itself.
@@ -99,8 +101,14 @@ class MeasuredRun {
     return MeasureSlices(worker);
   }
 
+  // Whether what is left is better shared, and measured by later launches.
+  bool HasMeasuredEnough() const {
+    const double all_threads_ns = Whole(tuner_.best()) / d_.pool.threads();
+    return d_.pool.threads() > 1 && d_.NsSince(start_) > std::max(kAloneNs, all_threads_ns);
+  }
+
   StatusOr<bool> MeasureSlices(Worker& worker) {
-    while (at_ < work_.slices() && !tuner_.settled()) {
+    while (at_ < work_.slices() && !tuner_.settled() && !HasMeasuredEnough()) {
       const bool is_whole = !tuner_.wants_glimpse() && IsMeasuredWhole();
       if (is_whole && !tuner_.wants_glimpse() && IsBearable()) {
         break;  // Later launches are samples.

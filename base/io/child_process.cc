@@ -133,6 +133,10 @@ StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   process.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
   if (!process.pidfd.valid()) {
     const int saved = errno;
+    if (saved == ESRCH) {  // Somebody killed it already: its number may be another's by now.
+      waitpid(process.pid, nullptr, WNOHANG);
+      return Unavailable("The process of \"" + options.arguments[0] + "\" ended as soon as it had started.");
+    }
     kill(process.pid, SIGKILL);
     waitpid(process.pid, nullptr, 0);
     return FromErrno(saved, "Watching the new process");

@@ -191,7 +191,8 @@ class Finder {
       }
     }
     if (built.ok() && IsNew(**built, request, tasks, review)) {
-      review.judge.Made(static_cast<double>((*built)->makespan.count()));
+      const bool is_guess = std::ranges::any_of((*built)->tasks, &scheduler::Task::is_guess);
+      review.judge.Made(static_cast<double>((*built)->makespan.count()), is_guess);
     } else {
       review.judge.Refuse();
     }

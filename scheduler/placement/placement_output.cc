@@ -90,7 +90,8 @@ Task TaskOf(uint32_t node, const Option& option, const Box& box, int64_t start, 
           .box = box,
           .start = Duration(start),
           .end = Duration(end),
-          .is_estimate = option.is_estimate};
+          .is_estimate = option.is_estimate,
+          .is_guess = option.is_guess};
 }
 
 void FillPlacement(const PlacementInput& input, const Problem& problem, const Best& best, Placement& placement) {

@@ -132,8 +132,9 @@ PlanJudge::Step PlanJudge::Watch(const Run& run) {
   return Step::kTry;
 }
 
-bool PlanJudge::Made(double planned_ns) {
-  const double most = is_hurried_ ? kWonSoon : source_ == 0 && !is_promised_ ? kReopen : kHopeless;
+bool PlanJudge::Made(double planned_ns, bool is_guess) {
+  const double hope = is_guess || source_ >= first_former() ? kHopeless : kWorse;
+  const double most = is_hurried_ ? kWonSoon : source_ == 0 && !is_promised_ ? kReopen : hope;
   is_promised_ = is_promised_ && source_ != 0;
   if (planned_ns > most * usual_ns()) {
     Refuse();

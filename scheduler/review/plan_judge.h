@@ -27,8 +27,8 @@ class PlanJudge {
  public:
   static constexpr double kShare = 0.02;  // Of all time, for trials.
   static constexpr double kGrace = 3;     // Runs of the champion, for the first trials.
-  // What a challenger may be planned to take, in runs of the champion.
-  static constexpr double kHopeless = 3;
+  // What a challenger may be planned to take, in runs of the champion: by guesses, and by what was measured.
+  static constexpr double kHopeless = 3, kWorse = 1.25;
   static constexpr uint32_t kFormers = 3;
 
   // `sources`: where challengers come from, in the order in which they are tried, such as "placed anew by what is known
@@ -55,8 +55,9 @@ class PlanJudge {
   // After a run of the plan that After, Made and Refuse said.
   Step After(const Run& run);
 
-  // What became of kTry: a challenger that is planned to take so long and runs next, or none.
-  bool Made(double planned_ns);
+  // What became of kTry: a challenger that is planned to take so long, by what rests on a guess or not, and runs next;
+  // or none.
+  bool Made(double planned_ns, bool is_guess);
   void Refuse();  // Also a challenger that equals the champion, or one of before.
   // The run that comes must not be a trial (its deadline is near): the champion's turn. False: it is anyway.
   bool Yield();

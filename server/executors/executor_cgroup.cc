@@ -15,7 +15,9 @@
 #include <sstream>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/io/fd.h"
+#include "server/process/log.h"
 #include "server/process/object_id.h"
 #include "server/process/process_facts.h"
 
@@ -24,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// For processes to end that were killed, in steps.
-constexpr int kEndStepsMax = 500;
+// For processes to end that were killed, and between looks at them.
+constexpr Duration kEndWithin = std::chrono::milliseconds(500);
 constexpr timespec kEndStep{0, 2'000'000};
 // Between the making of a group and the first process in it there is far less.
 constexpr int64_t kAbandonedSeconds = 60;
@@ -92,10 +94,31 @@ void KillMember(const std::string& folder, int pid) {
   }
 }
 
-// Ends everything in the group, and removes it.
-void Remove(const std::string& folder) {
-  for (int step = 0; step < kEndStepsMax; ++step) {
+// The processes in the group, and where in the kernel each is.
+std::string DescribeMembers(const std::string& folder) {
+  std::string text;
+  for (const int pid : Members(folder)) {
+    std::string state, place;
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat"), wchan("/proc/" + std::to_string(pid) + "/wchan");
+    std::getline(stat, state);
+    std::getline(wchan, place);
+    const size_t name_end = state.rfind(')');
+    text += (text.empty() ? "" : ", ") + std::to_string(pid) + " " +
+            (name_end < state.size() - 2 ? state.substr(name_end + 2, 1) : "?") + " " + place;
+  }
+  return text;
+}
+
+// Ends everything in the group, and removes it. What has not ended by `end` is left to the next start
+// (RemoveLeftovers).
+void Remove(const std::string& folder, Time end) {
+  while (true) {
     if (rmdir(folder.c_str()) == 0 || errno != EBUSY) {
+      return;
+    }
+    if (RealClock().Now() >= end) {
+      LogWarning("An executor's control group stays until the next start: its processes do not end",
+                 {{"cgroup", folder}, {"processes", DescribeMembers(folder)}});
       return;
     }
     if (!WriteText(folder + "/cgroup.kill", "1").ok()) {
@@ -146,8 +169,9 @@ ExecutorCgroup::ExecutorCgroup(std::vector<std::string> folders, bool unified)
     : folders_(std::move(folders)), unified_(unified) {}
 
 ExecutorCgroup::~ExecutorCgroup() {
+  const Time end = RealClock().Now() + kEndWithin;
   for (const std::string& folder : folders_) {
-    Remove(folder);
+    Remove(folder, end);
   }
 }
 
@@ -269,7 +293,7 @@ void ExecutorCgroups::RemoveLeftovers() const {
       }
     }
     for (const std::string& folder : left) {
-      Remove(folder);
+      Remove(folder, RealClock().Now() + kEndWithin);
     }
   }
 }

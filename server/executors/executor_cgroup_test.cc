@@ -117,8 +117,13 @@ TEST_F(RealCgroupTest, MemoryIsBounded) {
   if (!groups_->bounds_memory()) {
     GTEST_SKIP() << "No memory controller: " << groups_->Describe();
   }
-  StatusOr<std::unique_ptr<ExecutorCgroup>> group = groups_->Make({64 * kMiB, 0});
-  StatusOr<std::unique_ptr<ExecutorCgroup>> neighbour = groups_->Make({64 * kMiB, 0});
+#ifdef HPVMD_TSAN
+  constexpr uint64_t kBytesMax = 512 * kMiB;  // The sanitizer takes some for itself.
+#else
+  constexpr uint64_t kBytesMax = 64 * kMiB;
+#endif
+  StatusOr<std::unique_ptr<ExecutorCgroup>> group = groups_->Make({kBytesMax, 0});
+  StatusOr<std::unique_ptr<ExecutorCgroup>> neighbour = groups_->Make({kBytesMax, 0});
   ASSERT_TRUE(group.ok() && neighbour.ok()) << Message(group.status());
   const auto eat = [](uint64_t bytes) {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,7 +133,7 @@ TEST_F(RealCgroupTest, MemoryIsBounded) {
     memset(memory, 1, bytes);
     return 0;
   };
-  const int hog = InGroup(**group, [&] { return eat(256 * kMiB); });
+  const int hog = InGroup(**group, [&] { return eat(4 * kBytesMax); });
   EXPECT_TRUE(WIFSIGNALED(hog) && WTERMSIG(hog) == SIGKILL) << hog;
   EXPECT_TRUE((*group)->RanOutOfMemory());
   const int modest = InGroup(**neighbour, [&] { return eat(16 * kMiB); });
@@ -163,7 +168,9 @@ TEST_F(RealCgroupTest, ProcessesAreBoundedAndEnd) {
     GTEST_SKIP() << "No pids controller.";
   }
   EXPECT_LE(WEXITSTATUS(status), 20);
+#ifndef HPVMD_TSAN  // Each of its processes has a thread more.
   EXPECT_GE(WEXITSTATUS(status), 10);
+#endif
   group->reset();
   char byte;
   EXPECT_EQ(read(ends[0], &byte, 1), 0);  // Nobody holds the other end any more.

@@ -417,7 +417,7 @@ TEST_F(FrontTest, ProgramsThatAreStartedTakeNoConnection) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(Read(fd), kPreface);
 
-#ifndef __SANITIZE_THREAD__  // It takes such a child for a fork, and itself for the child.
+#ifndef HPVMD_TSAN  // It takes such a child for a fork, and itself for the child.
   // The same with a function of the program's own, which calls close by its name.
   static int closed;
   closed = fd;

@@ -66,7 +66,7 @@ uint64_t SweepSeed() {
   return value == nullptr ? 1 : strtoull(value, nullptr, 10);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(HPVMD_TSAN)
 constexpr uint64_t kShare = 8;  // Each run takes so much longer there.
 #else
 constexpr uint64_t kShare = 2;

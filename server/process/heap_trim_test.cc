@@ -24,7 +24,7 @@ TEST(HeapTrimTest, IsDueWhenMuchIsThereAndNew) {
 
 // The allocator keeps free blocks between others that stay, until it is asked; the rule says when.
 TEST(HeapTrimTest, TheAllocatorGivesBackWhatIsFree) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(HPVMD_TSAN)
   GTEST_SKIP() << "The sanitizer has an allocator of its own.";
 #endif
   mallopt(M_MMAP_THRESHOLD, 1 << 20);

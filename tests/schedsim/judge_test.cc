@@ -24,7 +24,7 @@ int Compete(PlanJudge& judge, double champion_ns, double challenger_ns, PlanJudg
   for (int run = 1; run < 100; ++run) {
     const PlanJudge::Step step = judge.After({.ns = judge.is_trial() ? challenger_ns : champion_ns});
     if (step == PlanJudge::Step::kTry) {
-      judge.Made(champion_ns);
+      judge.Made(champion_ns, true);
     } else if (step == PlanJudge::Step::kAdopt || step == PlanJudge::Step::kGoBack) {
       EXPECT_EQ(step, verdict);
       return run;
@@ -58,7 +58,7 @@ TEST(PlanJudgeTest, ExperimentsAreNotCompared) {
                                               .is_settled = is_settled});
     ASSERT_NE(step, PlanJudge::Step::kGoBack) << run;
     if (step == PlanJudge::Step::kTry) {
-      ASSERT_TRUE(judge.Made(1e6));
+      ASSERT_TRUE(judge.Made(1e6, true));
     }
     if (step == PlanJudge::Step::kAdopt) {
       return;
@@ -82,7 +82,7 @@ TEST(PlanJudgeTest, AWrongPlanGoesAtOnce) {
   const PlanJudge::Run wrong{.ns = 5e6, .is_settled = false, .promises = true, .is_far_off = true};
   ASSERT_EQ(judge.After(wrong), PlanJudge::Step::kTry);
   EXPECT_EQ(judge.source(), 0u);
-  ASSERT_TRUE(judge.Made(1e6));
+  ASSERT_TRUE(judge.Made(1e6, true));
   ASSERT_TRUE(judge.is_trial());
   EXPECT_EQ(judge.After({.ns = 1.2e6, .is_settled = false}), PlanJudge::Step::kAdopt);
   // One that hardly promises more is not worth a try, nor is one without a promise, nor are they without end.
@@ -90,7 +90,7 @@ TEST(PlanJudgeTest, AWrongPlanGoesAtOnce) {
   EXPECT_EQ(other.After({.ns = 5e6, .is_settled = false, .is_far_off = true}), PlanJudge::Step::kKeep);
   for (int hurry = 0; hurry < 3; ++hurry) {
     ASSERT_EQ(other.After(wrong), PlanJudge::Step::kTry);
-    EXPECT_FALSE(other.Made(4.9e6));
+    EXPECT_FALSE(other.Made(4.9e6, true));
   }
   EXPECT_EQ(other.After(wrong), PlanJudge::Step::kKeep);
 }
@@ -102,16 +102,33 @@ TEST(PlanJudgeTest, PlansAnewByWhatItHasLearnt) {
   EXPECT_EQ(judge.After({.ns = 1e6}), PlanJudge::Step::kKeep);
   ASSERT_EQ(judge.After({.ns = 1e6}), PlanJudge::Step::kTry);
   EXPECT_EQ(judge.source(), 0u);
-  EXPECT_FALSE(judge.Made(0.97e6));
+  EXPECT_FALSE(judge.Made(0.97e6, true));
   ASSERT_EQ(judge.After({.ns = 1e6}), PlanJudge::Step::kTry);
   EXPECT_EQ(judge.source(), 1u);
-  ASSERT_TRUE(judge.Made(0.5e6));
+  ASSERT_TRUE(judge.Made(0.5e6, true));
   while (judge.has_challenger()) {
     judge.After({.ns = judge.is_trial() ? 0.5e6 : 1e6});
   }
   ASSERT_EQ(judge.After({.ns = 0.5e6, .is_doubtful = false}), PlanJudge::Step::kTry);
   EXPECT_EQ(judge.source(), 0u);
-  EXPECT_TRUE(judge.Made(0.3e6));
+  EXPECT_TRUE(judge.Made(0.3e6, true));
+}
+
+// A plan of one device that would be a little slower is tried, since costs err; one that would be twice as slow is
+// tried only where a guess says so.
+TEST(PlanJudgeTest, WhatIsKnownToBeSlowIsNotTried) {
+  for (const bool is_guess : {true, false}) {
+    PlanJudge judge(2);
+    while (judge.After({.ns = 1e6}) != PlanJudge::Step::kTry) {
+    }
+    ASSERT_EQ(judge.source(), 1u);
+    EXPECT_EQ(judge.Made(2e6, is_guess), is_guess);
+    EXPECT_EQ(judge.has_challenger(), is_guess);
+  }
+  PlanJudge judge(2);
+  while (judge.After({.ns = 1e6}) != PlanJudge::Step::kTry) {
+  }
+  EXPECT_TRUE(judge.Made(1.2e6, false));
 }
 
 // A run without the time for it is the champion's, and the trial goes on afterwards.
@@ -119,7 +136,7 @@ TEST(PlanJudgeTest, ATrialYields) {
   PlanJudge judge(2);
   while (judge.After({.ns = 1e6}) != PlanJudge::Step::kTry) {
   }
-  ASSERT_TRUE(judge.Made(0.5e6));
+  ASSERT_TRUE(judge.Made(0.5e6, true));
   EXPECT_TRUE(judge.Yield());
   EXPECT_FALSE(judge.Yield());
   EXPECT_TRUE(judge.has_challenger());

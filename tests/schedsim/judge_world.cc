@@ -169,7 +169,7 @@ class JudgeWorld {
                                                   : source - 1;
         if (plan == champion_ || (source == 0 && std::ranges::find(formers_, plan) != formers_.end())) {
           judge_.Refuse();
-        } else if (judge_.Made(planned_ns_[plan])) {
+        } else if (judge_.Made(planned_ns_[plan], true)) {
           challenger_ = plan;
         }
         break;

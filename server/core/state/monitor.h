@@ -60,8 +60,8 @@ class Monitor {
 
   JobStore& jobs_;
   const Shutdown& shutdown_;
-  // Held by the one that is next while it waits for mutex_. Without it a thread that works in slices has the mutex again
-  // before a thread that its unlocking wakes can take it, and all others wait for the last slice.
+  // Held by the thread that is next while it waits for mutex_. Without it a thread that works in slices has mutex_
+  // again before a thread that its unlocking wakes can take it, and all others wait for the last slice.
   std::mutex next_mutex_;
   std::mutex mutex_;
   std::map<TimerKey, std::function<void(CoreScope&)>> timers_;

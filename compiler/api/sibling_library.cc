@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 int FlagsOf(LibraryScope scope) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(HPVMD_TSAN)
   return RTLD_NOW | RTLD_LOCAL;  // The sanitizer's library refuses to load anything deeply bound.
 #else
   return RTLD_NOW | RTLD_LOCAL | (scope == LibraryScope::kOwn ? RTLD_DEEPBIND : 0);

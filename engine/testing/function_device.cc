@@ -5,9 +5,11 @@
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 #include <utility>
 
 #include "backends/shared/lane_thread.h"
+#include "base/hash.h"
 
 namespace hpvm::testing {
 namespace {
@@ -74,6 +76,8 @@ class FunctionDevice final : public Device {
     info_.host_visible = options_.host_visible;
     info_.runs_inline = options_.runs_inline;
     info_.has_copy_lanes = options_.has_copy_lanes;
+    info_.operations_per_second = options_.operations_per_second;
+    info_.upload_bytes_per_second = info_.download_bytes_per_second = options_.link_bytes_per_second;
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -247,8 +251,17 @@ class FunctionDevice final : public Device {
         }
       }
     }
+    TakeTime(start, (end[0] - dispatch.first[0]) * (end[1] - dispatch.first[1]) * (end[2] - dispatch.first[2]));
     submission.timings[dispatch.node] = {start, RealClock().Now().count()};
     return absl::OkStatus();
+  }
+
+  void TakeTime(int64_t start, uint64_t instances) const {
+    const uint64_t speed = options_.instances_per_second != nullptr ? options_.instances_per_second->load() : 0;
+    if (speed > 0) {
+      const auto needed = static_cast<int64_t>(static_cast<double>(instances) / static_cast<double>(speed) * 1e9);
+      std::this_thread::sleep_for(Time(start + needed) - RealClock().Now());
+    }
   }
 
   static Status ReadExtents(const DispatchCommand& dispatch, const Submission& submission,
@@ -316,6 +329,9 @@ StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request
   Artifact artifact;
   artifact.kind = request.target;
   artifact.module_name = request.module_name;
+  if (names_artifacts) {
+    artifact.name = HashOf(request.entry + std::to_string(static_cast<int>(request.target)));
+  }
   artifact.entry = request.entry;
   artifact.function_names = {request.entry};
   artifact.uses_barrier = barrier_entries.contains(request.entry);

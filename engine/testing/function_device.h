@@ -61,6 +61,10 @@ struct FunctionDeviceOptions {
   std::atomic<int64_t>* submissions_left = nullptr;
   // Memory shared between devices; what exports_memory promises may fail.
   bool exports_memory = false, imports_memory = false, fails_to_import = false;
+  // A launch takes as long as its instances need at this speed, at least; 0 or null: as long as its functions do.
+  const std::atomic<uint64_t>* instances_per_second = nullptr;  // Borrowed.
+  // As DeviceInfo has them; 0: unknown.
+  double operations_per_second = 0, link_bytes_per_second = 0;
 };
 
 // What a function device did, for tests.
@@ -80,6 +84,7 @@ class FunctionCompiler final : public CompilerService {
   StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override;
 
   std::atomic<uint32_t> compiles{0};
+  bool names_artifacts = false;  // As caches do: what is learnt on one device is known of others like it.
   // The last request, of a test that compiles one thing at a time.
   CompileRequest last;
   std::set<std::string> barrier_entries;                  // Artifacts that say they use barriers.

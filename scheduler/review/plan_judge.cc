@@ -106,15 +106,17 @@ PlanJudge::Step PlanJudge::Hurry(const Run& run) {
   return Step::kTry;
 }
 
-// What losers lost by may have changed.
+// What losers lost by may have changed: a device that became slower gets less in a plan placed anew, where the plan of
+// before waits for it.
 void PlanJudge::Reopen(const Run& run) {
+  const bool has_rivals = first_former() > kSourcesAlone;
   for (Source& source : sources_) {
     const bool is_better = source.lost_ns != 0 && source.lost_ns < kReopen * usual_ns();
     const bool is_first = &source == sources_.data();
-    const bool is_due = !is_first && source.losses > 0 && runs_ >= source.next_run;
+    const bool is_due = (!is_first || has_rivals) && source.losses > 0 && runs_ >= source.next_run;
     if (is_due || ((is_first ? run.promises : is_better) && 2 * runs_ >= source.next_run)) {
       source.is_open = true;
-      is_promised_ |= is_first;
+      is_promised_ |= is_first && run.promises;
     }
   }
 }

@@ -114,6 +114,24 @@ TEST(PlanJudgeTest, PlansAnewByWhatItHasLearnt) {
   EXPECT_TRUE(judge.Made(0.3e6, true));
 }
 
+// And, as of losers, after a number of runs, without a promise: shares may have become wrong since. Nothing that is
+// planned to be hardly better is tried, and of one device nothing is placed anew for that.
+TEST(PlanJudgeTest, PlansAnewAfterManyRuns) {
+  for (const uint32_t sources : {2u, 4u}) {
+    PlanJudge judge(sources);
+    int asked = 0;
+    for (int run = 0; run < 1000; ++run) {
+      if (judge.After({.ns = 1e6, .is_doubtful = sources > 2 && run < 2}) == PlanJudge::Step::kTry) {
+        ASSERT_EQ(judge.source(), 0u);
+        ++asked;
+        EXPECT_FALSE(judge.Made(0.97e6, false));
+      }
+    }
+    EXPECT_GE(asked, sources > 2 ? 3 : 0);
+    EXPECT_LE(asked, sources > 2 ? 5 : 0);
+  }
+}
+
 // A plan of one device that would be a little slower is tried, since costs err; one that would be twice as slow is
 // tried only where a guess says so.
 TEST(PlanJudgeTest, WhatIsKnownToBeSlowIsNotTried) {

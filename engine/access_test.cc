@@ -18,18 +18,11 @@ namespace {
 using scheduler::Box;
 using scheduler::ByteRange;
 using scheduler::PortAccess;
+using testing::AnyModule;
 using testing::CreateFunctionDevice;
 using testing::Document;
 using testing::FunctionCall;
 using testing::FunctionCompiler;
-
-class AnyModule final : public ModuleSource {
- public:
-  StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override { return std::span<const uint8_t>(kBytes); }
-
- private:
-  static constexpr uint8_t kBytes[] = {0, 'a', 's', 'm'};
-};
 
 ir::BoundsAccess At(uint32_t param, bool is_store, ir::Polynomial offset) {
   return {.param = param,

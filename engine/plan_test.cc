@@ -24,6 +24,7 @@ namespace hpvm {
 namespace {
 
 using ::testing::AllOf;
+using testing::AnyModule;
 using testing::CreateFunctionDevice;
 using testing::Document;
 using testing::FunctionCall;
@@ -62,14 +63,6 @@ ir::BoundsProgram ByElement(uint32_t params) {
   program.is_complete = program.is_separate = true;
   return program;
 }
-
-class AnyModule final : public ModuleSource {
- public:
-  StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override { return std::span<const uint8_t>(kBytes); }
-
- private:
-  static constexpr uint8_t kBytes[] = {0, 'a', 's', 'm'};
-};
 
 FunctionDeviceOptions Gpu(const std::string& id) {
   FunctionDeviceOptions gpu;

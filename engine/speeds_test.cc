@@ -18,6 +18,7 @@
 namespace hpvm {
 namespace {
 
+using testing::AnyModule;
 using testing::CreateFunctionDevice;
 using testing::Document;
 using testing::FunctionCall;
@@ -58,14 +59,6 @@ ir::BoundsProgram Neighbours(uint32_t loads, int64_t to) {
   program.is_complete = program.is_separate = true;
   return program;
 }
-
-class AnyModule final : public ModuleSource {
- public:
-  StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override { return std::span<const uint8_t>(kBytes); }
-
- private:
-  static constexpr uint8_t kBytes[] = {0, 'a', 's', 'm'};
-};
 
 class SpeedsTest : public ::testing::Test {
  protected:
@@ -153,7 +146,7 @@ class SpeedsTest : public ::testing::Test {
     return y;
   }
 
-  // What the functions give one after the other.
+  // The result of the functions, one instance after another.
   Tensor Expected(const std::string& entry, size_t instances, uint32_t repeat) const {
     Tensor x(kElements), y(kElements);
     for (size_t i = 0; i < kElements; ++i) {

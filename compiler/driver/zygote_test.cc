@@ -553,7 +553,7 @@ TEST_F(ZygoteTest, ReportsBadModules) {
 // A compile that needs more memory than the cap dies by it, and the next one works.
 TEST_F(ZygoteTest, LimitsMemory) {
 #ifdef HPVMD_TSAN
-  GTEST_SKIP() << "Without limits of memory, which the sanitizer's shadow exceeds.";
+  GTEST_SKIP() << "The sanitizer's shadow exceeds every limit of memory, so there is none.";
 #endif
   Start({"--memory-bytes", "400000000"});
   EXPECT_THAT(FailureOf(CompileBomb(60000)), HasSubstr("more memory than this server's limit (400000000 bytes)"));
@@ -563,7 +563,7 @@ TEST_F(ZygoteTest, LimitsMemory) {
 // A cap below what the process already has refuses every compile, and says why.
 TEST_F(ZygoteTest, NamesTinyMemoryCap) {
 #ifdef HPVMD_TSAN
-  GTEST_SKIP() << "Without limits of memory, which the sanitizer's shadow exceeds.";
+  GTEST_SKIP() << "The sanitizer's shadow exceeds every limit of memory, so there is none.";
 #endif
   Start({"--memory-bytes", "1000000"});
   EXPECT_THAT(FailureOf(SmallModule()), ::testing::AnyOf(HasSubstr("(1000000 bytes)"), HasSubstr("crashed")));
@@ -702,7 +702,7 @@ TEST_F(ZygoteTest, CrashIsADiagnostic) {
     kill(child, SIGSEGV);
   }
   bomb.join();
-#ifdef HPVMD_TSAN  // Whose handler ends the process by another one.
+#ifdef HPVMD_TSAN  // The sanitizer's handler ends the process by another signal.
   EXPECT_THAT(failure, HasSubstr("crashed on this module (signal"));
 #else
   EXPECT_THAT(failure, HasSubstr("crashed on this module (signal 11"));

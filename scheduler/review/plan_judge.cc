@@ -106,10 +106,11 @@ PlanJudge::Step PlanJudge::Hurry(const Run& run) {
   return Step::kTry;
 }
 
-// What losers lost by may have changed: a device that became slower gets less in a plan placed anew, where the plan of
-// before waits for it.
+// The reason for which a plan lost may have changed. Where plans of before are kept, one placed anew may be better than
+// all of them: a device that became slower gets less in it, where a plan of before waits for that device.
 void PlanJudge::Reopen(const Run& run) {
-  const bool has_rivals = first_former() > kSourcesAlone;
+  const bool has_rivals = std::any_of(sources_.begin() + first_former(), sources_.end(),
+                                      [](const Source& former) { return former.losses > 0; });
   for (Source& source : sources_) {
     const bool is_better = source.lost_ns != 0 && source.lost_ns < kReopen * usual_ns();
     const bool is_first = &source == sources_.data();

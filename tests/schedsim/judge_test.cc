@@ -114,21 +114,25 @@ TEST(PlanJudgeTest, PlansAnewByWhatItHasLearnt) {
   EXPECT_TRUE(judge.Made(0.3e6, true));
 }
 
-// And, as of losers, after a number of runs, without a promise: shares may have become wrong since. Nothing that is
-// planned to be hardly better is tried, and of one device nothing is placed anew for that.
+// Where a plan of before is kept, one is placed anew after a number of runs, without a promise: shares may have become
+// wrong since. Nothing that is planned to be hardly better is tried. Where there was never another plan none is made.
 TEST(PlanJudgeTest, PlansAnewAfterManyRuns) {
-  for (const uint32_t sources : {2u, 4u}) {
-    PlanJudge judge(sources);
+  for (const bool has_former : {false, true}) {
+    PlanJudge judge(4);
     int asked = 0;
     for (int run = 0; run < 1000; ++run) {
-      if (judge.After({.ns = 1e6, .is_doubtful = sources > 2 && run < 2}) == PlanJudge::Step::kTry) {
-        ASSERT_EQ(judge.source(), 0u);
-        ++asked;
-        EXPECT_FALSE(judge.Made(0.97e6, false));
+      const double ns = judge.is_trial() ? 2e6 : 1e6;
+      if (judge.After({.ns = ns, .is_doubtful = has_former && run < 2}) != PlanJudge::Step::kTry) {
+        continue;
+      }
+      if (judge.source() != 0) {
+        judge.Refuse();
+      } else {
+        EXPECT_EQ(judge.Made(asked++ == 0 ? 0.5e6 : 0.97e6, false), asked == 1);
       }
     }
-    EXPECT_GE(asked, sources > 2 ? 3 : 0);
-    EXPECT_LE(asked, sources > 2 ? 5 : 0);
+    EXPECT_GE(asked, has_former ? 3 : 0);
+    EXPECT_LE(asked, has_former ? 6 : 0);
   }
 }
 

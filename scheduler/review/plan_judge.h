@@ -9,7 +9,8 @@
 //
 // A plan that takes several times as long as planned is replaced at once by one that is planned by what is known now,
 // if that one's first run is clearly quicker. A plan placed anew is asked for, too, when a champion has settled and
-// when there is a new one, as there is more to plan by then, and, where plans of before are kept, after a number of runs.
+// when there is a new one, as there is more to plan by then; and, where plans of before are kept, after a number of
+// runs.
 //
 // What trials cost is bounded: the time that challengers took beyond the champion's may reach a few runs of the
 // champion, and kShare of all time after that. A trial that has no budget pauses.

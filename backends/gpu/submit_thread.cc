@@ -114,7 +114,7 @@ Status SubmitThread::Submit(const Submission& submission) {
     {
       std::lock_guard flights_lock(flights_mutex_);
       for (const TimelinePoint& signal : submission.signals) {
-        doomed_.push_back({signal.timeline, why});
+        doomed_.push_back({.timeline = signal.timeline, .why = why});
       }
     }
     flights_changed_.notify_all();
@@ -152,6 +152,8 @@ SubmitThread::Turn SubmitThread::TakeTurn(Next* next, std::vector<TimelinePoint>
     }
   }
   pending->push_back({changed_.get(), changes_ + 1});
+  std::lock_guard flights_lock(flights_mutex_);
+  is_watching_ = true;
   return Turn::kNone;
 }
 
@@ -189,6 +191,7 @@ void SubmitThread::ServeSubmissions() {
       case Turn::kNone:
         // Only fails at a deadline, and there is none.
         HPVMD_CHECK(hub_.WaitAny(pending, kNever).ok());
+        LookAway();
         break;
       case Turn::kClosing:
         return;
@@ -297,7 +300,20 @@ bool SubmitThread::IsDoomed(const Submission& submission, Status* why) {
   return false;
 }
 
-// The submission has failed: so will its timelines, and who waits to signal them further never begins.
+// The submit thread waits for nothing: what it waited for may go.
+void SubmitThread::LookAway() {
+  {
+    std::lock_guard lock(flights_mutex_);
+    is_watching_ = false;
+    for (Doomed& doomed : doomed_) {
+      doomed.is_watched = false;
+    }
+  }
+  flights_changed_.notify_all();
+}
+
+// The submission has failed: so will its timelines, and those that wait to signal them further never begin. The submit
+// thread may be looking at what these wait for, which may go once they have failed: it has to look away first.
 void SubmitThread::Doom(const Submission& submission, const Status& status) {
   std::lock_guard lock(mutex_);
   std::lock_guard flights_lock(flights_mutex_);
@@ -306,7 +322,7 @@ void SubmitThread::Doom(const Submission& submission, const Status& status) {
     for (const TimelinePoint& signal : failed.signals) {
       const auto is_same = [&](const Doomed& doomed) { return doomed.timeline == signal.timeline; };
       if (std::none_of(doomed_.begin(), doomed_.end(), is_same)) {
-        doomed_.push_back({signal.timeline, status});
+        doomed_.push_back({signal.timeline, status, is_watching_});
         timelines.push_back(signal.timeline);
       }
     }
@@ -321,6 +337,9 @@ void SubmitThread::Doom(const Submission& submission, const Status& status) {
     }
     std::erase_if(waiting_, [&](const Submission& waiting) { return Signals(waiting, timeline); });
   }
+  if (is_watching_) {
+    changed_->Signal(++changes_);
+  }
 }
 
 // Whether somebody may still work for the timeline. Called with flights_mutex_ held.
@@ -330,11 +349,11 @@ bool SubmitThread::IsLive(const Timeline* timeline) const {
                      [&](const InFlight& flight) { return Signals(flight.submission, timeline); });
 }
 
-// Fails the doomed timelines for which nobody works any more; whether there was one. Called with flights_mutex_ held,
-// so that nobody takes a new timeline at the same address for a doomed one.
+// Fails the doomed timelines for which nobody works or waits any more; whether there was one. Called with
+// flights_mutex_ held, so that nobody takes a new timeline at the same address for a doomed one.
 bool SubmitThread::FailDoomed() {
   return std::erase_if(doomed_, [&](const Doomed& doomed) {
-           if (IsLive(doomed.timeline)) {
+           if (doomed.is_watched || IsLive(doomed.timeline)) {
              return false;
            }
            doomed.timeline->Fail(doomed.why);

@@ -83,6 +83,7 @@ class SubmitThread {
   struct Doomed {
     Timeline* timeline = nullptr;
     Status why;
+    bool is_watched = false;  // The submit thread may still look at what those waited for that were to signal it.
   };
   enum class Turn : uint8_t { kReady, kNone, kClosing };
   // A submission whose turn it is, and what it is to be enqueued behind.
@@ -105,6 +106,7 @@ class SubmitThread {
   bool IsDoomed(const Submission& submission, Status* why);
   bool IsLive(const Timeline* timeline) const;
   bool FailDoomed();
+  void LookAway();
   bool AwaitGrant(const Submission& submission);
   bool FailStopped();
 
@@ -125,6 +127,7 @@ class SubmitThread {
   std::deque<InFlight> flights_;  // Guarded by flights_mutex_; the first one is being finished. They settle in order.
   const Submission* taken_ = nullptr;  // Guarded by flights_mutex_; whose turn it is, until it is a flight.
   std::vector<Doomed> doomed_;         // Guarded by flights_mutex_.
+  bool is_watching_ = false;           // Guarded by flights_mutex_; the submit thread waits for a list of points.
   bool enqueued_all_ = false;          // Guarded by flights_mutex_; nothing further comes.
 
   std::thread submit_thread_;      // Guarded by mutex_ until the destructor.

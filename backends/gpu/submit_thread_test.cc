@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/submit_thread.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -481,6 +485,41 @@ TEST_F(SubmitThreadTest, FailsATimelineWhenNobodyUsesIt) {
   ASSERT_TRUE(thread.Submit(late->submission).ok());
   gate->Signal(1);
   EXPECT_FALSE(driver.Enqueues(3, AMoment()));
+}
+
+// When a flight fails, the submissions behind it on its timeline fail, too, and the timelines that they waited for may
+// go at once, although the thread waited for those.
+TEST_F(SubmitThreadTest, NobodyLooksAtWhatTheFailedWaitedFor) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  ASSERT_LE(sizeof(Timeline), page);
+  void* const memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  for (int round = 0; round < 300; ++round) {
+    auto* awaited = new (memory) Timeline(hub);
+    const TimelinePoint wait{awaited, 1};
+    const std::unique_ptr<Item> first = Make(1);
+    Item second;
+    second.signal = {first->timeline.get(), 2};
+    second.submission.signals = {&second.signal, 1};
+    second.wait = wait;
+    second.submission.waits = {&second.wait, 1};
+    SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
+    driver.FailNext(Unavailable("The device is lost."));
+    ASSERT_TRUE(thread.Submit(first->submission).ok());
+    ASSERT_TRUE(driver.Enqueues(static_cast<size_t>(round) + 1, Soon()));
+    ASSERT_TRUE(thread.Submit(second.submission).ok());
+    std::this_thread::sleep_for(std::chrono::microseconds(round % 3 * 100));
+    driver.Open();
+    const Time end = Soon();
+    while (Poll(second.signal) == PointState::kPending && RealClock().Now() < end) {  // Sooner than a wait would end.
+    }
+    ASSERT_EQ(Poll(second.signal), PointState::kFailed);
+    awaited->~Timeline();
+    ASSERT_EQ(mprotect(memory, page, PROT_NONE), 0);  // Whoever still looks there ends the program.
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    ASSERT_EQ(mprotect(memory, page, PROT_READ | PROT_WRITE), 0);
+  }
+  munmap(memory, page);
 }
 
 // The daemon's limit counts the flights of all lanes.

@@ -96,7 +96,7 @@ size_t CommitQueue::size() const {
 Time CommitQueue::NextTime() const {
   std::lock_guard lock(mutex_);
   if (failure_.ok() || IsBroken()) {
-    return waiting_.empty() ? kNever : Time{0};
+    return waiting_.empty() && (removals_.empty() || IsBroken()) ? kNever : Time{0};
   }
   return inserts_ > 0 ? Time{0} : retry_at_;
 }
@@ -138,6 +138,11 @@ void CommitQueue::Break(const Status& status) {
 
 std::vector<CommitAnswer> CommitQueue::CommitSome() {
   std::vector<CommitAnswer> answers;
+  // After each step of an array others have their turn.
+  was_step_ = !was_step_ && StepArrays(&answers);
+  if (was_step_) {
+    return answers;
+  }
   Batch batch = TakeBatch(&answers);
   if (batch.writes.empty() && !batch.is_probe) {
     return answers;
@@ -152,6 +157,9 @@ std::vector<CommitAnswer> CommitQueue::CommitSome() {
   auto waiting = batch.waiting.begin();
   for (size_t i = 0; i < results.size(); ++i, ++waiting) {
     answers.push_back({std::string(TenantOf(batch.writes[i])), std::move(waiting->done), std::move(results[i])});
+    if (!answers.back().result.status.ok()) {
+      RemoveRows(std::move(batch.writes[i]));
+    }
   }
   std::lock_guard lock(mutex_);
   if (!IsBroken()) {
@@ -159,6 +167,95 @@ std::vector<CommitAnswer> CommitQueue::CommitSome() {
     full_group_ = FullGroupMax();
   }
   return answers;
+}
+
+bool CommitQueue::NeedsSteps(const Waiting& waiting) const {
+  return waiting.rows > options_.stage_rows && !waiting.is_staged && IsInsert(waiting.write) &&
+         options_.database->stages();
+}
+
+CommitQueue::Waiting* CommitQueue::NextWithSteps() {
+  const auto first_of = [this](Lane& lane) -> Waiting* {
+    std::list<Waiting>* list = lane.Next(kAny);
+    return list != nullptr && NeedsSteps(list->front()) ? &list->front() : nullptr;
+  };
+  Waiting* first = nullptr;
+  for (auto& [tenant, lane] : waiting_) {
+    Waiting* const found = first == nullptr || tenant > last_stepped_ ? first_of(lane) : nullptr;
+    if (found != nullptr && tenant > last_stepped_) {
+      return found;
+    }
+    first = first == nullptr ? found : first;
+  }
+  return first;
+}
+
+bool CommitQueue::StepArrays(std::vector<CommitAnswer>* answers) {
+  Waiting* next = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (!failure_.ok()) {
+      return false;
+    }
+    next = Fullness().ok() ? NextWithSteps() : nullptr;
+    last_stepped_ = next != nullptr ? TenantOf(next->write) : "";
+  }
+  if (next == nullptr) {
+    return StepRemoval();
+  }
+  auto& insert = std::get<InsertJobs>(next->write);
+  const size_t before = insert.staged.rows;
+  const Time start = clock_.Now();
+  Status status = HPVMD_FAILPOINT("store.stage.before");
+  status = status.ok() ? options_.database->Stage(&insert, options_.stage_rows) : status;
+  if (options_.observer != nullptr) {
+    options_.observer->On(events::Committed{1, clock_.Now() - start, status});
+  }
+  if (status.ok()) {
+    next->is_staged = insert.staged.rows == before;
+    next->rows = insert.jobs.size() - insert.staged.rows;
+    return true;
+  }
+  Batch batch;
+  {
+    std::lock_guard lock(mutex_);
+    const auto lane = waiting_.find(std::string(TenantOf(next->write)));
+    Take(&batch, lane, lane->second.Next(kAny));
+  }
+  PutBack(std::move(batch), status, answers);
+  return true;
+}
+
+void CommitQueue::RemoveRows(JobWrite write) {
+  auto* insert = std::get_if<InsertJobs>(&write);
+  if (insert != nullptr && insert->staged.rows > 0) {
+    removals_.push_back(std::move(*insert));
+  }
+}
+
+bool CommitQueue::StepRemoval() {
+  if (removals_.empty()) {  // No other thread adds to them.
+    return false;
+  }
+  InsertJobs& insert = removals_.front();
+  const StatusOr<std::vector<Sha256>> unused = options_.database->Unstage(&insert, options_.stage_rows);
+  if (!unused.ok() && !absl::IsResourceExhausted(unused.status())) {
+    Break(unused.status());
+    return true;
+  }
+  for (const Sha256& hash : unused.value_or(std::vector<Sha256>())) {
+    if (options_.blobs != nullptr) {
+      options_.blobs->Release(insert.jobs.front().tenant(), hash);
+    }
+  }
+  std::lock_guard lock(mutex_);
+  if (!unused.ok()) {
+    failure_ = unused.status();
+    retry_at_ = clock_.Now() + options_.retry_every;
+  } else if (insert.staged.rows == 0) {
+    removals_.pop_front();
+  }
+  return true;
 }
 
 // Those that are refused now go to `answers`.
@@ -199,7 +296,7 @@ void CommitQueue::MoveWhatMust(Batch* batch) {
 // At least one of those wanted, then more of them up to the limits: of each tenant one, then of each one more,
 // beginning behind the tenant that was served last. The rest keeps its order.
 void CommitQueue::Move(Batch* batch, unsigned kinds, size_t rows_max, size_t bytes_max) {
-  using Place = std::map<std::string, Lane>::iterator;
+  using Place = Lanes::iterator;
   std::vector<Place> turns;
   const Place first = waiting_.upper_bound(last_);
   for (Place lane = first; lane != waiting_.end(); ++lane) {
@@ -216,27 +313,37 @@ void CommitQueue::Move(Batch* batch, unsigned kinds, size_t rows_max, size_t byt
       if (list == nullptr) {
         continue;
       }
-      Waiting& next = list->front();
+      const Waiting& next = list->front();
+      if (NeedsSteps(next)) {
+        continue;
+      }
       is_full =
           !batch->writes.empty() && (batch->rows + next.rows > rows_max || batch->bytes + next.bytes >= bytes_max);
       if (is_full) {
         break;
       }
-      batch->rows += next.rows;
-      batch->bytes += next.bytes;
-      --count_;
-      inserts_ -= IsInsert(next.write) ? 1 : 0;
-      batch->writes.push_back(std::move(next.write));
-      batch->waiting.splice(batch->waiting.end(), *list, list->begin());
       last_ = turn->first;
-      if (turn->second.empty()) {
-        waiting_.erase(turn);
-      } else {
+      if (Take(batch, turn, list)) {
         again.push_back(turn);
       }
     }
     turns = std::move(again);
   }
+}
+
+bool CommitQueue::Take(Batch* batch, Lanes::iterator lane, std::list<Waiting>* list) {
+  Waiting& next = list->front();
+  batch->rows += next.rows;
+  batch->bytes += next.bytes;
+  --count_;
+  inserts_ -= IsInsert(next.write) ? 1 : 0;
+  batch->writes.push_back(std::move(next.write));
+  batch->waiting.splice(batch->waiting.end(), *list, list->begin());
+  const bool has_more = !lane->second.empty();
+  if (!has_more) {
+    waiting_.erase(lane);
+  }
+  return has_more;
 }
 
 // A queue that is broken.
@@ -255,6 +362,7 @@ void CommitQueue::RefuseInserts(const Status& why, std::vector<CommitAnswer>* an
   for (auto lane = waiting_.begin(); inserts_ > 0 && lane != waiting_.end();) {
     while (std::list<Waiting>* list = lane->second.Next(kInserts)) {
       answers->push_back({lane->first, std::move(list->front().done), Refusal(why)});
+      RemoveRows(std::move(list->front().write));
       list->pop_front();
       --count_;
       --inserts_;
@@ -328,6 +436,7 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
     const std::string tenant(TenantOf(batch.writes[i]));
     if (IsInsert(batch.writes[i])) {
       answers->push_back({tenant, std::move(last->done), Refusal(status)});
+      RemoveRows(std::move(batch.writes[i]));
       batch.waiting.erase(last);
     } else {
       last->write = std::move(batch.writes[i]);

@@ -3,7 +3,8 @@
 // LocalJobStore drives it from one, a simulation by hand.
 //
 // A group has a limited number of rows, and takes from the tenants in turn, so that nobody waits for the thousands of
-// writes of another. A tenant's writes keep their order.
+// writes of another. An array with many rows is written in steps (JobDatabase::Stage), each a transaction of its own,
+// between groups. A tenant's writes keep their order.
 //
 //   full    the disk has no room, because a commit found none or DiskRoom says so. Inserts are refused with
 //           kResourceExhausted, at once; all other writes are tried, a few at a time, and the first that finds no room
@@ -41,6 +42,7 @@ struct CommitQueueOptions {
   const Clock* clock = nullptr;     // Null: the machine's.
   Observer* observer = nullptr;     // Hears of commits; null: nobody.
   size_t group_max = 256;           // Rows of one transaction, except for a write that has more by itself.
+  size_t stage_rows = 64;           // Rows of one step of an array; its last are written with all that goes with it.
   Duration retry_every = std::chrono::seconds(1);
   std::function<void(const Status&)> on_broken;  // Once, from within CommitSome or Break.
 };
@@ -78,6 +80,7 @@ class CommitQueue {
     JobStore::WriteDone done;
     uint64_t sequence = 0;  // Counts calls of Add.
     size_t rows = 1, bytes = 0;
+    bool is_staged = false;  // As far as it can be.
   };
   // A tenant's, by the kind of write, so that those of one kind are found without a search among the others.
   struct Lane {
@@ -86,6 +89,7 @@ class CommitQueue {
     // The list of `kinds` (a set of bits) whose first is the oldest; null: there is none.
     std::list<Waiting>* Next(unsigned kinds);
   };
+  using Lanes = std::map<std::string, Lane>;
   struct Batch {
     std::vector<JobWrite> writes;
     std::list<Waiting> waiting;  // As many, without their writes.
@@ -98,7 +102,18 @@ class CommitQueue {
   // OK, or why inserts are refused.
   Status Fullness() const;
   Batch TakeBatch(std::vector<CommitAnswer>* answers);
+  // Whether its rows are to be written in steps before it is committed.
+  bool NeedsSteps(const Waiting& waiting) const;
+  Waiting* NextWithSteps();
+  // Of the arrays that wait in turn. False: there is nothing to do.
+  bool StepArrays(std::vector<CommitAnswer>* answers);
+  // Of what is to be removed. True: it did something.
+  bool StepRemoval();
+  // An insert that was not taken: its rows are to be removed.
+  void RemoveRows(JobWrite write);
   void Move(Batch* batch, unsigned kinds, size_t rows_max, size_t bytes_max);
+  // The first of `list`, which is the lane's. False: the lane is gone, as nothing was left in it.
+  bool Take(Batch* batch, Lanes::iterator lane, std::list<Waiting>* list);
   void Clear(std::vector<CommitAnswer>* answers);
   void RefuseInserts(const Status& why, std::vector<CommitAnswer>* answers);
   void MoveWhatMust(Batch* batch);
@@ -110,13 +125,16 @@ class CommitQueue {
   const Clock& clock_;
 
   mutable std::mutex mutex_;
-  std::map<std::string, Lane> waiting_;  // By tenant; none is empty.
-  size_t count_ = 0, inserts_ = 0;       // In all; of them, inserts.
-  uint64_t added_ = 0;                   // Since the start.
-  std::string last_;                     // The tenant that was served last.
-  Status failure_;    // OK, kResourceExhausted (full) or kDataLoss (broken).
-  Time retry_at_{0};  // While full.
-  size_t full_group_;  // Rows in one commit while full.
+  Lanes waiting_;                   // By tenant; none is empty.
+  size_t count_ = 0, inserts_ = 0;  // In all; of them, inserts.
+  uint64_t added_ = 0;              // Since the start.
+  std::string last_;                // The tenant that was served last.
+  std::string last_stepped_;        // The tenant whose array was.
+  std::list<InsertJobs> removals_;  // Inserts that were not taken, with rows that are there.
+  Status failure_;                  // OK, kResourceExhausted (full) or kDataLoss (broken).
+  Time retry_at_{0};                // While full.
+  size_t full_group_;               // Rows in one commit while full.
+  bool was_step_ = false;           // The last call of CommitSome.
 };
 
 }  // namespace hpvm::server

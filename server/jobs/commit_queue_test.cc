@@ -12,7 +12,9 @@
 #include <numeric>
 #include <thread>
 
+#include "base/failpoint.h"
 #include "server/events/events.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/jobs/stored_request.h"
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/memory_job_database.h"
@@ -41,24 +43,25 @@ class CommitQueueTest : public testing::Test {
  protected:
   CommitQueueTest()
       : database_({.before_commit = [this](std::span<const JobWrite>) { return next_commit_; }, .after_commit = {}}),
-        queue_({.database = &database_,
-                .blobs = nullptr,
-                .clock = &clock_,
-                .observer = &observer_,
-                .group_max = 4,
-                .on_broken = [this](const Status& status) { broken_.push_back(Message(status)); }}) {}
+        queue_(std::make_unique<CommitQueue>(
+            CommitQueueOptions{.database = &database_,
+                               .blobs = nullptr,
+                               .clock = &clock_,
+                               .observer = &observer_,
+                               .group_max = 4,
+                               .on_broken = [this](const Status& status) { broken_.push_back(Message(status)); }})) {}
 
   // Answers as "a ok", "b RESOURCE_EXHAUSTED", in the order in which they are given.
   void Insert(const std::string& id) { Add(id, MakeInsert("blue", id, "", kNow)); }
   void Change(const std::string& id, v1::JobState state) { Add(id, MakeChange(*database_.Find("blue", id), state)); }
   void Add(const std::string& name, JobWrite write) {
-    queue_.Add(std::move(write), [this, name](const WriteResult& result) {
+    queue_->Add(std::move(write), [this, name](const WriteResult& result) {
       answers_.push_back(name + (result.status.ok() ? "" : " " + absl::StatusCodeToString(result.status.code())));
     });
   }
   std::vector<std::string> Commit() {
     answers_.clear();
-    for (const CommitAnswer& answer : queue_.CommitSome()) {
+    for (const CommitAnswer& answer : queue_->CommitSome()) {
       answer.Give();
     }
     return answers_;
@@ -69,18 +72,18 @@ class CommitQueueTest : public testing::Test {
   Status next_commit_;
   std::vector<std::string> broken_, answers_;
   MemoryJobDatabase database_;
-  CommitQueue queue_;
+  std::unique_ptr<CommitQueue> queue_;
 };
 
 // Answers come in the order of the writes, group_max at a time, and none before its commit.
 TEST_F(CommitQueueTest, GroupsInOrder) {
-  EXPECT_EQ(queue_.NextTime(), kNever);
+  EXPECT_EQ(queue_->NextTime(), kNever);
   for (const char* id : {"a", "b", "c", "d", "e"}) {
     Insert(id);
   }
   EXPECT_THAT(answers_, IsEmpty());
-  EXPECT_LE(queue_.NextTime(), clock_.Now());
-  EXPECT_EQ(queue_.Health().pending_writes, 5u);
+  EXPECT_LE(queue_->NextTime(), clock_.Now());
+  EXPECT_EQ(queue_->Health().pending_writes, 5u);
   EXPECT_THAT(Commit(), ElementsAre("a", "b", "c", "d"));
   EXPECT_THAT(Commit(), ElementsAre("e"));
   EXPECT_THAT(Commit(), IsEmpty());
@@ -99,8 +102,8 @@ TEST_F(CommitQueueTest, TenantsTakeTurns) {
   Add("white 2", MakeInsert("white", "w2", "", kNow));
   EXPECT_THAT(Commit(), ElementsAre("red 2", "white 2", "c", "d"));
   EXPECT_THAT(Commit(), ElementsAre("e", "f"));
-  EXPECT_EQ(queue_.size(), 0u);
-  EXPECT_EQ(queue_.NextTime(), kNever);
+  EXPECT_EQ(queue_->size(), 0u);
+  EXPECT_EQ(queue_->NextTime(), kNever);
 }
 
 // An array counts by its rows, and goes by itself when it has more than a group may.
@@ -121,6 +124,99 @@ TEST_F(CommitQueueTest, RowsCount) {
   EXPECT_THAT(Commit(), ElementsAre("b", "c"));
 }
 
+class ArrayQueueTest : public CommitQueueTest {
+ protected:
+  void SetUp() override {
+    SqliteJobDatabaseOptions options;
+    options.path = "/nowhere/jobs.db";
+    options.in_memory = true;
+    auto opened = OpenSqliteJobDatabase(options);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    rows_ = *std::move(opened);
+    queue_ = std::make_unique<CommitQueue>(CommitQueueOptions{
+        .database = rows_.get(), .clock = &clock_, .group_max = 4, .stage_rows = 3, .on_broken = nullptr});
+  }
+  // With ten elements.
+  static InsertJobs MakeArray() {
+    InsertJobs array = MakeInsert("blue", "0", "key", kNow);
+    for (int i = 1; i < 10; ++i) {
+      array.jobs.push_back(array.jobs.front());
+      array.jobs.back().mutable_job()->set_id(std::to_string(i));
+    }
+    for (StoredJob& job : array.jobs) {
+      job.mutable_job()->set_array_id("array");
+    }
+    return array;
+  }
+  // Nothing that anybody asks for shows the array.
+  void ExpectNoArray() {
+    EXPECT_TRUE(absl::IsNotFound(rows_->Find("blue", "0").status()));
+    EXPECT_TRUE(absl::IsNotFound(rows_->ReadRequest("blue", "0").status()));
+    EXPECT_TRUE(absl::IsNotFound(rows_->FindKey("blue", "key").status()));
+    EXPECT_THAT(*rows_->List("blue", {}), IsEmpty());
+    EXPECT_EQ(rows_->Use()->count("blue"), 0u);
+    EXPECT_THAT(*rows_->ListKeyless(), IsEmpty());
+    EXPECT_THAT(rows_->Scrub(0, 1 << 20)->keyless, IsEmpty());
+    EXPECT_THAT(rows_->Scrub(0, 1 << 20)->damage, IsEmpty());
+    EXPECT_THAT(*rows_->Check(), IsEmpty());
+  }
+
+  std::unique_ptr<JobDatabase> rows_;
+};
+
+// A large array is written a few rows at a time, and after each step others have their turn; it is there as a whole or
+// not at all.
+TEST_F(ArrayQueueTest, NobodyWaitsForAnArray) {
+  Add("array", MakeArray());
+  Add("behind", MakeInsert("blue", "behind", "", kNow));
+  Add("red", MakeInsert("red", "r", "", kNow));
+  EXPECT_THAT(Commit(), IsEmpty());
+  EXPECT_THAT(Commit(), ElementsAre("red"));
+  ExpectNoArray();
+  Add("red 2", MakeInsert("red", "r2", "", kNow));
+  EXPECT_THAT(Commit(), IsEmpty());
+  EXPECT_THAT(Commit(), ElementsAre("red 2"));
+  ExpectNoArray();
+  EXPECT_THAT(Commit(), IsEmpty());
+  ExpectNoArray();
+  EXPECT_THAT(Commit(), ElementsAre("array", "behind"));
+  EXPECT_EQ(queue_->NextTime(), kNever);
+  JobFilter filter;
+  filter.array_id = "array";
+  const StatusOr<std::vector<StoredJob>> jobs = rows_->List("blue", filter);
+  ASSERT_EQ(jobs->size(), 10u);
+  EXPECT_EQ(jobs->front().sequence() - jobs->back().sequence(), 9u);
+  EXPECT_EQ(rows_->Use()->at("blue").live, 11u);
+  EXPECT_TRUE(rows_->ReadRequest("blue", "9").ok());
+  EXPECT_THAT(*rows_->Check(), IsEmpty());
+}
+
+// Where the disk has no room for the rest of an array, it is refused, and what is there of it is removed.
+TEST_F(ArrayQueueTest, HalfAnArrayIsRemoved) {
+  ASSERT_TRUE(SetFailpoints("store.stage.before=error(resource_exhausted)@3").ok());
+  Add("array", MakeArray());
+  Commit();
+  Commit();
+  Commit();
+  Commit();
+  EXPECT_TRUE(*rows_->UsesBlob("blue", BlobHash(0)));
+  EXPECT_THAT(Commit(), ElementsAre("array RESOURCE_EXHAUSTED"));
+  ASSERT_TRUE(SetFailpoints("").ok());
+  for (int i = 0; i < 20 && queue_->NextTime() != kNever; ++i) {
+    clock_.Advance(std::chrono::seconds(1));
+    Commit();
+    ExpectNoArray();
+  }
+  EXPECT_EQ(queue_->NextTime(), kNever);
+  EXPECT_FALSE(*rows_->UsesBlob("blue", BlobHash(0)));
+  Add("array", MakeArray());
+  for (int i = 0; i < 20 && answers_.empty(); ++i) {
+    Commit();
+  }
+  EXPECT_THAT(answers_, ElementsAre("array"));
+  EXPECT_EQ(rows_->List("blue", {})->size(), 10u);
+}
+
 // A disk without room: inserts are refused, now and until there is room; how a job ended waits and is tried again every
 // second. Once it succeeds, everything does.
 TEST_F(CommitQueueTest, FullDiskKeepsEndsAndRefusesInserts) {
@@ -132,16 +228,16 @@ TEST_F(CommitQueueTest, FullDiskKeepsEndsAndRefusesInserts) {
   Change("a", v1::JOB_STATE_CANCELLED);
   Insert("d");
   EXPECT_THAT(Commit(), ElementsAre("c RESOURCE_EXHAUSTED", "d RESOURCE_EXHAUSTED"));
-  EXPECT_FALSE(queue_.Health().accepts_writes);
-  EXPECT_TRUE(queue_.Health().is_transient);
-  EXPECT_THAT(queue_.Health().reason, HasSubstr("No room."));
+  EXPECT_FALSE(queue_->Health().accepts_writes);
+  EXPECT_TRUE(queue_->Health().is_transient);
+  EXPECT_THAT(queue_->Health().reason, HasSubstr("No room."));
   // What is left may fit: tried at once, then every second.
-  EXPECT_LE(queue_.NextTime(), clock_.Now());
+  EXPECT_LE(queue_->NextTime(), clock_.Now());
   EXPECT_THAT(Commit(), IsEmpty());
-  EXPECT_EQ(queue_.NextTime(), clock_.Now() + std::chrono::seconds(1));
+  EXPECT_EQ(queue_->NextTime(), clock_.Now() + std::chrono::seconds(1));
   Insert("e");
   Change("b", v1::JOB_STATE_CANCELLED);
-  EXPECT_LE(queue_.NextTime(), clock_.Now());
+  EXPECT_LE(queue_->NextTime(), clock_.Now());
   EXPECT_THAT(Commit(), ElementsAre("e RESOURCE_EXHAUSTED"));
   const size_t tried = observer_.commits.size();
   EXPECT_THAT(Commit(), IsEmpty());
@@ -152,7 +248,7 @@ TEST_F(CommitQueueTest, FullDiskKeepsEndsAndRefusesInserts) {
   next_commit_ = absl::OkStatus();
   clock_.Advance(std::chrono::seconds(1));
   EXPECT_THAT(Commit(), ElementsAre("a", "b"));
-  EXPECT_TRUE(queue_.Health().accepts_writes);
+  EXPECT_TRUE(queue_->Health().accepts_writes);
   Insert("f");
   EXPECT_THAT(Commit(), ElementsAre("f"));
   EXPECT_THAT(broken_, IsEmpty());
@@ -163,15 +259,15 @@ TEST_F(CommitQueueTest, FullDiskIsProbed) {
   next_commit_ = ResourceExhausted("No room.");
   Insert("a");
   EXPECT_THAT(Commit(), ElementsAre("a RESOURCE_EXHAUSTED"));
-  EXPECT_EQ(queue_.NextTime(), clock_.Now() + std::chrono::seconds(1));
+  EXPECT_EQ(queue_->NextTime(), clock_.Now() + std::chrono::seconds(1));
   clock_.Advance(std::chrono::seconds(1));
   Commit();
-  EXPECT_FALSE(queue_.Health().accepts_writes);
+  EXPECT_FALSE(queue_->Health().accepts_writes);
   next_commit_ = absl::OkStatus();
   clock_.Advance(std::chrono::seconds(1));
   Commit();
-  EXPECT_TRUE(queue_.Health().accepts_writes);
-  EXPECT_EQ(queue_.NextTime(), kNever);
+  EXPECT_TRUE(queue_->Health().accepts_writes);
+  EXPECT_EQ(queue_->NextTime(), kNever);
 }
 
 // After a commit whose outcome is unknown nothing is acknowledged any more, whatever the disk does, and it is told
@@ -186,8 +282,8 @@ TEST_F(CommitQueueTest, BrokenForGood) {
   EXPECT_THAT(Commit(), ElementsAre("b DATA_LOSS"));
   EXPECT_TRUE(absl::IsNotFound(database_.Find("blue", "b").status()));
   EXPECT_THAT(broken_, ElementsAre("A sync failed."));
-  EXPECT_FALSE(queue_.Health().is_transient);
-  queue_.Break(DataLoss("Another."));
+  EXPECT_FALSE(queue_->Health().is_transient);
+  queue_->Break(DataLoss("Another."));
   EXPECT_EQ(broken_.size(), 1u);
 }
 

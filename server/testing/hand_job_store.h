@@ -31,7 +31,7 @@ class HandJobStore final : public JobStore {
   HandJobStore(StoredState& state, const Clock& clock)
       : state_(state),
         blobs_(state.disk, "/blobs"),
-        queue_({.database = &state.jobs(), .blobs = &blobs_, .clock = &clock, .on_broken = nullptr}),
+        queue_({.database = &state.jobs(), .blobs = &blobs_, .clock = &clock, .stage_rows = 2, .on_broken = nullptr}),
         clock_(clock) {
     blobs_.SetIsUsed([asked = asked_](std::string_view tenant, const Sha256& hash) {
       const StatusOr<bool> used = *asked != nullptr ? (*asked)->jobs().UsesBlob(tenant, hash) : true;

@@ -152,6 +152,11 @@ class WatchedDatabase final : public JobDatabase {
     }
     return status;
   }
+  bool stages() const override { return database_.stages(); }
+  Status Stage(InsertJobs* insert, size_t rows_max) override { return database_.Stage(insert, rows_max); }
+  StatusOr<std::vector<Sha256>> Unstage(InsertJobs* insert, size_t rows_max) override {
+    return database_.Unstage(insert, rows_max);
+  }
   StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id) override { return database_.Find(tenant, id); }
   StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key) override {
     return database_.FindKey(tenant, key);

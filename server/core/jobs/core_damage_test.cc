@@ -436,7 +436,7 @@ TEST_F(DamageTest, FlippedKeys) {
 TEST_F(DamageTest, FlippedFile) {
   SeededRng draw(3);
   int refused = 0;
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     RestoreWhole();
     {

@@ -40,6 +40,12 @@ struct KeyRecord {
   std::string array_id;
 };
 
+// The first rows of an array that were written ahead of its Commit (JobDatabase::Stage).
+struct StagedRows {
+  uint64_t first = 0;  // The number of the array's first job; 0: none was written.
+  size_t rows = 0;     // How many are there now.
+};
+
 // New jobs, all or none: one job, or the elements of an array, which share the request and the key.
 struct InsertJobs {
   std::vector<StoredJob> jobs;  // `sequence` is set by the database.
@@ -49,6 +55,7 @@ struct InsertJobs {
   std::string request;          // A StoredRequest.
   std::string idempotency_key;  // Empty: none.
   Sha256 request_hash;
+  StagedRows staged = {};  // Stage's and Unstage's.
 };
 
 // One job's next state.
@@ -148,6 +155,22 @@ class JobDatabase {
   // One transaction. OK: `results` has one entry a write. Otherwise nothing was changed and the status is every
   // write's; after kDataLoss each further Commit fails alike. Without writes: finds out whether one would succeed.
   virtual Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) = 0;
+
+  // Arrays are written in steps, so that a large one does not hold up everybody's commits. Whether this database does.
+  virtual bool stages() const { return false; }
+  // Writes the next rows of an insert ahead of its Commit: `rows_max` at most, and never the last. One transaction, of
+  // Commit's statuses. No read shows them before Commit has taken the insert, and the next start removes what was not
+  // taken. Writes none when Commit would refuse the insert: that says why. Not beside Commit.
+  virtual Status Stage(InsertJobs* insert, size_t rows_max) {
+    (void)insert, (void)rows_max;
+    return absl::OkStatus();
+  }
+  // Removes up to `rows_max` of the rows that Stage wrote, for an insert that will not be committed. Answers the
+  // tenant's blobs that no row needs any more; a failure is as Commit's.
+  virtual StatusOr<std::vector<Sha256>> Unstage(InsertJobs* insert, size_t rows_max) {
+    (void)insert, (void)rows_max;
+    return std::vector<Sha256>();
+  }
 
   // kNotFound for foreign and absent ids alike, as below.
   virtual StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id) = 0;

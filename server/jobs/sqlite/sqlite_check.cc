@@ -18,9 +18,9 @@ constexpr std::pair<const char*, const char*> kContradictions[] = {
     {"has a state that does not exist, or one that contradicts its end",
      "SELECT id FROM jobs WHERE state NOT BETWEEN 1 AND 8 OR (state >= 4) <> (ended IS NOT NULL)"},
     {"has lost its request",
-     "SELECT id FROM jobs WHERE NOT dropped AND request NOT IN (SELECT sequence FROM requests)"},
+     "SELECT id FROM whole_jobs WHERE NOT dropped AND request NOT IN (SELECT sequence FROM requests)"},
     {"has an idempotency key that is not known",
-     "SELECT id FROM jobs WHERE idempotency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM keys WHERE "
+     "SELECT id FROM whole_jobs AS jobs WHERE idempotency_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM keys WHERE "
      "keys.tenant = jobs.tenant AND keys.idempotency_key = jobs.idempotency_key)"},
     {"has an idempotency key that counts other jobs than there are",
      "SELECT job_id FROM keys WHERE rows <> (SELECT count(*) FROM jobs WHERE jobs.tenant = keys.tenant AND "
@@ -36,15 +36,23 @@ constexpr std::pair<const char*, const char*> kContradictions[] = {
     {"does not exist, but what its array shares is kept",
      "SELECT sequence FROM shared WHERE sequence NOT IN (SELECT request FROM jobs)"},
     {"has a number that will be given again", "SELECT id FROM jobs WHERE sequence < 1"},
+    {"is the first of an array that is being written and was taken",
+     "SELECT sequence FROM staged WHERE sequence IN (SELECT sequence FROM requests)"},
 };
 
 // Tenants whose rows add up to something else than `uses` says.
 constexpr char kWrongUses[] =
     "SELECT tenant FROM (SELECT tenant, count(*) AS jobs, sum(ended IS NULL) AS live, sum(bytes) AS bytes, "
-    "sum(iif(ended IS NULL, 0, bytes)) AS finished FROM jobs GROUP BY tenant) AS counted LEFT JOIN uses USING(tenant) "
+    "sum(iif(ended IS NULL, 0, bytes)) AS finished FROM whole_jobs GROUP BY tenant) AS counted "
+    "LEFT JOIN uses USING(tenant) "
     "WHERE (counted.jobs, counted.live, counted.bytes, counted.finished) IS NOT "
     "(uses.jobs, uses.live, uses.bytes, uses.finished_bytes) "
-    "UNION SELECT tenant FROM uses WHERE jobs <> 0 AND tenant NOT IN (SELECT tenant FROM jobs)";
+    "UNION SELECT tenant FROM uses WHERE jobs <> 0 AND tenant NOT IN (SELECT tenant FROM whole_jobs)";
+
+// Without those of arrays that are being written.
+constexpr char kCountBlobs[] =
+    "SELECT count(*) FROM blobs WHERE sequence NOT IN (SELECT jobs.sequence FROM staged JOIN jobs ON jobs.sequence "
+    "BETWEEN staged.sequence AND staged.sequence + staged.rows - 1)";
 
 class Faults {
  public:
@@ -78,8 +86,9 @@ Status CheckJobs(SqliteConnection& connection, Faults* faults) {
   HPVMD_RETURN_IF_ERROR(
       connection.Prepare("SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 AND sequence = ?3", &blobs));
   uint64_t blobs_named = 0;
-  HPVMD_RETURN_IF_ERROR(
-      ForEachRow(connection, std::string("SELECT ") + kWholeJobColumns + " FROM jobs", [&](const SqliteStatement& row) {
+  HPVMD_RETURN_IF_ERROR(ForEachRow(
+      connection, std::string("SELECT ") + kWholeJobColumns + " FROM whole_jobs AS jobs",
+      [&](const SqliteStatement& row) {
         const StatusOr<StoredJob> job = ReadWholeJob(row);
         if (!job.ok()) {
           faults->Add(Message(job.status()));
@@ -96,7 +105,7 @@ Status CheckJobs(SqliteConnection& connection, Faults* faults) {
         }
         return absl::OkStatus();
       }));
-  HPVMD_ASSIGN_OR_RETURN(const int64_t blob_rows, connection.QueryInt("SELECT count(*) FROM blobs"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t blob_rows, connection.QueryInt(kCountBlobs));
   if (static_cast<uint64_t>(blob_rows) != blobs_named) {
     faults->Add("The jobs name " + std::to_string(blobs_named) + " blobs; the table of blobs has " +
                 std::to_string(blob_rows) + ".");

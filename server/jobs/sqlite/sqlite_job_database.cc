@@ -93,6 +93,9 @@ class SqliteJobDatabase final : public JobDatabase {
   Status Open();
 
   Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) override;
+  bool stages() const override { return true; }
+  Status Stage(InsertJobs* insert, size_t rows_max) override;
+  StatusOr<std::vector<Sha256>> Unstage(InsertJobs* insert, size_t rows_max) override;
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override;
   StatusOr<uint64_t> MendKeys(std::span<const uint64_t> sequences) override;
   StatusOr<uint64_t> NextLease() override;
@@ -152,6 +155,9 @@ class SqliteJobDatabase final : public JobDatabase {
   // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
   template <typename Change>
   Status Transact(Change change);
+  // The same for a part of an insert, of which nothing is known to be there unless that succeeds.
+  template <typename Change>
+  Status TransactPart(InsertJobs* insert, Change change);
   // If it has so many pages.
   Status MoveLog(int pages_max);
 
@@ -203,7 +209,9 @@ Status SqliteJobDatabase::OpenWriter() {
     HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(FolderOf(options_.path)));
   }
   HPVMD_ASSIGN_OR_RETURN(writer_, SqliteWriter::Create(*writer_connection_));
-  return absl::OkStatus();
+  const Status removed = Transact([this] { return writer_->RemoveStaged(); });
+  writer_->Settle(removed.ok());
+  return While(removed, "opening " + options_.path);
 }
 
 // Files of before can shrink only once they have been written anew. A daemon that cannot do that goes on as it did.
@@ -301,6 +309,34 @@ Status SqliteJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<W
   }
   results->clear();
   return status;
+}
+
+template <typename Change>
+Status SqliteJobDatabase::TransactPart(InsertJobs* insert, Change change) {
+  std::lock_guard lock(write_mutex_);
+  const StagedRows before = insert->staged;
+  const Status status = Transact(change);
+  if (writer_ != nullptr) {
+    writer_->Settle(status.ok());
+  }
+  if (!status.ok()) {
+    insert->staged = before;
+    return status;
+  }
+  return MoveLog(options_.log_pages_max);
+}
+
+Status SqliteJobDatabase::Stage(InsertJobs* insert, size_t rows_max) {
+  return TransactPart(insert, [&] { return writer_->Stage(insert, rows_max); });
+}
+
+StatusOr<std::vector<Sha256>> SqliteJobDatabase::Unstage(InsertJobs* insert, size_t rows_max) {
+  std::vector<Sha256> unused;
+  HPVMD_RETURN_IF_ERROR(TransactPart(insert, [&]() -> Status {
+    HPVMD_ASSIGN_OR_RETURN(unused, writer_->Unstage(insert, rows_max));
+    return absl::OkStatus();
+  }));
+  return unused;
 }
 
 // A log that is not moved for want of room only grows; one that failed to be synced is not to be trusted any more, and

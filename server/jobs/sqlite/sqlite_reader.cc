@@ -61,7 +61,8 @@ Status SqliteReader::ForEachRow(SqliteStatement& statement, const std::function<
 }
 
 Status SqliteReader::PrepareAll() {
-  const std::string job = std::string("SELECT ") + kWholeJobColumns + " FROM jobs WHERE ";
+  const std::string is_whole = kIsWhole;
+  const std::string job = std::string("SELECT ") + kWholeJobColumns + " FROM jobs WHERE " + is_whole + " AND ";
   const std::string list = " AND sequence < ?2 ORDER BY sequence DESC";
   const std::string finished = "SELECT tenant, id, ended, bytes, dropped FROM jobs WHERE ";
   const std::string keyless =
@@ -79,10 +80,12 @@ Status SqliteReader::PrepareAll() {
        "(SELECT first.array_id FROM jobs AS first WHERE first.sequence >= jobs.request ORDER BY first.sequence LIMIT "
        "1)) "
        "FROM jobs "
-       "LEFT JOIN requests ON requests.sequence = jobs.request WHERE jobs.id = ?1"},
+       "LEFT JOIN requests ON requests.sequence = jobs.request WHERE jobs.id = ?1 AND " +
+           is_whole},
       {&read_results_,
        "SELECT jobs.tenant, jobs.sequence, results.bytes, results.sum FROM jobs "
-       "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.id = ?1"},
+       "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.id = ?1 AND " +
+           is_whole},
       {&list_, job + "tenant = ?1" + list},
       {&list_array_, job + "tenant = ?1 AND array_id = ?3" + list},
       {&load_live_, job + "ended IS NULL AND sequence > ?1 ORDER BY sequence"},
@@ -95,19 +98,20 @@ Status SqliteReader::PrepareAll() {
            ", EXISTS (SELECT 1 FROM jobs AS found INDEXED BY jobs_by_id WHERE found.id = jobs.id AND "
            "found.sequence = jobs.sequence) AND (jobs.array_id IS NULL OR EXISTS (SELECT 1 FROM jobs AS found "
            "INDEXED BY jobs_by_array WHERE found.tenant = jobs.tenant AND found.array_id = jobs.array_id "
-           "AND found.sequence = jobs.sequence)) FROM jobs NOT INDEXED WHERE sequence > ?1 ORDER BY sequence"},
-      {&list_keyless_,
-       "SELECT sequence FROM jobs NOT INDEXED WHERE sequence > ?1 AND " + keyless + " ORDER BY sequence"},
+           "AND found.sequence = jobs.sequence)) FROM jobs NOT INDEXED WHERE sequence > ?1 AND " +
+           is_whole + " ORDER BY sequence"},
+      {&list_keyless_, "SELECT sequence FROM jobs NOT INDEXED WHERE sequence > ?1 AND " + is_whole + " AND " + keyless +
+                           " ORDER BY sequence"},
       {&list_finished_, finished + "tenant = ?3 AND ended IS NOT NULL" + page},
       {&list_finished_all_, finished + "ended IS NOT NULL" + page},
       {&use_, "SELECT tenant, jobs, live, bytes, finished_bytes FROM uses WHERE jobs > 0"},
       {&list_blobs_,
        "SELECT DISTINCT tenant, sha256 FROM blobs WHERE (tenant, sha256) > (?1, ?2) ORDER BY tenant, sha256"},
-      {&scrub_,
-       std::string("SELECT ") + kWholeJobColumns + ", requests.bytes, requests.sum, results.bytes, results.sum, " +
-           keyless +
-           " FROM jobs LEFT JOIN requests ON requests.sequence = jobs.request "
-           "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.sequence >= ?1 ORDER BY jobs.sequence"},
+      {&scrub_, std::string("SELECT ") + kWholeJobColumns +
+                    ", requests.bytes, requests.sum, results.bytes, results.sum, " + keyless +
+                    " FROM jobs LEFT JOIN requests ON requests.sequence = jobs.request "
+                    "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.sequence >= ?1 AND " +
+                    is_whole + " ORDER BY jobs.sequence"},
       {&uses_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
   };
   for (const auto& [statement, sql] : statements) {

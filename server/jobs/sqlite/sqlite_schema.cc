@@ -75,7 +75,15 @@ constexpr char kVersion3[] = R"sql(
 CREATE TABLE shared(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);
 )sql";
 
-constexpr std::array<SqliteMigration, 3> kMigrations = {{{1, kVersion1}, {2, kVersion2}, {3, kVersion3}}};
+// Arrays of which only some rows are there (JobDatabase::Stage): the number of the first job, and how many numbers the
+// array has. Their jobs are no jobs yet: `whole_jobs` has those that are.
+constexpr char kVersion4[] = R"sql(
+CREATE TABLE staged(sequence INTEGER PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL);
+CREATE VIEW whole_jobs AS SELECT * FROM jobs WHERE request NOT IN (SELECT sequence FROM staged);
+)sql";
+
+constexpr std::array<SqliteMigration, 4> kMigrations = {
+    {{1, kVersion1}, {2, kVersion2}, {3, kVersion3}, {4, kVersion4}}};
 
 Status MigrateStep(SqliteConnection& connection, const SqliteMigration& step) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.migrate.before"));

@@ -25,11 +25,16 @@ std::string RecordOf(const StoredJob& job, bool shares) {
 StatusOr<std::unique_ptr<SqliteWriter>> SqliteWriter::Create(SqliteConnection& connection) {
   std::unique_ptr<SqliteWriter> writer(new SqliteWriter(connection));
   HPVMD_RETURN_IF_ERROR(writer->PrepareAll());
-  HPVMD_ASSIGN_OR_RETURN(const int64_t next, connection.QueryInt("SELECT max((SELECT value FROM meta WHERE name = "
-                                                                 "'next_sequence'), "
-                                                                 "(SELECT ifnull(max(sequence), 0) + 1 FROM jobs))"));
-  writer->next_sequence_ = writer->committed_sequence_ = static_cast<uint64_t>(next);
+  HPVMD_ASSIGN_OR_RETURN(writer->next_sequence_, writer->ReadNextSequence());
+  writer->committed_sequence_ = writer->next_sequence_;
   return writer;
+}
+
+StatusOr<uint64_t> SqliteWriter::ReadNextSequence() {
+  HPVMD_ASSIGN_OR_RETURN(const int64_t next, connection_.QueryInt("SELECT max((SELECT value FROM meta WHERE name = "
+                                                                  "'next_sequence'), "
+                                                                  "(SELECT ifnull(max(sequence), 0) + 1 FROM jobs))"));
+  return static_cast<uint64_t>(next);
 }
 
 Status SqliteWriter::PrepareAll() {
@@ -60,7 +65,14 @@ Status SqliteWriter::PrepareAll() {
        "UPDATE jobs SET id = ?2, tenant = ?3, array_id = nullif(?4, ''), dropped = ?5, bytes = ?6, state = ?7, "
        "attempt = ?8, lease = ?9, record = ?10, sum = ?11, ended = ?12 WHERE sequence = ?1"},
       {&delete_job_, "DELETE FROM jobs WHERE sequence = ?1"},
-      {&delete_jobs_from_, "DELETE FROM jobs WHERE sequence >= ?1"},
+      {&delete_jobs_between_, "DELETE FROM jobs WHERE sequence >= ?1 AND sequence < ?2 AND request = ?3"},
+      {&stage_, "INSERT INTO staged VALUES(?1, ?2, ?3)"},
+      {&find_staged_, "SELECT sequence, rows, sum FROM staged LIMIT 1"},
+      {&delete_staged_, "DELETE FROM staged WHERE sequence = ?1"},
+      // No index leads from a number to its blobs: this reads all of them.
+      {&delete_staged_blobs_,
+       "DELETE FROM blobs WHERE sequence IN (SELECT sequence FROM jobs WHERE sequence >= ?1 AND sequence < ?2 AND "
+       "request = ?1)"},
       {&delete_request_, "DELETE FROM requests WHERE sequence = ?1"},
       {&delete_request_users_, "DELETE FROM request_users WHERE sequence = ?1"},
       {&find_shared_, "SELECT bytes, sum FROM shared WHERE sequence = ?1"},
@@ -119,11 +131,17 @@ Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseCha
   if (!is_new) {
     return absl::OkStatus();
   }
-  HPVMD_ASSIGN_OR_RETURN(const bool inserted, InsertRows(insert, result));
-  if (!inserted) {
-    return UndoInsert(insert);
+  const bool is_staged = insert.staged.rows > 0;
+  const uint64_t first = is_staged ? insert.staged.first : next_sequence_;
+  next_sequence_ = std::max(next_sequence_, first + insert.jobs.size());
+  HPVMD_ASSIGN_OR_RETURN(const bool inserted,
+                         InsertRows(insert, first, insert.staged.rows, insert.jobs.size(), result));
+  if (is_staged) {
+    HPVMD_RETURN_IF_ERROR(delete_staged_.Run(first));
   }
-  const uint64_t first = next_sequence_;
+  if (!inserted) {
+    return UndoInsert(insert, first);
+  }
   HPVMD_RETURN_IF_ERROR(insert_request_.Run(first, SqlBytes{insert.request}, RowSum(first, insert.request)));
   if (insert.jobs.size() > 1 || !insert.jobs.front().job().array_id().empty()) {
     HPVMD_RETURN_IF_ERROR(insert_request_users_.Run(first, uint64_t{insert.jobs.size()}));
@@ -134,10 +152,7 @@ Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseCha
   }
   TenantUse& tenant = (*use)[insert.jobs.front().tenant()];
   for (const StoredJob& job : insert.jobs) {
-    for (const Sha256& hash : BlobsOf(job)) {
-      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(job.tenant(), SqlBytes{Raw(hash)}, next_sequence_));
-    }
-    result->sequences.push_back(next_sequence_++);
+    result->sequences.push_back(first + result->sequences.size());
     tenant.jobs += 1;
     tenant.live += 1;
     tenant.stored_bytes += job.stored_bytes();
@@ -169,27 +184,121 @@ StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* re
 }
 
 // False: an id is taken, and some rows may be there.
-StatusOr<bool> SqliteWriter::InsertRows(const InsertJobs& insert, WriteResult* result) {
-  uint64_t sequence = next_sequence_;
+StatusOr<bool> SqliteWriter::InsertRows(const InsertJobs& insert, uint64_t first, size_t from, size_t end,
+                                        WriteResult* result) {
   std::string record;
-  for (const StoredJob& job : insert.jobs) {
+  for (size_t i = from; i < end; ++i) {
+    const StoredJob& job = insert.jobs[i];
+    const uint64_t sequence = first + i;
     job.SerializeToString(&record);
     const Status status =
-        insert_job_.Run(sequence, job.job().id(), job.tenant(), job.job().array_id(), insert.idempotency_key,
-                        next_sequence_, job.stored_bytes(), static_cast<int>(job.job().state()), job.job().attempt(),
-                        job.lease(), SqlBytes{record}, RowSum(sequence, record));
+        insert_job_.Run(sequence, job.job().id(), job.tenant(), job.job().array_id(), insert.idempotency_key, first,
+                        job.stored_bytes(), static_cast<int>(job.job().state()), job.job().attempt(), job.lease(),
+                        SqlBytes{record}, RowSum(sequence, record));
     if (absl::IsAlreadyExists(status)) {
       result->status = Internal("The id \"" + job.job().id() + "\" is taken.");
       return false;
     }
     HPVMD_RETURN_IF_ERROR(status);
-    ++sequence;
+    for (const Sha256& hash : BlobsOf(job)) {
+      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(job.tenant(), SqlBytes{Raw(hash)}, sequence));
+    }
   }
   return true;
 }
 
-Status SqliteWriter::UndoInsert(const InsertJobs& insert) {
-  HPVMD_RETURN_IF_ERROR(delete_jobs_from_.Run(next_sequence_));
+Status SqliteWriter::Stage(InsertJobs* insert, size_t rows_max) {
+  StagedRows& staged = insert->staged;
+  const StoredJob& job = insert->jobs.front();
+  const WatchedItem item("commits", "stage", job.tenant());
+  if (staged.rows == 0) {
+    // A tenant's inserts come one after the other, so that the key stays as it is until Commit.
+    if (!CheckInsert(*insert).ok()) {
+      return absl::OkStatus();
+    }
+    SqliteReset reset(find_key_);
+    HPVMD_ASSIGN_OR_RETURN(const bool is_known, find_key_.Start(job.tenant(), insert->idempotency_key).Next());
+    if (is_known) {
+      return absl::OkStatus();
+    }
+    staged.first = next_sequence_;
+    next_sequence_ += insert->jobs.size();
+    const std::string rows = std::to_string(insert->jobs.size());
+    HPVMD_RETURN_IF_ERROR(stage_.Run(staged.first, uint64_t{insert->jobs.size()}, RowSum(staged.first, rows)));
+  }
+  const size_t end = std::min(staged.rows + rows_max, insert->jobs.size() - 1);
+  WriteResult result;
+  HPVMD_ASSIGN_OR_RETURN(const bool inserted, InsertRows(*insert, staged.first, staged.rows, end, &result));
+  if (inserted) {
+    staged.rows = end;
+    return absl::OkStatus();
+  }
+  // Commit finds the same, and says so.
+  HPVMD_RETURN_IF_ERROR(UndoInsert(*insert, staged.first));
+  staged = {};
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<Sha256>> SqliteWriter::Unstage(InsertJobs* insert, size_t rows_max) {
+  StagedRows& staged = insert->staged;
+  const std::string& tenant = insert->jobs.front().tenant();
+  const WatchedItem item("commits", "unstage", tenant);
+  const size_t end = staged.rows - std::min(staged.rows, rows_max);
+  HPVMD_RETURN_IF_ERROR(delete_jobs_between_.Run(staged.first + end, staged.first + staged.rows, staged.first));
+  std::vector<Sha256> unused;
+  for (size_t i = end; i < staged.rows; ++i) {
+    for (const Sha256& hash : BlobsOf(insert->jobs[i])) {
+      HPVMD_RETURN_IF_ERROR(delete_blob_.Run(tenant, SqlBytes{Raw(hash)}, staged.first + i));
+      HPVMD_ASSIGN_OR_RETURN(const bool used, IsBlobUsed(tenant, hash));
+      if (!used) {
+        unused.push_back(hash);
+      }
+    }
+  }
+  if (end == 0) {
+    HPVMD_RETURN_IF_ERROR(EndStaging(*insert, staged.first));
+  }
+  staged.rows = end;
+  return unused;
+}
+
+Status SqliteWriter::RemoveStaged() {
+  while (true) {
+    uint64_t first = 0, end = 0;
+    {
+      SqliteReset reset(find_staged_);
+      HPVMD_ASSIGN_OR_RETURN(const bool found, find_staged_.Start().Next());
+      if (!found) {
+        return absl::OkStatus();
+      }
+      first = static_cast<uint64_t>(find_staged_.Int(0));
+      const bool is_sound = find_staged_.Int(2) == RowSum(first, std::to_string(find_staged_.Int(1)));
+      // Where it is damaged the rows stay, as jobs that have lost their request.
+      end = is_sound ? first + static_cast<uint64_t>(find_staged_.Int(1)) : first;
+    }
+    HPVMD_RETURN_IF_ERROR(delete_staged_blobs_.Run(first, end));
+    HPVMD_RETURN_IF_ERROR(delete_jobs_between_.Run(first, end, first));
+    HPVMD_RETURN_IF_ERROR(delete_staged_.Run(first));
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t next, ReadNextSequence());
+    next_sequence_ = std::max(first, next);
+    HPVMD_RETURN_IF_ERROR(save_sequence_.Run(next_sequence_));
+  }
+}
+
+// Its numbers, which nobody has seen, are given again if they are the last. That is saved, as the row before them may
+// have been forgotten meanwhile.
+Status SqliteWriter::EndStaging(const InsertJobs& insert, uint64_t first) {
+  next_sequence_ = next_sequence_ == first + insert.jobs.size() ? first : next_sequence_;
+  HPVMD_RETURN_IF_ERROR(save_sequence_.Run(next_sequence_));
+  return delete_staged_.Run(first);
+}
+
+// With what was staged of it.
+Status SqliteWriter::UndoInsert(const InsertJobs& insert, uint64_t first) {
+  const uint64_t end = first + insert.jobs.size();
+  HPVMD_RETURN_IF_ERROR(delete_staged_blobs_.Run(first, end));
+  HPVMD_RETURN_IF_ERROR(delete_jobs_between_.Run(first, end, first));
+  HPVMD_RETURN_IF_ERROR(EndStaging(insert, first));
   return insert.idempotency_key.empty() ? absl::OkStatus()
                                         : delete_key_.Run(insert.jobs.front().tenant(), insert.idempotency_key);
 }

@@ -26,6 +26,11 @@ class SqliteWriter {
   static StatusOr<std::unique_ptr<SqliteWriter>> Create(SqliteConnection& connection);
 
   Status Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results);
+  // As JobDatabase's; what they change in `insert` is right once the transaction is committed.
+  Status Stage(InsertJobs* insert, size_t rows_max);
+  StatusOr<std::vector<Sha256>> Unstage(InsertJobs* insert, size_t rows_max);
+  // Removes what was staged and never taken, before anything is read.
+  Status RemoveStaged();
   // As JobDatabase's.
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns);
   StatusOr<uint64_t> MendKeys(std::span<const uint64_t> sequences);
@@ -61,8 +66,12 @@ class SqliteWriter {
   Status Write(const ForgetKeys& forget, WriteResult* result, UseChanges* use);
 
   StatusOr<bool> InsertKey(const InsertJobs& insert, WriteResult* result);
-  StatusOr<bool> InsertRows(const InsertJobs& insert, WriteResult* result);
-  Status UndoInsert(const InsertJobs& insert);
+  // Those of [`from`, `end`), the insert's first having that number.
+  StatusOr<bool> InsertRows(const InsertJobs& insert, uint64_t first, size_t from, size_t end, WriteResult* result);
+  Status UndoInsert(const InsertJobs& insert, uint64_t first);
+  Status EndStaging(const InsertJobs& insert, uint64_t first);
+  // After what the tables have.
+  StatusOr<uint64_t> ReadNextSequence();
   // Empty: there is none of that number.
   StatusOr<std::optional<Row>> FindNumber(uint64_t sequence);
   // kNotFound for a foreign one too.
@@ -93,7 +102,9 @@ class SqliteWriter {
   SqliteStatement insert_shared_, find_shared_, delete_shared_, find_element_;
   SqliteStatement find_row_, find_number_, find_key_, find_blob_, find_request_users_, find_elements_, blobs_of_row_;
   SqliteStatement change_live_, change_ended_, change_dropped_, change_damaged_;
-  SqliteStatement delete_job_, delete_jobs_from_, delete_request_, delete_request_users_, delete_results_, delete_blob_;
+  SqliteStatement stage_, find_staged_, delete_staged_, delete_staged_blobs_;
+  SqliteStatement delete_job_, delete_jobs_between_, delete_request_, delete_request_users_, delete_results_;
+  SqliteStatement delete_blob_;
   SqliteStatement delete_key_, delete_old_keys_, leave_request_, leave_key_, save_sequence_, add_use_, probe_;
 };
 

@@ -174,6 +174,7 @@ Status ScriptedStore::Open(StoreModel* model) {
   queue.blobs = blobs_.get();
   queue.room = room_.has_value() ? &*room_ : nullptr;
   queue.clock = &clock_;
+  queue.stage_rows = 1;
   queue_ = std::make_unique<CommitQueue>(queue);
   return absl::OkStatus();
 }

@@ -280,6 +280,9 @@ bool StoreModel::Change(const ChangeJob& change) {
   after.sequence = row.sequence;
   after.index = row.index;
   after.changed = context_.clock.Now();
+  if (change.job.shares()) {
+    after.after = row.after;
+  }
   if (judges_) {
     CheckChange(row, after);
   }

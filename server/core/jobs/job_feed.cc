@@ -85,6 +85,10 @@ std::string JobFeed::TurnSentenceOf(const Tenant& tenant) const {
 
 v1::Job JobFeed::Describe(const Execution& job) const {
   v1::Job shown = job.shown();
+  if (const StoredJob* shared = job.stored->shared.get(); shared != nullptr) {
+    *shown.mutable_labels() = shared->job().labels();
+    *shown.mutable_after() = shared->job().after();
+  }
   shown.set_attempts_counted(job.stored->row.attempts_spent());
   if (shown.state() == v1::JOB_STATE_ACCEPTED) {
     if (job.phase == Execution::Phase::kQueued || job.phase == Execution::Phase::kStarting) {

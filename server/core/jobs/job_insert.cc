@@ -20,21 +20,6 @@ constexpr int kRoundsMax = 8;
 // Of an array that are read in one turn.
 constexpr size_t kElementsAtOnce = 200;
 
-// The row without what its array shares, which can be large and is not copied.
-StoredJob ElementRow(StoredJob& row) {
-  v1::Job& job = *row.mutable_job();
-  v1::Job kept;
-  const auto swap = [&] {
-    kept.mutable_labels()->swap(*job.mutable_labels());
-    kept.mutable_after()->Swap(job.mutable_after());
-  };
-  swap();
-  StoredJob rest = row;
-  swap();
-  RemoveShared(&rest);
-  return rest;
-}
-
 }  // namespace
 
 // What a store that cannot write says, as a client sees it: the server's paths are for its log.
@@ -186,9 +171,11 @@ void JobSubmitter::Insert(CoreScope& scope, const SubmissionRef& submission) {
 // Some of the jobs, until all are there and go to the store. True: they have.
 bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray* array, int64_t now) {
   InsertJobs& insert = submission->insert;
-  if (array != nullptr && !insert.shared.has_value()) {
+  if (array != nullptr && submission->shared == nullptr) {
     insert.shared = SharedOf(submission->row);
     insert.shared->mutable_job()->set_array_id(submission->waits_as);
+    submission->shared = std::make_shared<const StoredJob>(*insert.shared);
+    RemoveShared(&submission->row);
   }
   const uint64_t bytes = submission->disk_bytes.amount();
   const uint64_t part = bytes / submission->count;  // What the elements share is counted once: each has its part.
@@ -196,6 +183,7 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
     const uint64_t at = submission->jobs.size();
     ExecutionRef job = NewJob(submission->tenant, submission->row);
     job->received = submission->received;
+    job->stored->shared = submission->shared;
     v1::Job& shown = *job->stored->row.mutable_job();
     shown.set_id(array == nullptr ? submission->waits_as : NewTimedId("job", now, *options_.rng));
     shown.set_state(v1::JOB_STATE_ACCEPTED);
@@ -206,7 +194,7 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
     }
     job->stored->row.set_request_hash(std::string(Raw(submission->hash)));
     job->stored->row.set_stored_bytes(part + (at == 0 ? bytes % submission->count : 0));
-    insert.jobs.push_back(array == nullptr ? job->stored->row : ElementRow(job->stored->row));
+    insert.jobs.push_back(job->stored->row);
     submission->jobs.push_back(std::move(job));
   }
   if (submission->jobs.size() < submission->count) {
@@ -308,9 +296,8 @@ void JobSubmitter::AnswerKnown(const SubmissionRef& submission, const KeyRecord&
   filter.array_id = known.array_id;
   filter.count_max = kElementsAtOnce;
   CoreScope scope(monitor_);
-  monitor_.Read(scope, submission->tenant->name, [this, submission, known, filter]() mutable {
-    return AddElements(submission, known, &filter);
-  });
+  monitor_.Read(scope, submission->tenant->name,
+                [this, submission, known, filter]() mutable { return AddElements(submission, known, &filter); });
 }
 
 // Some elements of the array that a known key stands for, newest first; then the answer, which has them in order.

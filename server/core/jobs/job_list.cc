@@ -154,7 +154,7 @@ StatusOr<bool> JobReader::ListLive(JobList& list) {
     const auto& [sequence, job] = *std::prev(behind);
     list.filter.before_sequence = sequence;
     const bool is_wanted = (list.filter.array_id.empty() || job->shown().array_id() == list.filter.array_id) &&
-                           MatchesLabels(job->stored->row, list.filter);
+                           MatchesLabels(job->stored->shared ? *job->stored->shared : job->stored->row, list.filter);
     if (!is_wanted) {
       list.last = sequence;
     } else if (!PutOnPage(list, sequence, feed_.Describe(*job))) {

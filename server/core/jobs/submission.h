@@ -31,6 +31,8 @@ struct Submission {
   StoredRequest stored;
   Sha256 hash;    // When there is a key.
   StoredJob row;  // What all of its jobs have.
+  // Once there are jobs of an array: what they share, without which `row` is then.
+  std::shared_ptr<const StoredJob> shared;
   Time received{0};
   std::vector<BlobInput> blobs;  // The graph, its modules, then inputs as `stored` has them, then the request.
   bool puts_graph = false;       // The graph and its modules are among what is on its way to the disk.

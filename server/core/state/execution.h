@@ -110,6 +110,9 @@ struct JobAttempt {
 // What only that has which is on disk.
 struct JobPart {
   StoredJob row;
+  // Of an array's element: what `row` shares with the others (SharedOf) and does not have itself. They may be a
+  // thousand with 8 KiB each, which every change would copy several times. Null: `row` is whole.
+  std::shared_ptr<const StoredJob> shared;
   bool writing = false;          // A write of `row` is in flight.
   bool restored = false;         // From an earlier daemon: the buffers that it names are gone.
   bool cancel_asked = false;     // To be honoured at the next step.

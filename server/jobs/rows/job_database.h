@@ -65,7 +65,9 @@ struct ChangeJob {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   uint32_t attempt = 0;
   uint64_t lease = 0;
-  StoredJob job;                         // The whole row as it is to be. Labels and `after` stay as they are.
+  // The whole row as it is to be; of an array's element it may be without what the elements share (RemoveShared).
+  // Labels and `after` stay as they are.
+  StoredJob job;
   std::optional<StoredResults> results;  // With a terminal state.
 };
 

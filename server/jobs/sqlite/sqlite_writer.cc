@@ -12,7 +12,7 @@ namespace hpvm::server {
 namespace {
 
 std::string RecordOf(const StoredJob& job, bool shares) {
-  if (!shares) {
+  if (!shares || job.shares()) {
     return job.SerializeAsString();
   }
   StoredJob rest = job;

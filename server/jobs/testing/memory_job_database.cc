@@ -110,7 +110,11 @@ void MemoryJobDatabase::Apply(const ChangeJob& change, WriteResult* result) {
   if (!result->status.ok()) {
     return;
   }
-  Replace(*row, change.job, result);
+  StoredJob next = change.job;
+  if (next.shares()) {
+    AddShared(SharedOf(row->job), &next).IgnoreError();  // CheckChange found that it is this array's.
+  }
+  Replace(*row, std::move(next), result);
   if (change.results.has_value()) {
     row->results = *change.results;
   }

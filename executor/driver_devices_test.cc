@@ -245,7 +245,8 @@ TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
   const Status acknowledged =
       Await<internal::Envelope>([&](auto done) { link_->Ask(std::move(changed), std::move(done)); }).status();
   EXPECT_TRUE(acknowledged.ok()) << Message(acknowledged);
-  RunInput late = InlineRun(1, std::vector<int32_t>(1000, 7));
+  const std::vector<int32_t> sevens(1000, 7);
+  RunInput late = InlineRun(1, sevens);
   late.within = std::chrono::milliseconds(200);
   reply = Run(late);
   ASSERT_TRUE(reply.ok()) << Message(reply.status());

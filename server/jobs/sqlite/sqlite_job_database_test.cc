@@ -613,7 +613,9 @@ TEST_F(SqliteJobDatabaseTest, LongReadsDoNotHoldTheLog) {
   printf("The log had %.1f MB at most, over %d commits in %.1f s; %.1f s of them went into slow ones.\n",
          static_cast<double>(most) / 1e6, commits, read, seconds(waited));
   EXPECT_GT(commits, 500);
+#ifndef HPVMD_TSAN  // Under it readers are so slow that the writer seldom finds one between two snapshots.
   EXPECT_LT(seconds(waited), read * 0.7);  // Where readers hold their snapshots it is nearly all.
+#endif
   EXPECT_LT(most, uint64_t{64} * 4'096 * 40);
   database_.reset();
   remove();

@@ -18,6 +18,7 @@ namespace hpvm {
 namespace {
 
 constexpr char kFolderPrefix[] = "hpvm-run-";
+constexpr int kLockTriesMax = 16;
 
 // Libraries, and what drivers and their loaders read to find and tune themselves.
 constexpr const char* kReadable[] = {
@@ -73,6 +74,18 @@ void AddDeviceNodes(std::vector<PathRule>& rules) {
     AddMatches(("/dev/nvidia" + std::to_string(i)).c_str(), PathAccess::kDevice, rules);
     AddMatches(("/dev/dri/renderD" + std::to_string(128 + i)).c_str(), PathAccess::kDevice, rules);
   }
+}
+
+// False: before it was locked another process took it for one of the dead, and removes it.
+StatusOr<bool> LockFolder(PrivateFolder* folder) {
+  folder->lock.reset(open(folder->path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const bool is_locked = folder->lock.valid() && flock(folder->lock.get(), LOCK_EX | LOCK_NB) == 0;
+  if (!is_locked && errno != ENOENT && errno != EWOULDBLOCK) {
+    return FromErrno(errno, "Locking the folder \"" + folder->path + "\"");
+  }
+  struct stat held {}, named {};
+  return is_locked && fstat(folder->lock.get(), &held) == 0 && lstat(folder->path.c_str(), &named) == 0 &&
+         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
 std::string FolderOfPrograms() {
@@ -179,16 +192,19 @@ StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent) {
       RemoveFolder(entry.path().string());
     }
   }
-  PrivateFolder folder;
-  folder.path = root + "/" + kFolderPrefix + "XXXXXX";
-  if (mkdtemp(folder.path.data()) == nullptr) {
-    return FromErrno(errno, "Making a folder for drivers in \"" + root + "\"");
+  for (int tries = 0; tries < kLockTriesMax; ++tries) {
+    PrivateFolder folder;
+    folder.path = root + "/" + kFolderPrefix + "XXXXXX";
+    if (mkdtemp(folder.path.data()) == nullptr) {
+      return FromErrno(errno, "Making a folder for drivers in \"" + root + "\"");
+    }
+    HPVMD_ASSIGN_OR_RETURN(const bool is_ours, LockFolder(&folder));
+    if (is_ours) {
+      return folder;
+    }
   }
-  folder.lock.reset(open(folder.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.lock.valid() || flock(folder.lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return FromErrno(errno, "Locking the folder \"" + folder.path + "\"");
-  }
-  return folder;
+  return Unavailable("Other processes removed each of " + std::to_string(kLockTriesMax) + " folders for drivers in \"" +
+                     root + "\" before it could be locked.");
 }
 
 }  // namespace hpvm

@@ -98,6 +98,27 @@ TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
   RemoveFolder(own);
 }
 
+// Each looks for folders of the dead while others make theirs.
+TEST(ExecutorSandboxTest, PrivateFoldersAtTheSameTime) {
+  const std::string parent = ::testing::TempDir() + "/hpvm-at-once-" + std::to_string(getpid());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&parent] {
+      for (int round = 0; round < 200; ++round) {
+        const StatusOr<PrivateFolder> folder = MakePrivateFolder(parent);
+        ASSERT_TRUE(folder.ok()) << folder.status();
+        ASSERT_EQ(access(folder->path.c_str(), R_OK | W_OK), 0) << folder->path;
+        RemoveFolder(folder->path);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(parent));
+  RemoveFolder(parent);
+}
+
 // A folder whose process is gone is removed by the next one; a living process keeps its own.
 TEST(ExecutorSandboxTest, PrivateFoldersOfTheDeadAreRemoved) {
   const std::string parent = ::testing::TempDir() + "/hpvm-private";

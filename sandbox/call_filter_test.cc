@@ -168,7 +168,7 @@ std::string GoldenPath(size_t role) {
 // Every system call number: a new one appears here before it appears in a tenant's hands.
 TEST(CallFilterTest, SyscallsMatchTheGoldenTables) {
 #ifdef HPVMD_TSAN
-  GTEST_SKIP() << "The sanitizer's own thread outlives the thread that the filter kills: the child never ends.";
+  GTEST_SKIP() << "exit, which ends one thread, leaves the sanitizer's own thread: the child never ends.";
 #endif
   // Calls that arguments decide are not among these.
   constexpr int kMost[] = {43, 110, 125, 130, 60, 30};

@@ -37,6 +37,8 @@ if(HPVMD_TSAN)
   # not have.
   add_compile_options(-fsanitize=thread -U__SANITIZE_THREAD__ -DHPVMD_TSAN=1)
   add_link_options(-fsanitize=thread)
+  add_library(tsan_options OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan_options.cc)
+  link_libraries(tsan_options)
 endif()
 if(NOT HPVMD_FAILPOINTS)
   add_compile_definitions(HPVMD_NO_FAILPOINTS=1)

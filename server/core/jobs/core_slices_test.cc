@@ -67,6 +67,47 @@ class SlicesTest : public testing::JobFixture {
   }
 };
 
+// What elements share is kept once, and everybody sees it in each: while they wait, run and have ended, and after a
+// restart.
+TEST_F(SlicesTest, ElementsShowWhatTheyShare) {
+  const std::string first = SubmitJob(Request());
+  v1::SubmitRequest request = ArrayRequest(9);
+  (*request.mutable_options()->mutable_labels())["team"] = "blue";
+  request.add_after()->set_job_id(first);
+  const std::vector<std::string> ids = SubmitArray(request);
+  ASSERT_EQ(ids.size(), 10u);
+  const auto count = [&](const std::string& team) {
+    v1::ListJobsRequest list;
+    v1::ListJobsResponse listed;
+    (*list.mutable_labels())["team"] = team;
+    EXPECT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, list, &listed)).ok());
+    return listed.jobs_size();
+  };
+  const auto expect_all = [&] {
+    for (const std::string& id : ids) {
+      const v1::Job job = Job(id);
+      EXPECT_EQ(job.labels().size(), 1u) << id;
+      EXPECT_EQ(job.labels().count("team"), 1u) << id;
+      ASSERT_EQ(job.after_size(), 1) << id;
+      EXPECT_EQ(job.after(0).job_id(), first);
+    }
+    EXPECT_EQ(count("blue"), 10);
+    EXPECT_EQ(count("red"), 0);
+  };
+  EXPECT_EQ(State(ids[0]), "ACCEPTED");
+  expect_all();
+  AnswerRun(Result(kOutput));  // The first job.
+  EXPECT_EQ(State(ids[0]), "RUNNING");
+  expect_all();
+  AnswerRun(Result(kOutput));
+  Cancel(ids.back());
+  EXPECT_EQ(State(ids[0]), "SUCCEEDED");
+  EXPECT_EQ(State(ids.back()), "CANCELLED");
+  expect_all();
+  Restart();
+  expect_all();
+}
+
 // However many elements an array has: each hold of the mutex makes, or begins, a few. What they come after may end at
 // any time meanwhile, and each learns of it.
 TEST_F(SlicesTest, TakesArraysInSlices) {

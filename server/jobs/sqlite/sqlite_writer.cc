@@ -234,7 +234,7 @@ Status SqliteWriter::Stage(InsertJobs* insert, size_t rows_max) {
     return absl::OkStatus();
   }
   // Commit finds the same, and says so.
-  HPVMD_RETURN_IF_ERROR(UndoInsert(*insert, staged.first));
+  HPVMD_RETURN_IF_ERROR(UndoRows(*insert, staged.first));
   staged = {};
   return absl::OkStatus();
 }
@@ -293,12 +293,16 @@ Status SqliteWriter::EndStaging(const InsertJobs& insert, uint64_t first) {
   return delete_staged_.Run(first);
 }
 
-// With what was staged of it.
-Status SqliteWriter::UndoInsert(const InsertJobs& insert, uint64_t first) {
+// Those that are there, staged or not.
+Status SqliteWriter::UndoRows(const InsertJobs& insert, uint64_t first) {
   const uint64_t end = first + insert.jobs.size();
   HPVMD_RETURN_IF_ERROR(delete_staged_blobs_.Run(first, end));
   HPVMD_RETURN_IF_ERROR(delete_jobs_between_.Run(first, end, first));
-  HPVMD_RETURN_IF_ERROR(EndStaging(insert, first));
+  return EndStaging(insert, first);
+}
+
+Status SqliteWriter::UndoInsert(const InsertJobs& insert, uint64_t first) {
+  HPVMD_RETURN_IF_ERROR(UndoRows(insert, first));
   return insert.idempotency_key.empty() ? absl::OkStatus()
                                         : delete_key_.Run(insert.jobs.front().tenant(), insert.idempotency_key);
 }

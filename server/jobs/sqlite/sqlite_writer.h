@@ -68,6 +68,7 @@ class SqliteWriter {
   StatusOr<bool> InsertKey(const InsertJobs& insert, WriteResult* result);
   // Those of [`from`, `end`), the insert's first having that number.
   StatusOr<bool> InsertRows(const InsertJobs& insert, uint64_t first, size_t from, size_t end, WriteResult* result);
+  Status UndoRows(const InsertJobs& insert, uint64_t first);
   Status UndoInsert(const InsertJobs& insert, uint64_t first);
   Status EndStaging(const InsertJobs& insert, uint64_t first);
   // After what the tables have.

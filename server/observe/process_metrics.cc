@@ -12,6 +12,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "base/processor_time.h"
 #include "server/process/process_facts.h"
 
 namespace hpvm::server {
@@ -54,7 +55,7 @@ void DescribeProcess(Families& families) {
   };
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   families.Counter("process_cpu_seconds_total", "User and system CPU time of the daemon, without its executors.",
-                   (field(14) + field(15)) / ticks);
+                   static_cast<double>(ProcessorTimeOf(getpid()).count()) / 1e9);  // Ticks of 10 ms would stand still.
   families.Gauge("process_resident_memory_bytes", "Resident memory.",
                  field(24) * static_cast<double>(sysconf(_SC_PAGESIZE)));
   families.Gauge("process_virtual_memory_bytes", "Virtual memory.", field(23));

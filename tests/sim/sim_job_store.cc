@@ -12,7 +12,11 @@ SimJobStore::SimJobStore(Context& context, SeededRng& rng, JobDatabase& database
       rng_(rng),
       database_(database),
       blobs_(blobs),
-      queue_({.database = &database, .blobs = &blobs, .clock = &context.clock, .on_broken = std::move(on_broken)}),
+      queue_({.database = &database,
+              .blobs = &blobs,
+              .clock = &context.clock,
+              .stage_rows = 2,
+              .on_broken = std::move(on_broken)}),
       incarnation_(context.incarnation) {
   blobs_.SetIsUsed([&context, &database](std::string_view tenant, const Sha256& hash) {
     const StatusOr<bool> used = database.UsesBlob(tenant, hash);

@@ -243,9 +243,10 @@ bool StoreModel::Insert(const InsertJobs& insert, const WriteResult* result) {
     Row row = RowOf(whole);
     row.changed = context_.clock.Now();
     if (result != nullptr && result->status.ok()) {
-      const bool has_sequence = i < result->sequences.size() && result->sequences[i] > last_sequence_;
-      context_.Check(has_sequence, "sequence", [&] { return "Job " + row.id + " got no larger sequence."; });
-      row.sequence = last_sequence_ = has_sequence ? result->sequences[i] : last_sequence_;
+      // An array that is written in steps has its numbers before what is committed in between.
+      const bool has_sequence = i < result->sequences.size() && sequences_.insert(result->sequences[i]).second;
+      context_.Check(has_sequence, "sequence", [&] { return "Job " + row.id + " got no number of its own."; });
+      row.sequence = has_sequence ? result->sequences[i] : 0;
     }
     context_.Check(row.state == v1::JOB_STATE_ACCEPTED && row.attempt == 0, "states",
                    [&] { return "A job was inserted as " + Describe(row) + "."; });
@@ -468,7 +469,7 @@ void StoreModel::Compare(JobDatabase& database) {
   for (auto& [id, row] : rows_) {
     row.stored_bytes = found[id].stored_bytes;
     row.sequence = found[id].sequence;
-    last_sequence_ = std::max(last_sequence_, row.sequence);
+    sequences_.insert(row.sequence);
   }
   CheckAround(database);
 }

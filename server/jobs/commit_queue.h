@@ -102,17 +102,17 @@ class CommitQueue {
   // OK, or why inserts are refused.
   Status Fullness() const;
   Batch TakeBatch(std::vector<CommitAnswer>* answers);
-  // Whether its rows are to be written in steps before it is committed.
+  // True: its rows are written in steps before it is committed.
   bool NeedsSteps(const Waiting& waiting) const;
   Waiting* NextWithSteps();
-  // Of the arrays that wait in turn. False: there is nothing to do.
+  // Writes the next rows of one of the arrays that wait, in turn. False: there is nothing to do.
   bool StepArrays(std::vector<CommitAnswer>* answers);
-  // Of what is to be removed. True: it did something.
+  // Removes some rows of an insert that was not taken. False: there are none.
   bool StepRemoval();
-  // An insert that was not taken: its rows are to be removed.
+  // Keeps an insert that was not taken until its rows are removed.
   void RemoveRows(JobWrite write);
   void Move(Batch* batch, unsigned kinds, size_t rows_max, size_t bytes_max);
-  // The first of `list`, which is the lane's. False: the lane is gone, as nothing was left in it.
+  // Moves the first of `list`, one of the lane's, to the batch. False: the lane is gone, as nothing was left in it.
   bool Take(Batch* batch, Lanes::iterator lane, std::list<Waiting>* list);
   void Clear(std::vector<CommitAnswer>* answers);
   void RefuseInserts(const Status& why, std::vector<CommitAnswer>* answers);

@@ -136,7 +136,7 @@ class ArrayQueueTest : public CommitQueueTest {
     queue_ = std::make_unique<CommitQueue>(CommitQueueOptions{
         .database = rows_.get(), .clock = &clock_, .group_max = 4, .stage_rows = 3, .on_broken = nullptr});
   }
-  // With ten elements.
+  // An array of ten elements.
   static InsertJobs MakeArray() {
     InsertJobs array = MakeInsert("blue", "0", "key", kNow);
     for (int i = 1; i < 10; ++i) {

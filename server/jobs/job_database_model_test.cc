@@ -104,7 +104,7 @@ StatusOr<std::vector<StoredJob>> ListInSteps(Rng& rng, JobDatabase& database, co
   return jobs;
 }
 
-// With rows of an array that are written ahead: the blobs that they need are used already.
+// `staged` rows of an array are written ahead: the blobs that they need are used already.
 void CompareReads(JobWriteGenerator& generator, JobDatabase& model, JobDatabase& database, size_t staged = 0) {
   for (int i = 0; i < 5; ++i) {
     const std::string& tenant = generator.Tenants()[generator.rng().Below(generator.Tenants().size())];

@@ -62,7 +62,8 @@ bool IsFull() {
 // What a child that was told of the first `steps` steps knew, and what it may have written besides.
 struct Told {
   StoreModel model;
-  // With the first write of the next step, behind which an array is written in steps of its own; and with all.
+  // `and_first` has the first write of the next step, behind which an array may be written in steps; `and_next` has
+  // all.
   StoreModel and_first, and_next;
 };
 

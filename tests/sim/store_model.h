@@ -127,7 +127,7 @@ class StoreModel {
   std::set<std::string> tenants_;
   std::map<std::pair<uint64_t, uint64_t>, Gone> gone_;  // By token and index.
   uint64_t lease_ = 0;
-  std::set<uint64_t> sequences_;  // That jobs have or had.
+  std::set<uint64_t> sequences_;  // Numbers that jobs have or had.
   // A commit whose outcome nobody knows, and what there was before it. What a restart finds of it is sure only once
   // that daemon has committed its lease: until then the power may still take what was written and not synced.
   std::optional<std::vector<JobWrite>> unknown_;

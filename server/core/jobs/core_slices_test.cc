@@ -68,8 +68,8 @@ class SlicesTest : public testing::JobFixture {
   }
 };
 
-// What elements share is kept once, and everybody sees it in each: while they wait, run and have ended, and after a
-// restart.
+// Elements share labels and `after`, which are kept once, and everybody sees them in each element: while it waits, runs
+// and has ended, and after a restart.
 TEST_F(SlicesTest, ElementsShowWhatTheyShare) {
   const std::string first = SubmitJob(Request());
   v1::SubmitRequest request = ArrayRequest(9);

@@ -31,7 +31,7 @@ struct Submission {
   StoredRequest stored;
   Sha256 hash;    // When there is a key.
   StoredJob row;  // What all of its jobs have.
-  // Once there are jobs of an array: what they share, without which `row` is then.
+  // The jobs of an array share this, from the first on; `row` is without it then.
   std::shared_ptr<const StoredJob> shared;
   Time received{0};
   std::vector<BlobInput> blobs;  // The graph, its modules, then inputs as `stored` has them, then the request.

@@ -110,7 +110,7 @@ struct JobAttempt {
 // What only that has which is on disk.
 struct JobPart {
   StoredJob row;
-  // Of an array's element: what `row` shares with the others (SharedOf) and does not have itself. They may be a
+  // An array's element has here what it shares with the others (SharedOf), without which `row` is then: they may be a
   // thousand with 8 KiB each, which every change would copy several times. Null: `row` is whole.
   std::shared_ptr<const StoredJob> shared;
   bool writing = false;          // A write of `row` is in flight.

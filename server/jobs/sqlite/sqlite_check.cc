@@ -49,7 +49,7 @@ constexpr char kWrongUses[] =
     "(uses.jobs, uses.live, uses.bytes, uses.finished_bytes) "
     "UNION SELECT tenant FROM uses WHERE jobs <> 0 AND tenant NOT IN (SELECT tenant FROM whole_jobs)";
 
-// Without those of arrays that are being written.
+// The number of blobs that jobs need; an array that is being written has none yet.
 constexpr char kCountBlobs[] =
     "SELECT count(*) FROM blobs WHERE sequence NOT IN (SELECT jobs.sequence FROM staged JOIN jobs ON jobs.sequence "
     "BETWEEN staged.sequence AND staged.sequence + staged.rows - 1)";

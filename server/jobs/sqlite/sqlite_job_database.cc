@@ -155,7 +155,7 @@ class SqliteJobDatabase final : public JobDatabase {
   // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
   template <typename Change>
   Status Transact(Change change);
-  // The same for a part of an insert, of which nothing is known to be there unless that succeeds.
+  // Does the same for a part of an insert, whose `staged` stays as it was unless that succeeds.
   template <typename Change>
   Status TransactPart(InsertJobs* insert, Change change);
   // If it has so many pages.

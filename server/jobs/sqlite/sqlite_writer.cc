@@ -293,7 +293,7 @@ Status SqliteWriter::EndStaging(const InsertJobs& insert, uint64_t first) {
   return delete_staged_.Run(first);
 }
 
-// Those that are there, staged or not.
+// Removes the rows that are there, staged or not.
 Status SqliteWriter::UndoRows(const InsertJobs& insert, uint64_t first) {
   const uint64_t end = first + insert.jobs.size();
   HPVMD_RETURN_IF_ERROR(delete_staged_blobs_.Run(first, end));

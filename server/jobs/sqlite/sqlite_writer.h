@@ -66,12 +66,12 @@ class SqliteWriter {
   Status Write(const ForgetKeys& forget, WriteResult* result, UseChanges* use);
 
   StatusOr<bool> InsertKey(const InsertJobs& insert, WriteResult* result);
-  // Those of [`from`, `end`), the insert's first having that number.
+  // Writes the rows of [`from`, `end`); the insert's first job has the number `first`.
   StatusOr<bool> InsertRows(const InsertJobs& insert, uint64_t first, size_t from, size_t end, WriteResult* result);
   Status UndoRows(const InsertJobs& insert, uint64_t first);
   Status UndoInsert(const InsertJobs& insert, uint64_t first);
   Status EndStaging(const InsertJobs& insert, uint64_t first);
-  // After what the tables have.
+  // The number behind all that the tables have.
   StatusOr<uint64_t> ReadNextSequence();
   // Empty: there is none of that number.
   StatusOr<std::optional<Row>> FindNumber(uint64_t sequence);

@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs tests many times, first on the machine as it is and then beside a load, to find those that fail now and then.
 
-    repeat.py BUILD [--times 50] [--load 0 --load 8] [--label fast] [--tests REGEX] [--except REGEX] [--log FILE]
+    repeat.py BUILD [--times 50] [--at-once 1] [--load 0 --load 8] [--label fast] [--tests REGEX] [--except REGEX]
+              [--seconds S] [--log FILE]
 
-BUILD is a build folder with its tests built. A test ends with its first failure (ctest --repeat until-fail). The load is so
-many processes: most compute, every fourth walks through memory, every eighth writes and syncs a file. A summary is added to
-FILE: the commit, the machine, what was left out, each test with its slowest repetition, the output of what failed.
-Exit 1 if anything failed.
+BUILD is a build folder with its tests built. Every chosen test runs once before any runs twice, and so on; a test that failed
+runs no more. So many runs stand beside each other as --at-once says. After --seconds none begins, and the summary
+says how often each has run. The load is so many processes: most compute, every fourth walks through memory, every eighth
+writes and syncs a file. A summary is added to FILE: the commit, the machine, what was left out, each test with its
+slowest repetition, the output of what failed. Exit 1 if anything failed, or nothing ran.
 """
 
 import argparse
+import concurrent.futures
 import datetime
+import json
 import os
 import pathlib
 import platform
@@ -25,7 +29,6 @@ COMPUTE = "x = 1\nwhile True: x = x * 6364136223846793005 + 1442695040888963407 
 MEMORY = "data = bytearray(256 << 20)\nwhile True: data = bytearray(data)"
 DISK = ("import os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)\n"
         "while True:\n    os.pwrite(fd, bytes(1 << 20), 0)\n    os.fsync(fd)")
-RESULT = re.compile(r"^\s*(?:\d+/\d+ )?Test\s+#\d+: (\S+) \.+\s*(\S.*?)\s+([0-9.]+) sec$", re.MULTILINE)
 
 
 class Load:
@@ -50,15 +53,42 @@ class Load:
         self.folder.cleanup()
 
 
-def ctest(build, arguments):
-    """The output of ctest; whether it succeeded."""
-    done = subprocess.run(["ctest", "--test-dir", build, *arguments], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-    return done.stdout, done.returncode == 0
+class Test:
+    """One test as ctest knows it, and what became of its runs."""
+
+    def __init__(self, known):
+        properties = {item["name"]: item["value"] for item in known["properties"]}
+        self.name = known["name"]
+        self.command = known.get("command", [])
+        self.folder = properties.get("WORKING_DIRECTORY")
+        self.timeout = properties.get("TIMEOUT", 1500)
+        self.skips = properties.get("SKIP_RETURN_CODE")
+        self.environment = dict(item.split("=", 1) for item in properties.get("ENVIRONMENT", []))
+        self.passed, self.worst, self.failure = 0, 0.0, None
+
+    def run(self, ends):
+        if self.failure is not None or time.monotonic() > ends:
+            return
+        began = time.monotonic()
+        try:
+            done = subprocess.run(self.command, cwd=self.folder, env={**os.environ, **self.environment}, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                  timeout=self.timeout)
+            if done.returncode not in (0, self.skips):
+                self.failure = f"exit status {done.returncode}\n{done.stdout}"
+        except subprocess.TimeoutExpired as late:
+            self.failure = f"not ended after {self.timeout} s\n{(late.output or b'').decode(errors='replace')}"
+        except OSError as error:
+            self.failure = str(error)
+        self.worst = max(self.worst, time.monotonic() - began)
+        self.passed += self.failure is None
 
 
-def names(build, arguments):
-    return set(re.findall(r"Test\s+#\d+: (\S+)", ctest(build, ["-N", *arguments])[0]))
+def tests(build, arguments):
+    """The tests that ctest chooses, by name."""
+    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *arguments], stdout=subprocess.PIPE,
+                           text=True, check=True).stdout
+    return {known["name"]: Test(known) for known in json.loads(shown)["tests"]}
 
 
 def commit(build):
@@ -73,21 +103,19 @@ def commit(build):
 def repeat(options, chosen, load):
     """Lines about one way of running them; whether all passed."""
     began = time.monotonic()
-    with Load(load):
-        output, is_good = ctest(options.build, [*chosen, "--repeat", f"until-fail:{options.times}", "--no-tests=error",
-                                                "--output-on-failure"])
-    worst, failed = {}, set()
-    for name, verdict, seconds in RESULT.findall(output):
-        worst[name] = max(worst.get(name, 0.0), float(seconds))
-        if "Passed" not in verdict and "Skipped" not in verdict:
-            failed.add(name)
-    lines = [f"{options.times} times beside a load of {load}: {len(worst)} tests, {len(failed)} failed, "
-             f"{time.monotonic() - began:.0f} s"]
-    lines += [f"  {name} {'FAILED' if name in failed else 'passed'}, at most {seconds:.2f} s"
-              for name, seconds in sorted(worst.items())]
-    if not is_good:
-        lines += ["  " + line for line in output.splitlines() if not re.search(r"Passed| OK |RUN  |^ *Start ", line)][-400:]
-    return lines, is_good and not failed and bool(worst)
+    ends = began + (options.seconds or float("inf"))
+    known = sorted(tests(options.build, chosen).values(), key=lambda test: test.name)
+    with Load(load), concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+        for _ in range(options.times):
+            for test in known:
+                pool.submit(test.run, ends)
+    failed = [test for test in known if test.failure is not None]
+    lines = [f"{options.at_once} at once beside a load of {load}: {len(known)} tests, {sum(test.passed for test in known)} passes, "
+             f"{len(failed)} failures, {time.monotonic() - began:.0f} s"]
+    lines += [f"  {test.name} passed {test.passed} times, at most {test.worst:.2f} s" for test in known]
+    for test in failed:
+        lines += [f"FAILED {test.name} after {test.passed} passes:", *("  " + line for line in test.failure.splitlines()[-400:])]
+    return lines, bool(known) and not failed and all(test.passed for test in known)
 
 
 def write(path, lines):
@@ -102,6 +130,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--times", type=int, default=50)
+    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--seconds", type=float)
     parser.add_argument("--load", type=int, action="append", help="default: 0, then 8")
     parser.add_argument("--label", default="fast")
     parser.add_argument("--tests", default="")
@@ -111,7 +141,7 @@ def main():
     chosen = ["-L", f"^{options.label}$"]
     chosen += ["-R", options.tests] if options.tests else []
     chosen += ["-E", options.without] if options.without else []
-    left_out = sorted(names(options.build, []) - names(options.build, chosen))
+    left_out = sorted(tests(options.build, []).keys() - tests(options.build, chosen).keys())
     lines = [f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {commit(options.build)}, "
              f"{platform.machine()}, {os.cpu_count()} processors, load average before {os.getloadavg()[0]:.1f}",
              "chosen: " + " ".join(chosen),

@@ -6,12 +6,14 @@
 
 #include "base/clock.h"
 #include "engine/access.h"
+#include "engine/costs.h"
 #include "engine/device_facts.h"
 #include "engine/plan_commands.h"
 #include "engine/plan_memory.h"
 #include "engine/plan_place.h"
 #include "engine/plan_spaces.h"
 #include "engine/prepared_graph.h"
+#include "scheduler/residency/forecast.h"
 
 namespace hpvm {
 namespace {
@@ -47,6 +49,7 @@ class Builder {
     Lap lap;
     plan_->symbols = request.symbols;
     plan_->carries = request.carries;
+    repeat_ = request.repeat;
     plan_->asked_on_host = request.on_host;
     if (request.flat != nullptr) {
       plan_->flat = *request.flat;
@@ -58,17 +61,23 @@ class Builder {
     HPVMD_RETURN_IF_ERROR(CheckExtents(prepared_, plan_->flat));
     plan_->times.flatten = lap.Take();
     const GraphAccesses accesses(prepared_, plan_->flat);
+    const bool is_free = request.only_device == PlanRequest::kAnyDevice;
+    costs_ = prepared_.costs->ForPlan(prepared_, plan_->flat, request.may_pin && is_free);
+    std::vector<scheduler::Task> uncut;
     if (request.tasks != nullptr) {
       plan_->tasks = *request.tasks;
+      plan_->makespan = EndOf(plan_->tasks);
     } else {
-      HPVMD_RETURN_IF_ERROR(PlaceNodes(prepared_, &accesses, request, *plan_));
+      HPVMD_RETURN_IF_ERROR(PlaceNodes(prepared_, &accesses, *costs_, request, *plan_, &uncut));
     }
     accesses.Admit(plan_->tasks);
     plan_->times.place = lap.Take();
     PlanSpaces spaces = SpacesOf(prepared_, Grants::kHeeded);
     uint64_t& host_bytes_max = spaces.spaces[scheduler::kHostSpace].bytes_max;
     host_bytes_max -= std::min(host_bytes_max, request.host_bytes_held);
-    HPVMD_RETURN_IF_ERROR(PlanStorages(spaces, accesses));
+    HPVMD_RETURN_IF_ERROR(uncut.empty() ? PlanStorages(spaces, accesses)
+                                        : PlanBetter(std::move(uncut), spaces, accesses));
+    costs_.reset();
     plan_->times.residency = lap.Take();
     HPVMD_RETURN_IF_ERROR(Allocate(spaces, lap));
     HPVMD_RETURN_IF_ERROR(ResetTimelines(*plan_));
@@ -77,14 +86,57 @@ class Builder {
   }
 
  private:
-  // Once more when the spaces are too large together.
+  static Duration EndOf(const std::vector<scheduler::Task>& tasks) {
+    Duration end{0};
+    for (const scheduler::Task& task : tasks) {
+      end = std::max(end, task.end);
+    }
+    return end;
+  }
+
+  // With the cuts that placement believes in, or without them: what each makes of memory and copies decides. One of the
+  // two that does not fit leaves the other.
+  Status PlanBetter(std::vector<scheduler::Task> uncut, PlanSpaces& spaces, const scheduler::AccessModel& accesses) {
+    PlanSpaces cut_spaces = spaces;
+    const Status cut = PlanStorages(cut_spaces, accesses);
+    std::vector<scheduler::Task> cut_tasks = std::exchange(plan_->tasks, std::move(uncut));
+    scheduler::Residency cut_residency = std::exchange(plan_->residency, {});
+    const Duration cut_makespan = std::exchange(plan_->makespan, EndOf(plan_->tasks));
+    const Status whole = PlanStorages(spaces, accesses);
+    if (whole.ok() && (!cut.ok() || plan_->makespan <= cut_makespan)) {
+      for (scheduler::Task& task : plan_->tasks) {
+        const bool was_cut = std::ranges::any_of(
+            cut_tasks, [&](const scheduler::Task& part) { return part.is_part && part.node == task.node; });
+        task.whole = was_cut ? scheduler::Whole::kNoGain : task.whole;
+      }
+      return whole;
+    }
+    plan_->tasks = std::move(cut_tasks);
+    plan_->residency = std::move(cut_residency);
+    plan_->makespan = cut_makespan;
+    spaces = std::move(cut_spaces);
+    return cut;
+  }
+
+  // Once more when the spaces are too large together. What runs elsewhere takes as long as its own steps do; how long
+  // the processor takes alone placement has said.
   Status PlanStorages(PlanSpaces& spaces, const scheduler::AccessModel& accesses) {
     HPVMD_RETURN_IF_ERROR(PlanWith(spaces, accesses));
     if (!CheckSpaces(spaces, plan_->residency).ok()) {
       ShareSpaces(*plan_, spaces);
       HPVMD_RETURN_IF_ERROR(PlanWith(spaces, accesses));
     }
-    return CheckSpaces(spaces, plan_->residency);
+    HPVMD_RETURN_IF_ERROR(CheckSpaces(spaces, plan_->residency));
+    if (std::ranges::any_of(plan_->tasks, [&](const scheduler::Task& task) {
+          return spaces.devices[task.device].space != scheduler::kHostSpace;
+        })) {
+      plan_->makespan = scheduler::Forecast({.residency = plan_->residency,
+                                             .devices = spaces.devices,
+                                             .tasks = plan_->tasks,
+                                             .costs = *costs_,
+                                             .repeat = repeat_});
+    }
+    return absl::OkStatus();
   }
 
   Status PlanWith(const PlanSpaces& spaces, const scheduler::AccessModel& accesses) {
@@ -153,6 +205,8 @@ class Builder {
 
   PreparedGraph& prepared_;
   std::unique_ptr<Plan> plan_;
+  std::unique_ptr<PlanCosts> costs_;  // While the plan is made.
+  uint32_t repeat_ = 1;
   bool has_failed_to_share_ = false;
   DeviceShortage shortage_;
   std::optional<uint32_t> unavailable_;

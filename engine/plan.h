@@ -133,13 +133,13 @@ struct Plan {
   PlanTimes times;
   // Where values lie, for who goes on without a lost device. Steps only when several devices run something.
   scheduler::Residency residency;
-  std::vector<SlotView> views;  // By storage.
+  std::vector<SlotView> views;   // By storage.
   uint64_t temporary_bytes = 0;  // In host memory.
 
   // Borrowed; the prepared graph's, and where there is one the device of the spill file, which only copies.
   std::vector<Device*> devices;
   std::vector<std::vector<Buffer*>> buffers;  // By device, by slot.
-  std::vector<uint8_t*> host_of_slot;  // In `host`; null elsewhere; may be shorter.
+  std::vector<uint8_t*> host_of_slot;         // In `host`; null elsewhere; may be shorter.
   std::vector<PortImport> imports;
   std::vector<uint64_t> scalars;
   std::vector<ScalarSource> scalar_sources;
@@ -153,7 +153,7 @@ struct Plan {
   // Of PlanRequest::on_host: where the outputs lie in host memory when the body has ended.
   std::vector<HostOutput> on_host;
   std::vector<NodeTiming> timings;  // By task.
-  PlanReview review;  // Whoever runs the plan keeps it, and what follows.
+  PlanReview review;                // Whoever runs the plan keeps it, and what follows.
   FeedState feed;
   std::vector<std::string> paths;  // Of the first nodes; filled as records are asked for.
 
@@ -167,6 +167,7 @@ struct Plan {
 struct PlanRequest {
   graph::SymbolValues symbols{};
   std::vector<scheduler::Carry> carries{};  // Not empty: for repetitions that hand values on.
+  uint32_t repeat = 1;              // So many repetitions, with `carries`; others may come later, by the same plan.
   std::vector<uint32_t> on_host{};  // The root's outputs that the run reads on the host after every body.
   // Copied, if not null, instead of flattening the graph: what remains of a run. Its inputs may be more than the root's
   // ports.

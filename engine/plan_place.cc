@@ -17,8 +17,7 @@ constexpr uint64_t kInstancesMax = uint64_t{1} << 62;
 // GPUs count instances of a dimension with signed 32-bit numbers.
 constexpr uint64_t kGpuExtentMax = (uint64_t{1} << 31) - 1;
 
-Status CheckBuffers(const PreparedGraph& prepared, const graph::FlatGraph& flat, uint32_t index,
-                    const Device& device) {
+Status CheckBuffers(const PreparedGraph& prepared, const graph::FlatGraph& flat, uint32_t index, const Device& device) {
   const DeviceInfo& info = device.info();
   uint64_t limit = info.allocation_bytes_max != 0 ? info.allocation_bytes_max : std::numeric_limits<uint64_t>::max();
   if (IsGpuCode(device.artifact_kind()) && info.gpu.buffer_bytes_max != 0) {
@@ -31,8 +30,8 @@ Status CheckBuffers(const PreparedGraph& prepared, const graph::FlatGraph& flat,
     const uint64_t bytes = flat.values[(p.out.valid() ? p.out : p.in).index].bytes;
     if (bytes > limit) {
       return ResourceExhausted("Buffer \"" + ports[port].name + "\" (" + std::to_string(bytes) +
-                               " bytes) is larger than the limit of device " + info.id + " (" +
-                               std::to_string(limit) + " bytes).");
+                               " bytes) is larger than the limit of device " + info.id + " (" + std::to_string(limit) +
+                               " bytes).");
     }
   }
   return absl::OkStatus();
@@ -107,9 +106,8 @@ std::vector<scheduler::PlacementPin> PinAll(const PreparedGraph& prepared, const
   std::vector<scheduler::PlacementPin> pins;
   for (uint32_t node = 0; node < flat.nodes.size(); ++node) {
     const std::vector<scheduler::Candidate>& candidates = prepared.candidates[flat.nodes[node].leaf.index];
-    const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const scheduler::Candidate& candidate) {
-      return candidate.device == device;
-    });
+    const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                    [&](const scheduler::Candidate& candidate) { return candidate.device == device; });
     if (found != candidates.end()) {
       pins.push_back({graph::FlatNodeId(node), static_cast<uint32_t>(found - candidates.begin())});
     }
@@ -119,10 +117,9 @@ std::vector<scheduler::PlacementPin> PinAll(const PreparedGraph& prepared, const
 
 }  // namespace
 
-Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, const PlanRequest& request,
-                  Plan& plan) {
+Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, const PlanCosts& costs,
+                  const PlanRequest& request, Plan& plan, std::vector<scheduler::Task>* uncut) {
   const bool is_free = request.only_device == PlanRequest::kAnyDevice;
-  const std::unique_ptr<PlanCosts> costs = prepared.costs->ForPlan(prepared, plan.flat, request.may_pin && is_free);
   const std::vector<scheduler::PlacementPin> pins =
       is_free ? std::vector<scheduler::PlacementPin>() : PinAll(prepared, plan.flat, request.only_device);
   uint32_t unplaced = 0;
@@ -130,22 +127,21 @@ Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* a
     const std::vector<scheduler::Candidate>& all = prepared.candidates[plan.flat.nodes[node].leaf.index];
     return CheckLaunch(prepared, plan.flat, node, static_cast<uint32_t>(&candidate - all.data())).ok();
   };
-  StatusOr<scheduler::Placement> placement = scheduler::Place({.flat = plan.flat,
-                                                               .devices = prepared.facts,
-                                                               .candidates = prepared.candidates,
-                                                               .costs = *costs,
-                                                               .can_run = can_run,
-                                                               .accesses = is_free ? accesses : nullptr,
-                                                               .works = costs.get(),
-                                                               .pins = is_free
-                                                                           ? costs->pins()
-                                                                           : std::span<const scheduler::PlacementPin>(
-                                                                                 pins)},
-                                                              &unplaced);
+  scheduler::PlacementInput input{.flat = plan.flat,
+                                  .devices = prepared.facts,
+                                  .candidates = prepared.candidates,
+                                  .costs = costs,
+                                  .can_run = can_run,
+                                  .accesses = is_free ? accesses : nullptr,
+                                  .works = &costs,
+                                  .pins = is_free ? costs.pins() : pins,
+                                  .repeat = request.repeat};
+  StatusOr<scheduler::Placement> placement = scheduler::Place(input, &unplaced);
   if (!placement.ok()) {
     return ExplainUnplaced(prepared, plan.flat, unplaced, std::move(placement).status());
   }
   plan.tasks = std::move(placement->tasks);
+  *uncut = std::move(placement->uncut);
   plan.fallback_nodes = placement->fallback_nodes;
   plan.estimated_nodes = placement->estimated_nodes;
   plan.makespan = placement->makespan;

@@ -4,8 +4,10 @@
 #define HPVMD_ENGINE_PLAN_PLACE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
+#include "engine/costs.h"
 #include "engine/plan.h"
 #include "engine/prepared_graph.h"
 #include "scheduler/task.h"
@@ -19,9 +21,10 @@ Status CheckLaunch(const PreparedGraph& prepared, const graph::FlatGraph& flat, 
 // Why no candidate can run the node, as `why` or better: the first candidate's reason, being that of the device
 // preferred, and those of others that differ.
 Status ExplainUnplaced(const PreparedGraph& prepared, const graph::FlatGraph& flat, uint32_t node, Status why);
-// Fills in the plan's tasks. `accesses` is null when launches must stay whole.
-Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, const PlanRequest& request,
-                  Plan& plan);
+// Fills in the plan's tasks, and in `uncut` those of the plan without cuts where there are cuts. `accesses` is null
+// when launches must stay whole.
+Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, const PlanCosts& costs,
+                  const PlanRequest& request, Plan& plan, std::vector<scheduler::Task>* uncut);
 
 }  // namespace hpvm
 

@@ -236,6 +236,7 @@ class Finder {
     MakeRoom();
     request.symbols = symbols;
     request.carries = query_.repetition.carries;
+    request.repeat = request.carries.empty() ? 1 : std::max(query_.request.repeat, 1u);
     request.on_host = OutputsOnHost(graph_.graph, query_.repetition);
     StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, request);
     if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !graph_.plans.empty()) {
@@ -244,9 +245,6 @@ class Finder {
     }
     HPVMD_RETURN_IF_ERROR(plan.status());
     (*plan)->until = query_.repetition.until;
-    for (const scheduler::Task& task : (*plan)->tasks) {
-      (*plan)->makespan = std::max((*plan)->makespan, task.end);  // Of known tasks nobody has said it.
-    }
     return plan;
   }
 
@@ -300,12 +298,11 @@ void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> ti
                           std::ranges::any_of(plan.tasks, &scheduler::Task::is_part);
   review.may_pin = found.wants_samples && !is_far_off;
   review.seeks = false;
-  const Step step = review.judge.After(
-      {.ns = ns,
-       .is_settled = found.is_settled,
-       .promises = found.should_replan,
-       .is_doubtful = is_doubtful,
-       .is_far_off = is_far_off});
+  const Step step = review.judge.After({.ns = ns,
+                                        .is_settled = found.is_settled,
+                                        .promises = found.should_replan,
+                                        .is_doubtful = is_doubtful,
+                                        .is_far_off = is_far_off});
   review.seeks = step == Step::kTry;
   if (step != Step::kAdopt && step != Step::kGoBack) {
     return;

@@ -108,7 +108,14 @@ StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced) {
   placing::Search(problem, {.effort = input.effort, .seed = input.seed}, best);
   std::vector<Whole> whole;
   if (input.accesses != nullptr) {
+    Placement uncut;
+    PlacementInput plain = input;
+    plain.wants_transfers = false;
+    placing::FillPlacement(plain, problem, best, uncut);
     whole = placing::ImproveByCuts(input, resources, options, problem, best);
+    if (!problem.boxes.empty()) {
+      placement.uncut = std::move(uncut.tasks);
+    }
   }
   placing::FillPlacement(input, problem, best, placement);
   for (Task& task : placement.tasks) {

@@ -69,6 +69,9 @@ struct PlacementInput {
   uint64_t effort = kPlacementEffort;
   uint64_t seed = 1;             // Of the search. The same input gives the same placement.
   bool wants_transfers = false;  // Fills Placement::transfers.
+  // So many runs follow each other and hand their values on where they are: what the graph is given comes, and what it
+  // returns goes, once for all of them, and the makespan is that of one.
+  uint32_t repeat = 1;
 };
 
 // A copy of a value, or of a part of it, from space to space; one of the two is the host's.
@@ -88,6 +91,9 @@ struct Placement {
   // Flat nodes that run on another device than a real one because nothing better can.
   uint64_t fallback_nodes = 0;
   std::vector<PlannedTransfer> transfers;  // If asked for, by start.
+  // The plan without cuts, where one with cuts promises more: whoever makes memory plans of both can hold them against
+  // each other (scheduler/residency/forecast.h). Empty: nothing is cut.
+  std::vector<Task> uncut;
 };
 
 // kFailedPrecondition when a node has no candidate that can run it; the caller names it by `flat.nodes[*unplaced]`.

@@ -141,8 +141,8 @@ int64_t Decoder::FindBoth(uint32_t resource, int64_t length, uint32_t other, int
 }
 
 // Behind what is on the same resource already for this job.
-int64_t Decoder::AddLeg(uint32_t item, SpaceIndex from, SpaceIndex to, int64_t ready, std::vector<Leg>& legs) {
-  const uint32_t size = p_.items[item].size_class;
+int64_t Decoder::AddLeg(uint32_t item, uint32_t size, SpaceIndex from, SpaceIndex to, int64_t ready,
+                        std::vector<Leg>& legs) {
   const int64_t length = from == kHostSpace ? p_.up_ns[size][to] : p_.down_ns[size][from];
   if (length == 0) {
     return ready;
@@ -172,16 +172,17 @@ void Decoder::Bring(uint32_t job, SpaceIndex space, Arrival& arrival) {
       }
     }
     if (at == kForever) {
+      const uint32_t size = p_.items[item].size_class;
       at = there(item, kHostSpace);
       if (at == kForever) {
         SpaceIndex home = 1;
         while (there(item, home) == kForever) {
           ++home;
         }
-        at = AddLeg(item, home, kHostSpace, there(item, home), arrival.legs);
+        at = AddLeg(item, size, home, kHostSpace, there(item, home), arrival.legs);
       }
       if (space != kHostSpace) {
-        at = AddLeg(item, kHostSpace, space, at, arrival.legs);
+        at = AddLeg(item, size, kHostSpace, space, at, arrival.legs);
       }
     }
     arrival.ready = std::max(arrival.ready, at);
@@ -246,7 +247,7 @@ int64_t Decoder::Return(uint32_t job, const Option& option, int64_t end) const {
   }
   for (const uint32_t item : p_.writes[job]) {
     if (p_.items[item].is_returned) {
-      end += p_.down_ns[p_.items[item].size_class][option.space];
+      end += p_.down_ns[p_.items[item].returned_class][option.space];
     }
   }
   return end;
@@ -282,7 +283,7 @@ void Decoder::Commit(uint32_t job, const Place& place, const Guide& guide, Plan&
     there(item, option.space) = place.end;
     if (p_.items[item].is_returned && option.space != kHostSpace) {
       legs.clear();
-      there(item, kHostSpace) = AddLeg(item, option.space, kHostSpace, place.end, legs);
+      there(item, kHostSpace) = AddLeg(item, p_.items[item].returned_class, option.space, kHostSpace, place.end, legs);
       for (const Leg& leg : legs) {
         move(leg);
       }

@@ -73,7 +73,8 @@ class Decoder {
   uint32_t Pop();
   int64_t& there(uint32_t item, SpaceIndex space) { return there_[size_t{item} * spaces_ + space]; }
   void Bring(uint32_t job, SpaceIndex space, Arrival& arrival);
-  int64_t AddLeg(uint32_t item, SpaceIndex from, SpaceIndex to, int64_t ready, std::vector<Leg>& legs);
+  // `size`: one of the item's classes.
+  int64_t AddLeg(uint32_t item, uint32_t size, SpaceIndex from, SpaceIndex to, int64_t ready, std::vector<Leg>& legs);
   int64_t Replaced(uint32_t job, SpaceIndex space, const Plan& plan) const;
   Place Choose(uint32_t job, const Guide& guide, const Plan& plan);
   void Consider(uint32_t job, uint32_t index, const Guide& guide, int64_t ready, Place& best);

@@ -2,6 +2,7 @@
 #include "scheduler/placement/placement_problem.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -47,10 +48,10 @@ class ProblemBuilder {
       const graph::FlatValue& value = flat_.values[v];
       p_.items[v] = {.value = graph::FlatValueId(v),
                      .range = {0, value.bytes},
-                     .producer = value.producer.valid() ? value.producer.index : kNone,
-                     .size_class = ClassOf(value.bytes)};
+                     .producer = value.producer.valid() ? value.producer.index : kNone};
     }
     MarkReturned();
+    FindClasses();
     p_.jobs.resize(flat_.nodes.size());
     p_.reads.begin.reserve(flat_.nodes.size() + 1);
     p_.writes.begin.reserve(flat_.nodes.size() + 1);
@@ -91,8 +92,13 @@ class ProblemBuilder {
       }
     }
     CutItems(input_, is_part, p_);
+    FindClasses();
+  }
+
+  void FindClasses() {
     for (Item& item : p_.items) {
-      item.size_class = ClassOf(item.range.bytes());
+      item.size_class = ClassOf(item.range.bytes(), item.producer == kNone ? input_.repeat : 1);
+      item.returned_class = item.is_returned ? ClassOf(item.range.bytes(), input_.repeat) : item.size_class;
     }
   }
 
@@ -173,16 +179,18 @@ class ProblemBuilder {
     return false;
   }
 
-  uint32_t ClassOf(uint64_t bytes) {
-    if (last_ != kNone && bytes == last_bytes_) {
+  // Of bytes that are moved once in so many runs.
+  uint32_t ClassOf(uint64_t bytes, uint32_t runs) {
+    if (last_ != kNone && bytes == last_bytes_ && runs == last_runs_) {
       return last_;
     }
     last_bytes_ = bytes;
-    const auto [at, is_new] = classes_.try_emplace(bytes, static_cast<uint32_t>(p_.up_ns.size()));
+    last_runs_ = runs;
+    const auto [at, is_new] = classes_[runs == 1].try_emplace(bytes, static_cast<uint32_t>(p_.up_ns.size()));
     last_ = at->second;
     if (is_new) {
       const double host_ns =
-          p_.resources->host_ns_per_byte * static_cast<double>(bytes) * static_cast<double>(p_.links_at_once);
+          p_.resources->host_ns_per_byte * static_cast<double>(bytes) * static_cast<double>(p_.links_at_once) / runs;
       std::vector<int64_t> up(p_.resources->spaces), down(p_.resources->spaces);
       for (SpaceIndex space = 0; space < p_.resources->spaces && bytes > 0; ++space) {
         if (space != kHostSpace) {
@@ -191,7 +199,8 @@ class ProblemBuilder {
                                       ? static_cast<int64_t>(std::min(host_ns, 1e18))
                                       : 0;
           const auto of_link = [&](SpaceIndex from, SpaceIndex to) {
-            return std::clamp<int64_t>(std::max(input_.costs.Transfer(bytes, from, to).count(), by_host), 1, worst_ns);
+            const int64_t ns = input_.costs.Transfer(bytes, from, to).count() / runs;
+            return std::clamp<int64_t>(std::max(ns, by_host), 1, worst_ns);
           };
           up[space] = of_link(kHostSpace, space);
           down[space] = of_link(space, kHostSpace);
@@ -208,9 +217,10 @@ class ProblemBuilder {
   const graph::FlatGraph& flat_;
   const std::span<const Cut> cuts_;
   Problem p_;
-  std::unordered_map<uint64_t, uint32_t> classes_;  // By bytes.
+  std::array<std::unordered_map<uint64_t, uint32_t>, 2>
+      classes_;  // By bytes: of what moves once for all runs, of all else.
   uint64_t last_bytes_ = 0;
-  uint32_t last_ = kNone;
+  uint32_t last_runs_ = 1, last_ = kNone;
 };
 
 }  // namespace

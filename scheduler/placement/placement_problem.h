@@ -29,9 +29,10 @@ struct Job {
 struct Item {
   graph::FlatValueId value;
   ByteRange range;
-  uint32_t producer = kNone;  // Job; kNone: it lies in host memory from the start.
-  uint32_t size_class = 0;
-  bool is_returned = false;  // The caller gets it.
+  uint32_t producer = kNone;    // Job; kNone: it lies in host memory from the start.
+  uint32_t size_class = 0;      // As it is moved between jobs, or from where it lies at the start.
+  uint32_t returned_class = 0;  // As it is moved to the caller.
+  bool is_returned = false;     // The caller gets it.
 };
 
 // A node cut into parts, in the order of their boxes. One part: the whole node with options of its own.

@@ -66,7 +66,7 @@ std::vector<int64_t> OptimisticCosts(const Problem& p) {
       for (const Option& own : p.OptionsOf(job)) {
         const SpaceIndex space = own.space;
         if (p.items[item].is_returned) {
-          row[space] = std::max(row[space], p.down_ns[size][space]);
+          row[space] = std::max(row[space], p.down_ns[p.items[item].returned_class][space]);
         }
         for (const uint32_t reader : p.readers[item]) {
           int64_t best = kForever;

@@ -205,8 +205,7 @@ class Cutter {
         cuttable.planned = i == planned ? static_cast<uint32_t>(kept.size()) : cuttable.planned;
         kept.push_back(option);
       } else if (option.is_guess && option.best_ns() <= kProbeSlowerMax * best.best_ns() &&
-                 std::ranges::none_of(cuttable.probes,
-                                      [&](const Option& probe) { return AreAlike(probe, option); })) {
+                 std::ranges::none_of(cuttable.probes, [&](const Option& probe) { return AreAlike(probe, option); })) {
         cuttable.probes.push_back(option);
       }
     }
@@ -250,7 +249,7 @@ class Cutter {
       const uint64_t last = i + 1 == weights.size() ? extent[cuttable.dimension]
                             : is_probe              ? first + probe_units * cuttable.grain
                             : i + 1 == shared       ? units * cuttable.grain
-                                       : std::min(static_cast<uint64_t>(until), units) * cuttable.grain;
+                                                    : std::min(static_cast<uint64_t>(until), units) * cuttable.grain;
       if (last <= first) {
         continue;
       }
@@ -306,16 +305,17 @@ class Cutter {
       if (static_cast<double>(cuttable.options[i].best_ns()) > ns_max) {
         continue;
       }
-      int64_t ns = cuttable.options[i].best_ns();
+      int64_t ns = cuttable.options[i].best_ns(), moves = 0;
       if (counts_moves && cuttable.options[i].space != kHostSpace) {
         const auto [begin, end] = PortsOf(flat_, cuttable.node);
         for (uint32_t port = begin; port < end; ++port) {
           const graph::FlatPort& p = flat_.ports[port];
           const uint64_t bytes = flat_.values[(p.out.valid() ? p.out : p.in).index].bytes;
-          ns += p.in.valid() ? input_.costs.Transfer(bytes, kHostSpace, cuttable.options[i].space).count() : 0;
-          ns += p.out.valid() ? input_.costs.Transfer(bytes, cuttable.options[i].space, kHostSpace).count() : 0;
+          moves += p.in.valid() ? input_.costs.Transfer(bytes, kHostSpace, cuttable.options[i].space).count() : 0;
+          moves += p.out.valid() ? input_.costs.Transfer(bytes, cuttable.options[i].space, kHostSpace).count() : 0;
         }
       }
+      ns += moves / input_.repeat;
       weights.emplace_back(i, 1.0 / static_cast<double>(std::max<int64_t>(ns, 1)));
     }
     return weights;
@@ -457,7 +457,7 @@ class Cutter {
       const Option& option = p.OptionsOf(job)[trial.best.plan.jobs[job].option];
       int64_t end = trial.best.plan.jobs[job].end;
       for (const uint32_t item : p.writes[job]) {
-        end += p.items[item].is_returned ? p.down_ns[p.items[item].size_class][option.space] : 0;
+        end += p.items[item].is_returned ? p.down_ns[p.items[item].returned_class][option.space] : 0;
       }
       ends[option.silicon] = std::max(ends[option.silicon], static_cast<double>(end));
     }

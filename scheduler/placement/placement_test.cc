@@ -243,6 +243,30 @@ TEST(PlacementTest, DevicesOfOneSiliconContend) {
   }
 }
 
+// A quicker device far away is worth it when what it is given stays there for many runs.
+TEST(PlacementTest, RepetitionsPayTheWayOnce) {
+  class Costs final : public CostModel {
+   public:
+    Cost Run(const Work&, DeviceIndex device, const DeviceFacts&) const override {
+      return {.time = std::chrono::microseconds(device == 1 ? 100 : 10), .is_estimate = false};
+    }
+    Duration Transfer(uint64_t, SpaceIndex, SpaceIndex) const override { return std::chrono::milliseconds(1); }
+  };
+  FlatGraph flat = Chain(2, 1 << 20);
+  flat.outputs = {FlatValueId(2u)};
+  const std::vector<std::vector<Candidate>> candidates(2, {{.device = 1}, {.device = 3}});
+  const Costs costs;
+  const auto place = [&](uint32_t repeat) {
+    uint32_t unplaced = 0;
+    return *Place({.flat = flat, .devices = kDevices, .candidates = candidates, .costs = costs, .repeat = repeat},
+                  &unplaced);
+  };
+  EXPECT_EQ(place(1).tasks[0].device, 1u);
+  EXPECT_EQ(place(1).makespan, std::chrono::microseconds(200));
+  EXPECT_EQ(place(100).tasks[0].device, 3u);
+  EXPECT_EQ(place(100).makespan, std::chrono::microseconds(10 + 20 + 10));
+}
+
 // A pin outranks what would be chosen, for its node alone; one that names no candidate is no more than a wish.
 TEST(PlacementTest, PinsOutrankCosts) {
   const std::vector<DeviceFacts> devices = {{.id = "cpu:0", .silicon = 0}, {.id = "gpu:0", .space = 1, .silicon = 1}};

@@ -2,6 +2,7 @@
 #include "scheduler/residency/residency_segments.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,85 @@ constexpr uint32_t kNone = 0xffffffffu;
 constexpr Duration kDriverGrain{10'000};
 constexpr Duration kInlineGrain{30'000};
 
+// Who only waits for something small should not wait for what is so many times a grain, too.
+constexpr int64_t kLongGrains = 4;
+
+void Permute(uint32_t first_step, const std::vector<uint32_t>& order, Residency& residency) {
+  const auto count = static_cast<uint32_t>(order.size());
+  std::vector<Step> steps;
+  std::vector<Touch> touches;
+  std::vector<uint32_t> first_touch;
+  steps.reserve(count);
+  first_touch.reserve(count);
+  const uint32_t first = residency.first_touch[first_step];
+  touches.reserve(residency.first_touch[first_step + count] - first);
+  for (const uint32_t step : order) {
+    steps.push_back(residency.steps[first_step + step]);
+    first_touch.push_back(first + static_cast<uint32_t>(touches.size()));
+    touches.insert(touches.end(), residency.touches.begin() + residency.first_touch[first_step + step],
+                   residency.touches.begin() + residency.first_touch[first_step + step + 1]);
+  }
+  std::copy(steps.begin(), steps.end(), residency.steps.begin() + first_step);
+  std::copy(first_touch.begin(), first_touch.end(), residency.first_touch.begin() + first_step);
+  std::copy(touches.begin(), touches.end(), residency.touches.begin() + first);
+}
+
+// Of devices that copy between launches, what others need goes down as early as it can: parts of a stencil would
+// otherwise run one after another. What only the caller needs stays behind the launches.
+void HoistDownloads(const ResidencyInput& input, uint32_t first, uint32_t count, Residency& residency) {
+  const auto is_alone = [&](const Step& step) {
+    const DeviceFacts& device = input.devices[step.device];
+    return step.lane == Lane::kCompute && device.space != kHostSpace && !device.has_copy_lanes;
+  };
+  const auto is_download = [&](const Step& step) {
+    return step.kind == Step::Kind::kCopy && is_alone(step) &&
+           residency.storages[step.target.index].space == kHostSpace &&
+           residency.storages[step.target.index].kind != Storage::Kind::kOutput;
+  };
+  std::vector<std::vector<uint32_t>> own(input.devices.size());  // Steps of such devices, counted from `first`.
+  std::vector<uint32_t> device_of(count);
+  bool has_downloads = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    const Step& step = residency.steps[first + i];
+    device_of[i] = step.device;
+    if (is_alone(step)) {
+      own[step.device].push_back(i);
+    }
+    has_downloads = has_downloads || is_download(step);
+  }
+  if (!has_downloads) {
+    return;
+  }
+  ConflictMap conflicts(&device_of);
+  std::vector<uint32_t> earlier;
+  std::vector<std::pair<uint32_t, uint32_t>> order;  // Before or at which step, and the step.
+  for (uint32_t i = 0; i < count; ++i) {
+    const Step& step = residency.steps[first + i];
+    earlier.clear();
+    for (uint32_t t = residency.first_touch[first + i]; t < residency.first_touch[first + i + 1]; ++t) {
+      const MemoryRange place = Locate(residency, residency.touches[t]);
+      conflicts.Access(place.memory, place.range, residency.touches[t].writes, i, earlier);
+    }
+    uint32_t at = i;
+    if (is_download(step)) {
+      const uint32_t free = earlier.empty() ? 0 : *std::max_element(earlier.begin(), earlier.end()) + 1;
+      at = *std::lower_bound(own[step.device].begin(), own[step.device].end(), free);
+    }
+    order.emplace_back(at, i);
+  }
+  // What goes before a step stands there in its own order; the step itself comes last.
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.first, a.first == a.second) < std::tuple(b.first, b.first == b.second);
+  });
+  std::vector<uint32_t> steps;
+  for (const auto& [at, step] : order) {
+    steps.push_back(step);
+  }
+  if (!std::is_sorted(steps.begin(), steps.end())) {
+    Permute(first, steps, residency);
+  }
+}
+
 class Cutter {
  public:
   Cutter(const ResidencyInput& input, uint32_t first, uint32_t count, Residency& residency)
@@ -29,7 +109,7 @@ class Cutter {
       AddSegment(NextLane());
     }
     if (!std::is_sorted(order_.begin(), order_.end())) {
-      Reorder();
+      Permute(first_, order_, out_);
     }
     return {.first_segment = first_segment,
             .segment_count = static_cast<uint32_t>(out_.segments.size()) - first_segment};
@@ -154,7 +234,9 @@ class Cutter {
       const uint32_t step = state.steps[state.next];
       const bool is_late = out_.steps[first_ + step].has_late_extent;
       const bool must_cut = is_late || !IsReady(step);
-      const bool may_cut = work >= grain && (is_awaited || AddsWait(state, step));
+      const Duration time = PlannedTime(out_.steps[first_ + step], input_.tasks);
+      const bool is_kept_waiting = is_awaited && !state.is_inline && time >= kLongGrains * grain;
+      const bool may_cut = is_kept_waiting || (work >= grain && (is_awaited || AddsWait(state, step)));
       if (segment.step_count > 0 && (must_cut || may_cut)) {
         break;
       }
@@ -165,7 +247,7 @@ class Cutter {
       order_.push_back(step);
       ++segment.step_count;
       is_awaited = is_awaited || has_successor_[step];
-      work += PlannedTime(out_.steps[first_ + step], input_.tasks);
+      work += time;
     }
     segment.wait_count = static_cast<uint32_t>(out_.waits.size()) - segment.first_wait;
     state.last_segment = index;
@@ -188,25 +270,6 @@ class Cutter {
     out_.waits.push_back({segment});
   }
 
-  void Reorder() {
-    std::vector<Step> steps;
-    std::vector<Touch> touches;
-    std::vector<uint32_t> first_touch;
-    steps.reserve(count_);
-    first_touch.reserve(count_);
-    const uint32_t first = out_.first_touch[first_];
-    touches.reserve(out_.first_touch[first_ + count_] - first);
-    for (const uint32_t step : order_) {
-      steps.push_back(out_.steps[first_ + step]);
-      first_touch.push_back(first + static_cast<uint32_t>(touches.size()));
-      touches.insert(touches.end(), out_.touches.begin() + out_.first_touch[first_ + step],
-                     out_.touches.begin() + out_.first_touch[first_ + step + 1]);
-    }
-    std::copy(steps.begin(), steps.end(), out_.steps.begin() + first_);
-    std::copy(first_touch.begin(), first_touch.end(), out_.first_touch.begin() + first_);
-    std::copy(touches.begin(), touches.end(), out_.touches.begin() + first);
-  }
-
   const ResidencyInput& input_;
   const uint32_t first_, count_;
   Residency& out_;
@@ -222,6 +285,7 @@ class Cutter {
 }  // namespace
 
 StepRange CutSegments(const ResidencyInput& input, uint32_t first, uint32_t count, Residency& residency) {
+  HoistDownloads(input, first, count, residency);
   return Cutter(input, first, count, residency).Run();
 }
 

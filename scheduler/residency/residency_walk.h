@@ -133,10 +133,10 @@ class ResidencyWalk {
   bool has_copy_lanes_ = false;                                       // Of any device.
   std::unordered_map<uint64_t, std::vector<StorageId>> storages_at_;  // Temporaries by a hash of their place.
   std::vector<StorageId> output_storage_;                             // By output.
-  Duration start_{0}, end_{0};        // Of the task that is worked on.
-  std::vector<PortAccess> accesses_;  // Of the task that is worked on, by port.
+  Duration start_{0}, end_{0};                                        // Of the task that is worked on.
+  std::vector<PortAccess> accesses_;                                  // Of the task that is worked on, by port.
   std::vector<uint32_t> port_copies_;
-  std::vector<RangeSet> written_;  // By port of the node: what its parts write.
+  std::vector<RangeSet> written_;                   // By port of the node: what its parts write.
   std::vector<std::vector<uint64_t>> part_begins_;  // By value: where what parts wrote of it begins.
 
   // Iterations. A carry that is not in use (nobody reads its input) has an invalid value.

@@ -20,7 +20,8 @@ import unittest
 
 import numpy as np
 
-from e2e import CANNOT_PLACE, DEADLINE, FAILED, HERE, OK, UNREACHABLE, USAGE, Daemon, children, one_node, port
+from e2e import (CANCELLED, CANNOT_PLACE, DEADLINE, FAILED, HERE, OK, UNREACHABLE, USAGE, Daemon, children, one_node,
+                 port)
 
 IN_OUT = (port("in", "in"), port("out", "out"))
 REFUSED = (FAILED, USAGE, CANNOT_PLACE)
@@ -434,6 +435,28 @@ class Gpu(unittest.TestCase):
         self.wait_until_ready("opencl:0")
         shutil.rmtree(folder)
         self.run_graph(native("opencl", "gpu_kernels.cl", "twice"), tenant="killed")
+
+    def test_cancel_of_what_looks_at_nothing(self):
+        """Code that is a tenant's own never looks whether it is to stop: its executor ends, and nobody else's run."""
+        self.need("opencl")
+        graph = self.folder / "endless.json"
+        graph.write_text(json.dumps(native("opencl", "gpu_kernels.cl", "endless")))
+        np.save(self.folder / "endless.npy", np.arange(5, dtype=np.int32))
+
+        def cancel():
+            done = self.daemon.ctl("--tenant", "cancels", "submit", graph, "--input", f"in={self.folder}/endless.npy",
+                                   "--detach")
+            self.assertEqual(done.returncode, OK, done.stderr)
+            time.sleep(2)
+            start = time.monotonic()
+            self.daemon.ctl("--tenant", "cancels", "jobs", "cancel", done.stdout.strip())
+            waited = self.daemon.ctl("--tenant", "cancels", "jobs", "wait", done.stdout.strip(), timeout=60)
+            self.assertEqual(waited.returncode, CANCELLED, waited.stderr)
+            return time.monotonic() - start
+
+        self.assertLess(self.with_neighbour("opencl:0", cancel), 10)
+        self.wait_until_ready("opencl:0")
+        self.run_graph(native("opencl", "gpu_kernels.cl", "twice"), tenant="cancels")
 
     def test_reload_keeps_serving(self):
         self.daemon.process.send_signal(signal.SIGHUP)

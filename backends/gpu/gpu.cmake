@@ -6,6 +6,7 @@ target_sources(backends PRIVATE
   gpu/host_copy.cc
   gpu/known_defects.cc
   gpu/lanes.cc
+  gpu/near_cpus.cc
   gpu/speeds.cc
   gpu/submit_thread.cc
   gpu/timed_groups.cc
@@ -20,6 +21,7 @@ hpvmd_embed(backends gpu/branch_barrier.bc)
 hpvmd_embed(backends gpu/wrap_shader.spv)
 hpvmd_test(gpu_known_defects_test SOURCES gpu/known_defects_test.cc DEPS backends compiler_service LABELS fast)
 hpvmd_test(gpu_host_copy_test SOURCES gpu/host_copy_test.cc DEPS backends LABELS fast)
+hpvmd_test(gpu_near_cpus_test SOURCES gpu/near_cpus_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_speeds_test SOURCES gpu/speeds_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_submit_thread_test SOURCES gpu/submit_thread_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_timed_groups_test SOURCES gpu/timed_groups_test.cc DEPS backends LABELS fast)

@@ -39,7 +39,10 @@ void HostCopier::Start() {
   has_started_ = true;
   try {
     while (helpers_.size() < wanted_) {
-      helpers_.emplace_back([this] { Serve(); });
+      helpers_.emplace_back([this] {
+        StayNear(near_);
+        Serve();
+      });
     }
   } catch (const std::system_error&) {
     // With fewer, then.

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/contract/copy_meter.h"
+#include "backends/gpu/near_cpus.h"
 
 namespace hpvm::gpu {
 
@@ -19,9 +21,10 @@ class HostCopier {
   // As many helpers as a host of so many processors can spare for a device, none on small ones.
   static uint32_t UsualHelpers();
 
-  // Helpers start with the first large copy; where none can be started the caller copies alone.
+  // Helpers start with the first large copy, and run on `near`; where none can be started the caller copies alone.
   // The meter is borrowed for its life.
-  HostCopier(uint32_t helpers, CopyMeter& meter) : wanted_(helpers), meter_(meter) {}
+  HostCopier(uint32_t helpers, CopyMeter& meter, NearCpus near = {})
+      : wanted_(helpers), near_(std::move(near)), meter_(meter) {}
   ~HostCopier();
   HostCopier(const HostCopier&) = delete;
   HostCopier& operator=(const HostCopier&) = delete;
@@ -40,6 +43,7 @@ class HostCopier {
   bool CopySlice();
 
   const uint32_t wanted_;
+  const NearCpus near_;
   CopyMeter& meter_;
   std::mutex mutex_;                  // Held by the one whose copy is served.
   bool has_started_ = false;          // Guarded by mutex_.

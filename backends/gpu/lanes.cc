@@ -9,7 +9,7 @@ Status Lanes::Submit(const Submission& submission) {
   std::unique_ptr<SubmitThread>& thread = threads_[static_cast<size_t>(lane)];
   if (thread == nullptr) {
     HPVMD_ASSIGN_OR_RETURN(Driver * driver, drivers_.OpenLane(lane));
-    thread = std::make_unique<SubmitThread>(hub_, *driver, board_, lane, gate_);
+    thread = std::make_unique<SubmitThread>(hub_, *driver, board_, lane, gate_, near_);
   }
   return thread->Submit(submission);
 }

@@ -22,10 +22,15 @@ class LaneDrivers {
 
 class Lanes {
  public:
-  // All are borrowed for its life; `gate` may be null. Without copy lanes everything goes by the one for kernels.
-  // Declare it last in its device, so that it stops first.
-  Lanes(Hub& hub, LaneDrivers& drivers, bool has_copy_lanes, GrantGate* gate)
-      : hub_(hub), drivers_(drivers), has_copy_lanes_(has_copy_lanes), gate_(gate), board_(hub, gate) {}
+  // All are borrowed for its life; `gate` may be null. Without copy lanes everything goes by the one for kernels. Its
+  // threads run on `near`. Declare it last in its device, so that it stops first.
+  Lanes(Hub& hub, LaneDrivers& drivers, bool has_copy_lanes, GrantGate* gate, NearCpus near)
+      : hub_(hub),
+        drivers_(drivers),
+        has_copy_lanes_(has_copy_lanes),
+        gate_(gate),
+        near_(std::move(near)),
+        board_(hub, gate) {}
 
   // Only queues. Any thread.
   Status Submit(const Submission& submission);
@@ -35,6 +40,7 @@ class Lanes {
   LaneDrivers& drivers_;
   const bool has_copy_lanes_;
   GrantGate* const gate_;
+  const NearCpus near_;
   FlightBoard board_;
   std::mutex mutex_;
   std::array<std::unique_ptr<SubmitThread>, kLanes> threads_;  // Guarded by mutex_.

@@ -66,8 +66,14 @@ void Settle(std::span<const TimelinePoint> signals, const Status& status) {
 
 }  // namespace
 
-SubmitThread::SubmitThread(Hub& hub, Driver& driver, FlightBoard& board, Lane lane, GrantGate* gate)
-    : hub_(hub), driver_(driver), board_(board), lane_(lane), gate_(gate), changed_(std::make_unique<Timeline>(hub)) {}
+SubmitThread::SubmitThread(Hub& hub, Driver& driver, FlightBoard& board, Lane lane, GrantGate* gate, NearCpus near)
+    : hub_(hub),
+      driver_(driver),
+      board_(board),
+      lane_(lane),
+      gate_(gate),
+      near_(std::move(near)),
+      changed_(std::make_unique<Timeline>(hub)) {}
 
 SubmitThread::~SubmitThread() {
   {
@@ -94,9 +100,15 @@ SubmitThread::~SubmitThread() {
 Status SubmitThread::StartThreads() {
   try {
     if (!completion_thread_.joinable()) {
-      completion_thread_ = std::thread([this] { ServeFlights(); });
+      completion_thread_ = std::thread([this] {
+        StayNear(near_);
+        ServeFlights();
+      });
     }
-    submit_thread_ = std::thread([this] { ServeSubmissions(); });
+    submit_thread_ = std::thread([this] {
+      StayNear(near_);
+      ServeSubmissions();
+    });
   } catch (const std::system_error& error) {
     return ResourceExhausted(std::string("No thread can be started for the device's submissions: ") + error.what() +
                              ".");

@@ -32,6 +32,7 @@
 #include "backends/contract/device.h"
 #include "backends/contract/grant_gate.h"
 #include "backends/gpu/flight_board.h"
+#include "backends/gpu/near_cpus.h"
 
 namespace hpvm::gpu {
 
@@ -60,8 +61,8 @@ class Driver {
 class SubmitThread {
  public:
   // All are borrowed for its life; without a gate the device is always granted. `board`: the device's. Declare it last
-  // in its device, so that it stops first. Threads start with the first submission.
-  SubmitThread(Hub& hub, Driver& driver, FlightBoard& board, Lane lane, GrantGate* gate);
+  // in its device, so that it stops first. Threads start with the first submission, and run on `near`.
+  SubmitThread(Hub& hub, Driver& driver, FlightBoard& board, Lane lane, GrantGate* gate, NearCpus near = {});
   // Waits for what is enqueued, and fails the other submissions with kCancelled.
   ~SubmitThread();
   SubmitThread(const SubmitThread&) = delete;
@@ -115,6 +116,7 @@ class SubmitThread {
   FlightBoard& board_;
   const Lane lane_;
   GrantGate* const gate_;
+  const NearCpus near_;
 
   std::mutex mutex_;
   std::deque<Submission> waiting_;     // Guarded by mutex_; in the order of submission.

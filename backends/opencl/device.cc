@@ -40,7 +40,7 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   Status Open() {
     HPVMD_RETURN_IF_ERROR(OpenLane(Lane::kCompute).status());
     queue_ = queues_[static_cast<size_t>(Lane::kCompute)].get();
-    lanes_ = std::make_unique<gpu::Lanes>(hub_, *this, found_.info.has_copy_lanes, options_.gate);
+    lanes_ = std::make_unique<gpu::Lanes>(hub_, *this, found_.info.has_copy_lanes, options_.gate, found_.near);
     return absl::OkStatus();
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
 
 #include "backends/gpu/speeds.h"
 
@@ -22,6 +23,24 @@ std::string Hex(std::span<const uint8_t> bytes) {
   return text;
 }
 
+// NVIDIA's queries, which no header here names.
+constexpr cl_device_info kPciBusNv = 0x4008, kPciSlotNv = 0x4009, kPciDomainNv = 0x400a;
+
+// Older drivers of NVIDIA's know it by queries of their own only.
+std::optional<gpu::PciAddress> AddressOf(cl_device_id device) {
+  cl_device_pci_bus_info_khr bus{};
+  if (clGetDeviceInfo(device, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof(bus), &bus, nullptr) == CL_SUCCESS) {
+    return gpu::PciAddress{bus.pci_domain, bus.pci_bus, bus.pci_device, bus.pci_function};
+  }
+  gpu::PciAddress address;
+  const auto ask = [device](cl_device_info what, uint32_t* value) {
+    return clGetDeviceInfo(device, what, sizeof(*value), value, nullptr) == CL_SUCCESS;
+  };
+  const bool is_known =
+      ask(kPciBusNv, &address.bus) && ask(kPciSlotNv, &address.device) && ask(kPciDomainNv, &address.domain);
+  return is_known ? std::optional(address) : std::nullopt;
+}
+
 // Text that tells one piece of hardware from another.
 std::string SiliconOf(const Found& found, cl_device_type type, std::string_view extensions) {
   if ((type & CL_DEVICE_TYPE_CPU) != 0) {
@@ -33,10 +52,9 @@ std::string SiliconOf(const Found& found, cl_device_type type, std::string_view 
       clGetDeviceInfo(found.device, CL_DEVICE_UUID_KHR, uuid.size(), uuid.data(), nullptr) == CL_SUCCESS) {
     return kind + Hex(uuid);
   }
-  cl_device_pci_bus_info_khr bus{};
-  if (clGetDeviceInfo(found.device, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof(bus), &bus, nullptr) == CL_SUCCESS) {
-    return kind + "pci " + std::to_string(bus.pci_domain) + ":" + std::to_string(bus.pci_bus) + ":" +
-           std::to_string(bus.pci_device) + "." + std::to_string(bus.pci_function);
+  if (const std::optional<gpu::PciAddress> address = AddressOf(found.device)) {
+    return kind + "pci " + std::to_string(address->domain) + ":" + std::to_string(address->bus) + ":" +
+           std::to_string(address->device) + "." + std::to_string(address->function);
   }
   return kind + PlatformText(found.platform, CL_PLATFORM_NAME) + " " + DeviceText(found.device, CL_DEVICE_NAME);
 }
@@ -177,6 +195,9 @@ Found Describe(cl_platform_id platform, cl_device_id device) {
   FillImports(extensions, found);
   info.allocation_bytes_max = std::min(target.buffer_bytes_max, info.memory_bytes);
   FillSpeeds(found, info);
+  if (const std::optional<gpu::PciAddress> address = AddressOf(device)) {
+    found.near = gpu::CpusNear(*address);
+  }
   return found;
 }
 

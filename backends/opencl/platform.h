@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/contract/device.h"
+#include "backends/gpu/near_cpus.h"
 #include "backends/opencl/cl.h"
 
 namespace hpvm::opencl {
@@ -19,6 +20,7 @@ struct Found {
   DeviceInfo info;
   bool is_pocl = false;
   uint32_t view_alignment = 1;  // Bytes: where a sub-buffer may begin.
+  gpu::NearCpus near;           // Processors that its bus ends at.
   // Imports of memory by file descriptor (cl_khr_external_memory_opaque_fd); null without.
   clEnqueueAcquireExternalMemObjectsKHR_fn acquire = nullptr;
   clEnqueueReleaseExternalMemObjectsKHR_fn release = nullptr;

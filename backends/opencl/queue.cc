@@ -31,7 +31,7 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue s
       setup_(std::move(setup)),
       uploads_(context_, setup_.get()),
       downloads_(context_, setup_.get()),
-      copier_(gpu::HostCopier::UsualHelpers(), parts.meter),
+      copier_(gpu::HostCopier::UsualHelpers(), parts.meter, parts.found.near),
       traps_(context_, main_.get(), setup_.get()) {}
 
 std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission, const gpu::Milestones& behind) {

@@ -39,7 +39,7 @@ class VulkanLane final : public gpu::Driver {
   VulkanLane(Context& context, Memory& memory, CopyMeter& meter, Lane lane, bool copies_by_kernel)
       : staging_(memory),
         slots_(context, memory, lane),
-        copier_(gpu::HostCopier::UsualHelpers(), meter),
+        copier_(gpu::HostCopier::UsualHelpers(), meter, context.physical().near),
         deck_{.context = context,
               .memory = memory,
               .staging = staging_,
@@ -74,7 +74,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
         info_(context_->physical().info),
         memory_(*context_, options.as_discrete),
         zeroer_(*context_),
-        lanes_(hub, *this, context_->has_copy_lanes(), options_.gate) {
+        lanes_(hub, *this, context_->has_copy_lanes(), options_.gate, context_->physical().near) {
     info_.artifact_kind = ArtifactKind::kVulkan;
     info_.has_copy_lanes = context_->has_copy_lanes();
     info_.id = "vulkan:" + std::to_string(index);

@@ -27,6 +27,7 @@ struct Properties {
   VkPhysicalDeviceVulkan13Properties v13{};
   VkPhysicalDevicePushDescriptorPropertiesKHR push_descriptors{};
   VkPhysicalDeviceShaderSMBuiltinsPropertiesNV multiprocessors{};
+  VkPhysicalDevicePCIBusInfoPropertiesEXT bus{};
 };
 
 template <typename Root, typename Link>
@@ -56,6 +57,9 @@ void GetProperties(const InstanceFunctions& functions, const PhysicalDevice& dev
   if (Has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
     Append(properties.core, properties.multiprocessors,
            VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV);
+  }
+  if (Has(extensions, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME)) {
+    Append(properties.core, properties.bus, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT);
   }
   functions.GetPhysicalDeviceProperties2(device.handle, &properties.core);
 }
@@ -241,6 +245,10 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   enabled.zeroes_groups = features.zero_groups.shaderZeroInitializeWorkgroupMemory == VK_TRUE;
   enabled.robustness2 = enabled.robustness2 && features.robustness2.robustBufferAccess2 == VK_TRUE;
   device.info = MakeInfo(device, properties);
+  if (properties.bus.sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT) {
+    const VkPhysicalDevicePCIBusInfoPropertiesEXT& bus = properties.bus;
+    device.near = gpu::CpusNear({bus.pciDomain, bus.pciBus, bus.pciDevice, bus.pciFunction});
+  }
   // Buffers are rounded up, and one alignment longer (Memory::Allocate).
   const uint64_t rounding = 2 * std::max<uint64_t>(16, device.properties.limits.minStorageBufferOffsetAlignment);
   device.info.allocation_bytes_max -= std::min(device.info.allocation_bytes_max, rounding);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/contract/device.h"
+#include "backends/gpu/near_cpus.h"
 #include "backends/vulkan/api.h"
 
 namespace hpvm::vulkan {
@@ -35,7 +36,8 @@ struct PhysicalDevice {
   bool ends_loops = false;            // Mesa's llvmpipe: see compiler/ir/loops_cut.h.
   bool compiles_at_dispatch = false;  // The driver makes a kernel's code when it is first dispatched.
   bool maps_memory = false;           // The host reads the device's memory as cheaply as its own.
-  DeviceInfo info;           // But for the id.
+  gpu::NearCpus near;                  // Processors that its bus ends at.
+  DeviceInfo info;                     // But for the id.
   std::string driver;        // Name and version of the driver and the device's, as one line.
 };
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which processors are near a device: copies by way of host memory are quickest from the memory node at which the
+// device's bus ends, and by threads that run there.
+#ifndef HPVMD_BACKENDS_GPU_NEAR_CPUS_H_
+#define HPVMD_BACKENDS_GPU_NEAR_CPUS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hpvm::gpu {
+
+// By the system's numbers, rising. Empty: all are equally near, or nobody knows.
+using NearCpus = std::vector<uint32_t>;
+
+struct PciAddress {
+  uint32_t domain = 0, bus = 0, device = 0, function = 0;
+};
+
+// What the system says of the device (`folder`/0000:3b:00.0/local_cpulist); empty where that is every processor.
+NearCpus CpusNear(const PciAddress& address, const std::string& folder = "/sys/bus/pci/devices");
+
+// Lets the calling thread, and the memory that it touches first, stay near. Does nothing when it may run on none of
+// them.
+void StayNear(const NearCpus& cpus);
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_BACKENDS_GPU_NEAR_CPUS_H_

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "backends/contract/device.h"
+#include "backends/contract/host_block.h"
 #include "backends/contract/launch_log.h"
 #include "base/clock.h"
 #include "base/diagnostic.h"
@@ -150,6 +151,9 @@ struct Binding {
   std::vector<uint64_t> shape;
   uint8_t* data = nullptr;
   uint64_t bytes = 0;
+  // What `data` lies in, where that stays mapped for many runs: devices may pin it. Plans keep it; who unmaps the memory
+  // closes the block before.
+  std::shared_ptr<HostBlock> block{};
 };
 
 enum class Phase : uint8_t { kBind, kCopyIn, kRun, kCopyOut };
@@ -187,14 +191,23 @@ struct RunLog {
   bool check_incomplete = false;  // The check ran out of memory for its record: some faults may have gone unseen.
 };
 
+// Memory for an output.
+struct OutputMemory {
+  OutputMemory() = default;
+  OutputMemory(uint8_t* where) : data(where) {}  // NOLINT: any memory will do.
+  OutputMemory(uint8_t* where, std::shared_ptr<HostBlock> in) : data(where), block(std::move(in)) {}
+  uint8_t* data = nullptr;
+  std::shared_ptr<HostBlock> block{};  // As Binding::block.
+};
+
 struct RunRequest {
   std::map<std::string, Binding> inputs{};
   // Memory for outputs: every output must be bound, with bytes equal to its size (see OutputShapes), unless
   // `allocate_output` is set.
   std::map<std::string, Binding> outputs{};
   // Called for outputs that are not bound; returns memory of that size, zeroed or not, valid until Run returns.
-  std::function<StatusOr<uint8_t*>(const std::string& name, ElementType type, const std::vector<uint64_t>& shape,
-                                   uint64_t bytes)>
+  std::function<StatusOr<OutputMemory>(const std::string& name, ElementType type, const std::vector<uint64_t>& shape,
+                                       uint64_t bytes)>
       allocate_output{};
   std::map<std::string, int64_t> symbols{};
   uint32_t repeat = 1;                          // Runs the graph this often, with the same inputs but for rotations.

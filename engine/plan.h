@@ -48,7 +48,8 @@ struct PortImport {
   uint32_t device = 0;
   SlotIndex slot = 0;
   uint64_t bytes = 0;
-  uint8_t* data = nullptr;  // What `buffer` was made from.
+  uint8_t* data = nullptr;           // What `buffer` was made from,
+  const HostBlock* block = nullptr;  // and where that lay; the buffer holds it.
   std::unique_ptr<Buffer> buffer;
 };
 

@@ -177,7 +177,8 @@ Status PlanMemory::AddBuffer(SlotIndex slot, uint32_t device, uint8_t* data) {
     return absl::OkStatus();
   }
   if (s.space == kHostSpace && !owner.info().host_visible) {
-    plan_.owned.push_back(MakeHostView(data, s.bytes));
+    // FillSlot has just mapped it.
+    plan_.owned.push_back(MakeHostView(data, s.bytes, plan_.host.back().block()));
   } else {
     const uint32_t exporter = s.space == kHostSpace ? kNoDevice : exporter_[s.space];
     const BufferSpec spec{.bytes = s.bytes,

@@ -37,9 +37,10 @@ class RunBindings {
         binding.data = job_.body.data() + input.body().offset();
         binding.bytes = input.body().bytes();
       } else {
-        HPVMD_ASSIGN_OR_RETURN(const std::span<uint8_t> memory, Resolve(input.name(), input.memory(), false));
-        binding.data = memory.data();
-        binding.bytes = memory.size();
+        HPVMD_ASSIGN_OR_RETURN(const Resolved memory, Resolve(input.name(), input.memory(), false));
+        binding.data = memory.bytes.data();
+        binding.bytes = memory.bytes.size();
+        binding.block = memory.block;
       }
       if (!inputs.emplace(input.name(), std::move(binding)).second) {
         return InvalidArgument("Input \"" + input.name() + "\" is bound twice.");
@@ -48,16 +49,16 @@ class RunBindings {
     return inputs;
   }
 
-  StatusOr<uint8_t*> Allocate(const std::string& name, uint64_t bytes) {
+  StatusOr<OutputMemory> Allocate(const std::string& name, uint64_t bytes) {
     const auto found = targets_.find(name);
     if (found != targets_.end() && found->second->has_memory()) {
-      HPVMD_ASSIGN_OR_RETURN(const std::span<uint8_t> memory, Resolve(name, found->second->memory(), true));
-      if (memory.size() < bytes) {
+      HPVMD_ASSIGN_OR_RETURN(const Resolved memory, Resolve(name, found->second->memory(), true));
+      if (memory.bytes.size() < bytes) {
         needs_memory_ = true;  // The daemon guessed, or its client's buffer is too small: it knows which.
         return ResourceExhausted("Output \"" + name + "\" needs " + std::to_string(bytes) + " bytes; its memory has " +
-                                 std::to_string(memory.size()) + ".");
+                                 std::to_string(memory.bytes.size()) + ".");
       }
-      return memory.data();
+      return OutputMemory(memory.bytes.data(), memory.block);
     }
     if (found != targets_.end() && found->second->discard()) {
       dropped_.emplace_back(new (std::nothrow) uint8_t[std::max<uint64_t>(bytes, 1)]);
@@ -65,7 +66,7 @@ class RunBindings {
         return ResourceExhausted("Memory for the dropped output \"" + name + "\" (" + std::to_string(bytes) +
                                  " bytes) is not available.");
       }
-      return dropped_.back().get();
+      return OutputMemory(dropped_.back().get());
     }
     if (bytes > job_.message.options().inline_bytes_max() || arena_.EndAfter(bytes) > kBodyBytesMax) {
       needs_memory_ = true;
@@ -75,7 +76,7 @@ class RunBindings {
     }
     uint8_t* data = arena_.Allocate(bytes);
     inline_.emplace(name, data);
-    return data;
+    return OutputMemory(data);
   }
 
   bool needs_memory() const { return needs_memory_; }
@@ -91,12 +92,16 @@ class RunBindings {
   }
 
  private:
-  StatusOr<std::span<uint8_t>> Resolve(const std::string& port, const internal::MemoryRange& range, bool for_writing) {
+  struct Resolved {
+    std::span<uint8_t> bytes;
+    std::shared_ptr<HostBlock> block;
+  };
+  StatusOr<Resolved> Resolve(const std::string& port, const internal::MemoryRange& range, bool for_writing) {
     const auto found = job_.memories.find(range.memory_id());
     if (found == job_.memories.end() || found->second == nullptr) {
       return InvalidArgument("Port \"" + port + "\": Memory " + std::to_string(range.memory_id()) + " is not shared.");
     }
-    SharedMemory& memory = *found->second;
+    const SharedMemory& memory = *found->second;
     // The message's check made sure that the sum does not overflow.
     if (range.offset() + range.bytes() > memory.mapping.size()) {
       return InvalidArgument("Port \"" + port + "\": The range ends at byte " +
@@ -106,7 +111,7 @@ class RunBindings {
     if (for_writing && !memory.writable) {
       return InvalidArgument("Port \"" + port + "\": The memory is read-only.");
     }
-    return memory.mapping.span().subspan(range.offset(), range.bytes());
+    return Resolved{memory.mapping.span().subspan(range.offset(), range.bytes()), memory.block};
   }
 
   RunJob& job_;

@@ -9,8 +9,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "backends/contract/host_block.h"
 #include "base/io/memfd.h"
 #include "engine/engine.h"
 #include "proto/internal/protocol.h"
@@ -19,8 +21,17 @@ namespace hpvm {
 
 // A memory that the daemon shared, mapped whole. Shared by the table and the runs that use it.
 struct SharedMemory {
-  Mapping mapping;
-  bool writable = false;
+  SharedMemory(Mapping mapped, bool is_writable)
+      : mapping(std::move(mapped)),
+        writable(is_writable),
+        block(std::make_shared<HostBlock>(mapping.data(), mapping.size(), is_writable)) {}
+  ~SharedMemory() { block->Close(); }  // Plans may hold it longer.
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  const Mapping mapping;
+  const bool writable;
+  const std::shared_ptr<HostBlock> block;
 };
 
 // A run with everything it refers to, so that forgetting a memory or releasing a handle does not disturb it.

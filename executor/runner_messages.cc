@@ -273,9 +273,7 @@ Status Runner::ShareMemory(const internal::ShareMemory& share, Frame& frame) {
   }
   std::shared_ptr<SharedMemory> memory;
   if (mapping.ok()) {
-    memory = std::make_shared<SharedMemory>();
-    memory->mapping = *std::move(mapping);
-    memory->writable = share.writable();
+    memory = std::make_shared<SharedMemory>(*std::move(mapping), share.writable());
   }
   // What cannot be mapped (no memory) fails the runs that name it, not the process.
   memories_.emplace(share.memory_id(), std::move(memory));

@@ -130,6 +130,7 @@ enum class PointState : uint8_t { kPending, kReached, kFailed };
 PointState Poll(const TimelinePoint& point, Status* failure = nullptr);
 
 class Buffer;
+class HostBlock;  // host_block.h.
 
 struct BufferSpec {
   uint64_t bytes = 0;
@@ -156,6 +157,8 @@ class Buffer {
   virtual uint64_t bytes() const = 0;
   // The data, where DeviceInfo::host_visible; else null. Never null for a host-visible buffer of at least one byte.
   virtual uint8_t* host() = 0;
+  // What `host()` lies in, where devices may pin that; null elsewhere. Held by the buffer.
+  virtual HostBlock* block() const { return nullptr; }
   // An fd of -1 unless allocated with BufferSpec::is_exported.
   virtual ExportedMemory exported() const { return {}; }
 };

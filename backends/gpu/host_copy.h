@@ -36,6 +36,10 @@ class HostCopier {
   CopyFlow Flow(bool is_up, uint64_t bytes, uint64_t staging_bytes) {
     return CopyFlow(meter_, is_up, bytes, staging_bytes, wanted_);
   }
+  // The same for one that the device makes alone, of which so many bytes are under way at a time.
+  CopyFlow PinnedFlow(bool is_up, uint64_t bytes, uint64_t bytes_ahead) {
+    return CopyFlow(meter_, is_up, bytes, bytes_ahead, 0);
+  }
 
  private:
   void Start();

@@ -96,6 +96,7 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
                                                   .context = context_.get(),
                                                   .health = health_,
                                                   .meter = copy_meter_,
+                                                  .pinner = pins_ ? pinner_ : 0,
                                                   .lane = lane,
                                                   .always_stage = options_.always_stage}));
     }
@@ -106,6 +107,8 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   const OpenClOptions options_;
   Found found_;
   const Context context_;
+  const bool pins_ = found_.pins_host_memory || options_.always_stage;
+  const uint64_t pinner_ = HostBlock::NewDevice();
   Health health_;
   std::array<std::unique_ptr<OpenClQueue>, kLanes> queues_;  // By lane; those that are used.
   OpenClQueue* queue_ = nullptr;                             // That of kernels.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,9 @@ constexpr uint32_t kTimedAloneMax = 64;
 constexpr uint32_t kTimedTogether = 32;
 // The device starts on what it has got while more is enqueued.
 constexpr uint32_t kCommandsPerFlush = 128;
+// Of copies between pinned memory and the device: pieces, and how many are under way.
+constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
+constexpr size_t kPiecesAhead = 2;
 // A repeated byte is written in words of this size; short fills in bytes.
 constexpr uint32_t kPatternBytes = 16;
 
@@ -167,7 +171,8 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
     return Internal("A copy between two buffers in host memory is no device's.");
   }
   if (source->host() != nullptr) {
-    return Upload(source->host() + copy.source_offset, OfDevice(*target), copy.target_offset, copy.bytes);
+    return Upload(source->block(), source->host() + copy.source_offset, OfDevice(*target), copy.target_offset,
+                  copy.bytes);
   }
   if (target->host() == nullptr) {
     return CopyWithin(OfDevice(*source), OfDevice(*target), copy);
@@ -176,7 +181,7 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
   HPVMD_RETURN_IF_ERROR(Use(from));
   uint8_t* to = target->host() + copy.target_offset;
   if (is_last && !from.is_imported()) {
-    downloads_.push_back({from.memory(), copy.source_offset, copy.bytes, to});
+    downloads_.push_back({from.memory(), copy.source_offset, copy.bytes, to, target->block()});
     return absl::OkStatus();
   }
   HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
@@ -185,9 +190,18 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
   return queue_.health_.Judge(error, current_, "Copying to host memory");
 }
 
-Status OpenClFlight::Upload(const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes) {
+Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, uint64_t offset,
+                            uint64_t bytes) {
   HPVMD_RETURN_IF_ERROR(Use(target));
   constexpr std::string_view kDoing = "Copying from host memory";
+  // Beside launches in one queue pieces would wait for them.
+  const bool is_apart = queue_.lane_ != Lane::kCompute || !queue_.found_.info.has_copy_lanes;
+  if (is_apart && queue_.IsPinned(block, bytes)) {
+    return CopyDirectly(current_, /*is_up=*/true, bytes, kDoing, [&](uint64_t at, uint64_t piece, cl_event* done) {
+      return clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset + at, piece, source + at, 0, nullptr,
+                                  done);
+    });
+  }
   if (!queue_.stages_) {
     const cl_int error =
         clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, bytes, source, 0, nullptr, nullptr);
@@ -210,6 +224,35 @@ Status OpenClFlight::Upload(const uint8_t* source, OpenClBuffer& target, uint64_
     if (bytes > 0) {
       HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clFlush(current_), current_, kDoing));
     }
+  }
+  return absl::OkStatus();
+}
+
+Status OpenClFlight::CopyDirectly(cl_command_queue queue, bool is_up, uint64_t bytes, std::string_view doing,
+                                  const EnqueuePiece& enqueue) {
+  CopyFlow flow = queue_.copier_.PinnedFlow(is_up, bytes, kPiecesAhead * kPieceBytes);
+  std::deque<std::pair<Event, uint64_t>> ahead;  // And bytes.
+  const auto land = [&]() -> Status {
+    const cl_event done = ahead.front().first.get();
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &done), queue, doing));
+    flow.Moved(ahead.front().second);
+    ahead.pop_front();
+    return absl::OkStatus();
+  };
+  for (uint64_t at = 0; at < bytes;) {
+    if (ahead.size() == kPiecesAhead) {
+      HPVMD_RETURN_IF_ERROR(land());
+    }
+    const uint64_t piece = std::min(kPieceBytes, bytes - at);
+    Event done;
+    cl_int error = enqueue(at, piece, done.out());
+    error = error == CL_SUCCESS ? clFlush(queue) : error;
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, queue, doing));
+    ahead.emplace_back(std::move(done), piece);
+    at += piece;
+  }
+  while (!ahead.empty()) {
+    HPVMD_RETURN_IF_ERROR(land());
   }
   return absl::OkStatus();
 }

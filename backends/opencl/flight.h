@@ -4,7 +4,9 @@
 #define HPVMD_BACKENDS_OPENCL_FLIGHT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "backends/gpu/dispatch.h"
@@ -44,6 +46,7 @@ class OpenClFlight final : public gpu::Flight {
     cl_mem source = nullptr;
     uint64_t offset = 0, bytes = 0;
     uint8_t* target = nullptr;
+    HostBlock* block = nullptr;  // Where the target lies; or null.
   };
   // Consecutive dispatches that are timed together: from the start of one event to the end of another; without events,
   // launches without instances.
@@ -64,7 +67,11 @@ class OpenClFlight final : public gpu::Flight {
   Status WaitFor(const gpu::Milestones& behind);
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
-  Status Upload(const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes);
+  Status Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes);
+  // Copies between pinned memory and the device, piece by piece.
+  using EnqueuePiece = std::function<cl_int(uint64_t at, uint64_t bytes, cl_event* done)>;
+  Status CopyDirectly(cl_command_queue queue, bool is_up, uint64_t bytes, std::string_view doing,
+                      const EnqueuePiece& enqueue);
   Status CopyWithin(OpenClBuffer& source, OpenClBuffer& target, const CopyCommand& copy);
   Status EnqueueFill(const FillCommand& fill);
   Status FillPiece(cl_mem memory, uint64_t offset, uint64_t bytes, uint8_t value, uint32_t pattern_bytes);

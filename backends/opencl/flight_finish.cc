@@ -77,6 +77,15 @@ Status OpenClFlight::RunDownload(const Download& download) {
                                              download.target, 0, nullptr, nullptr);
     return queue_.health_.Judge(error, queue, kDoing);
   }
+  if (queue_.IsPinned(download.block, download.bytes)) {
+    // What it was enqueued behind may have trapped: then host memory stays as it is.
+    HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
+    return CopyDirectly(queue, /*is_up=*/false, download.bytes, kDoing,
+                        [&](uint64_t at, uint64_t piece, cl_event* done) {
+                          return clEnqueueReadBuffer(queue, download.source, CL_FALSE, download.offset + at, piece,
+                                                     download.target + at, 0, nullptr, done);
+                        });
+  }
   struct Piece {
     const uint8_t* pinned = nullptr;
     uint8_t* target = nullptr;

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 
 #include "backends/contract/driver_builder.h"
+#include "backends/contract/host_block.h"
 #include "backends/opencl/device.h"
 #include "backends/opencl/health.h"
 #include "backends/opencl/program.h"
@@ -503,6 +504,53 @@ TEST_P(OpenClTest, StagesCopies) {
     EXPECT_TRUE(std::equal(data.begin() + 1000, data.end(), back.begin())) << always_stage;
     EXPECT_TRUE(std::equal(data.begin() + 777, data.begin() + 1777, back.end() - 1000)) << always_stage;
   }
+}
+
+// Host memory that devices may pin.
+class PinnableView final : public Buffer {
+ public:
+  PinnableView(HostBlock& block, uint64_t offset, uint64_t bytes)
+      : block_(block), data_(block.data() + offset), bytes_(bytes) {}
+  uint64_t bytes() const override { return bytes_; }
+  uint8_t* host() override { return data_; }
+  HostBlock* block() const override { return &block_; }
+
+ private:
+  HostBlock& block_;
+  uint8_t* const data_;
+  const uint64_t bytes_;
+};
+
+// What is copied again and again is pinned, and arrives as it did before; a pin may outlive its device.
+TEST_P(OpenClTest, PinsWhatIsCopiedOften) {
+  constexpr uint64_t kBytes = (37 << 20) + 4096, kFrom = 3, kCopied = kBytes - 4099;
+  auto* memory = static_cast<uint8_t*>(aligned_alloc(4096, kBytes));
+  HostBlock block(memory, kBytes), constant(memory, kBytes, /*is_writable=*/false);
+  {
+    Rig rig(GetParam(), {.always_stage = true});
+    PinnableView host(block, kFrom, kCopied), only_read(constant, kFrom, kCopied);
+    std::unique_ptr<Buffer> a = rig.Allocate(kCopied + 5);
+    std::vector<uint8_t> expected(kCopied);
+    for (uint64_t round = 0; round < 2 * HostBlock::kPaysAfter; ++round) {
+      SCOPED_TRACE(round);
+      for (uint64_t i = 0; i < kCopied; ++i) {
+        expected[i] = static_cast<uint8_t>((i + round) * 2654435761u >> 13);
+      }
+      std::copy(expected.begin(), expected.end(), host.host());
+      rig.Copy(round % 2 == 0 ? host : only_read, *a, kCopied, 0, 5);
+      ASSERT_TRUE(rig.Run().ok());
+      std::fill_n(memory, kBytes, 0x5a);
+      rig.Copy(*a, host, kCopied, 5, 0);
+      ASSERT_TRUE(rig.Run().ok());
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), host.host()));
+      EXPECT_EQ(memory[kFrom - 1], 0x5a);
+      EXPECT_EQ(memory[kFrom + kCopied], 0x5a);
+    }
+    EXPECT_EQ(HostBlock::PinnedBytes(), kBytes);
+  }
+  block.Close();
+  EXPECT_EQ(HostBlock::PinnedBytes(), 0u);
+  free(memory);
 }
 
 // Fills that begin and end anywhere.

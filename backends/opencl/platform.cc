@@ -177,6 +177,7 @@ Found Describe(cl_platform_id platform, cl_device_id device) {
   const std::string extensions = DeviceText(device, CL_DEVICE_EXTENSIONS);
   const auto type = DeviceValue<cl_device_type>(device, CL_DEVICE_TYPE);
   found.is_pocl = PlatformText(platform, CL_PLATFORM_NAME) == "Portable Computing Language";
+  found.pins_host_memory = PlatformText(platform, CL_PLATFORM_NAME) == "NVIDIA CUDA";
   found.view_alignment = std::max(1u, DeviceValue<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
   DeviceInfo& info = found.info;
   info.kind = (type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? DeviceKind::kFpga : DeviceKind::kGpu;

@@ -21,6 +21,7 @@ struct Found {
   bool is_pocl = false;
   uint32_t view_alignment = 1;  // Bytes: where a sub-buffer may begin.
   gpu::NearCpus near;           // Processors that its bus ends at.
+  bool pins_host_memory = false;
   // Imports of memory by file descriptor (cl_khr_external_memory_opaque_fd); null without.
   clEnqueueAcquireExternalMemObjectsKHR_fn acquire = nullptr;
   clEnqueueReleaseExternalMemObjectsKHR_fn release = nullptr;

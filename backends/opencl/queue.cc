@@ -26,6 +26,7 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue s
       health_(parts.health),
       lane_(parts.lane),
       stages_(parts.always_stage || !parts.found.info.is_emulated),
+      pinner_(parts.pinner),
       main_(std::move(main)),
       download_(std::move(download)),
       setup_(std::move(setup)),
@@ -38,6 +39,11 @@ std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission, 
   auto flight = std::make_unique<OpenClFlight>(*this, submission);
   flight->Enqueue(behind);
   return flight;
+}
+
+bool OpenClQueue::IsPinned(HostBlock* block, uint64_t bytes) const {
+  return stages_ && pinner_ != 0 && block != nullptr &&
+         block->PinFor(pinner_, bytes, [&] { return Pin::Make(context_, *block); }) != nullptr;
 }
 
 StatusOr<Event> OpenClQueue::Clear(cl_mem memory, uint64_t bytes) {

@@ -14,6 +14,7 @@
 #include "backends/gpu/host_copy.h"
 #include "backends/gpu/submit_thread.h"
 #include "backends/opencl/health.h"
+#include "backends/opencl/pin.h"
 #include "backends/opencl/platform.h"
 #include "backends/opencl/staging.h"
 #include "backends/opencl/traps.h"
@@ -29,6 +30,7 @@ class OpenClQueue final : public gpu::Driver {
     cl_context context;
     Health& health;
     CopyMeter& meter;
+    uint64_t pinner = 0;  // What the device is called by host blocks; 0: it pins none.
     Lane lane = Lane::kCompute;
     bool always_stage = false;
   };
@@ -44,6 +46,9 @@ class OpenClQueue final : public gpu::Driver {
  private:
   friend class OpenClFlight;
 
+  // Whether copies between the device and this part of the block go without staging memory.
+  bool IsPinned(HostBlock* block, uint64_t bytes) const;
+
   OpenClQueue(const Parts& parts, Queue main, Queue download, Queue setup);
 
   const Found& found_;
@@ -51,6 +56,7 @@ class OpenClQueue final : public gpu::Driver {
   Health& health_;
   const Lane lane_;
   const bool stages_;
+  const uint64_t pinner_;
   const Queue main_;      // Submissions; the submit thread's.
   const Queue download_;  // Copies to host memory; the completion thread's.
   const Queue setup_;     // Fresh memory.

@@ -85,7 +85,8 @@
   X(WaitSemaphores)
 #define HPVMD_VULKAN_EXTENSION_FUNCTIONS(X) \
   X(CmdPushDescriptorSetKHR)                \
-  X(GetMemoryFdKHR)
+  X(GetMemoryFdKHR)                         \
+  X(GetMemoryHostPointerPropertiesEXT)
 
 namespace hpvm::vulkan {
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/contract/host_block.h"
 #include "backends/vulkan/instance.h"
 
 namespace hpvm::vulkan {
@@ -53,7 +54,7 @@ struct LanePoint {
   uint64_t value = 0;
 };
 
-class Context {
+class Context : public std::enable_shared_from_this<Context> {
  public:
   // `shares_queue`: also where the device has no queues for copies there are lanes for them, which use the one for
   // kernels; for tests.
@@ -70,6 +71,10 @@ class Context {
   const std::string& name() const { return name_; }
   // Offsets at which buffers are bound are multiples of this, and of 16.
   uint64_t binding_alignment() const { return binding_alignment_; }
+
+  // What this device is called by host blocks; 0: copies go by way of staging memory, always. Where there are no copy
+  // lanes, host and device share memory.
+  uint64_t pinner() const { return physical_.enabled.pin_alignment != 0 && has_copy_lanes() ? pinner_ : 0; }
 
   bool has_copy_lanes() const { return shares_queue_ || physical_.info.has_copy_lanes; }
   uint32_t family(Lane lane) const { return lines_[static_cast<size_t>(lane)].family; }
@@ -114,6 +119,7 @@ class Context {
   const Instance& instance_;
   const PhysicalDevice& physical_;
   const std::string name_;
+  const uint64_t pinner_ = HostBlock::NewDevice();
   uint64_t binding_alignment_ = 16;
   DeviceFunctions vk_;
   VkDevice device_ = VK_NULL_HANDLE;

@@ -104,7 +104,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
   }
 
   const VulkanOptions options_;
-  const std::unique_ptr<Context> context_;
+  const std::shared_ptr<Context> context_;  // Pins hold it, too.
   DeviceInfo info_;
   Memory memory_;
   Zeroer zeroer_;

@@ -28,6 +28,7 @@ struct Properties {
   VkPhysicalDevicePushDescriptorPropertiesKHR push_descriptors{};
   VkPhysicalDeviceShaderSMBuiltinsPropertiesNV multiprocessors{};
   VkPhysicalDevicePCIBusInfoPropertiesEXT bus{};
+  VkPhysicalDeviceExternalMemoryHostPropertiesEXT pins{};
 };
 
 template <typename Root, typename Link>
@@ -60,6 +61,9 @@ void GetProperties(const InstanceFunctions& functions, const PhysicalDevice& dev
   }
   if (Has(extensions, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME)) {
     Append(properties.core, properties.bus, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT);
+  }
+  if (Has(extensions, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) {
+    Append(properties.core, properties.pins, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT);
   }
   functions.GetPhysicalDeviceProperties2(device.handle, &properties.core);
 }
@@ -238,6 +242,7 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   enabled.robustness2 = Has(*extensions, VK_EXT_ROBUSTNESS_2_EXTENSION_NAME);
   enabled.memory_fd = Has(*extensions, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) &&
                       ExportsBuffers(functions, device.handle, &enabled.dedicated_export);
+  enabled.pin_alignment = properties.pins.minImportedHostPointerAlignment;
   const bool zeroes_by_extension = Has(*extensions, VK_KHR_ZERO_INITIALIZE_WORKGROUP_MEMORY_EXTENSION_NAME);
   enabled.zeroes_groups = zeroes_by_extension || device.properties.apiVersion >= VK_API_VERSION_1_3;
   FeatureChain features;
@@ -277,6 +282,9 @@ void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& de
   }
   if (enabled.memory_fd) {
     chain.extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+  }
+  if (enabled.pin_alignment != 0) {
+    chain.extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   }
   if (enabled.robustness2) {
     chain.extensions.push_back(VK_EXT_ROBUSTNESS_2_EXTENSION_NAME);

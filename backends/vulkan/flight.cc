@@ -116,11 +116,11 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
       deck_.copier.Copy(target->mapped() + copy.target_offset, data, copy.bytes);
       return absl::OkStatus();
     }
-    return transfers_.Upload(data, *target, copy.target_offset, copy.bytes);
+    return transfers_.Upload(from->block(), data, *target, copy.target_offset, copy.bytes);
   }
   if (target == nullptr) {
     has_downloads_ = true;
-    return transfers_.Download(*source, copy.source_offset, to->host() + copy.target_offset, copy.bytes);
+    return transfers_.Download(*source, copy.source_offset, to->block(), to->host() + copy.target_offset, copy.bytes);
   }
   const VkBufferCopy region{copy.source_offset, copy.target_offset, copy.bytes};
   if (source == target) {
@@ -194,7 +194,7 @@ Status VulkanFlight::FillEdge(VulkanBuffer& buffer, uint64_t offset, uint64_t by
   uint8_t pattern[kEdgeMax];
   std::memset(pattern, value, kEdgeMax);
   HPVMD_CHECK(bytes <= kEdgeMax);
-  return transfers_.Upload(pattern, buffer, offset, bytes);
+  return transfers_.Upload(nullptr, pattern, buffer, offset, bytes);
 }
 
 Status VulkanFlight::EndRecording() {

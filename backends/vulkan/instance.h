@@ -20,6 +20,8 @@ struct Enabled {
   bool memory_fd = false;            // VK_KHR_external_memory_fd, and buffers can be exported by opaque descriptor.
   bool dedicated_export = false;     // Exported buffers need an allocation of their own.
   bool robustness2 = false;          // VK_EXT_robustness2: robustBufferAccess2.
+  // VK_EXT_external_memory_host: the host's memory is imported in multiples of so many bytes; 0: it is not.
+  uint64_t pin_alignment = 0;
   bool zeroes_groups = false;        // Vulkan 1.3 or VK_KHR_zero_initialize_workgroup_memory.
 };
 

@@ -2,11 +2,13 @@
 // Buffers, copies and fills of the Vulkan device.
 #include "backends/vulkan/memory.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "backends/contract/host_block.h"
 #include "backends/vulkan/buffer.h"
 #include "backends/vulkan/testing/fixture.h"
 #include "base/limits.h"
@@ -136,6 +138,56 @@ TEST_P(VulkanMemoryTest, CopiesMoreThanStagingHolds) {
   const Status status = Run(list);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(std::memcmp(source.host(), result.host(), kWords * 4), 0);
+}
+
+// Host memory that devices may pin.
+class PinnableView final : public Buffer {
+ public:
+  PinnableView(HostBlock& block, uint64_t offset, uint64_t bytes)
+      : block_(block), data_(block.data() + offset), bytes_(bytes) {}
+  uint64_t bytes() const override { return bytes_; }
+  uint8_t* host() override { return data_; }
+  HostBlock* block() const override { return &block_; }
+
+ private:
+  HostBlock& block_;
+  uint8_t* const data_;
+  const uint64_t bytes_;
+};
+
+// What is copied again and again is pinned, and arrives as it did before; a pin may outlive its device.
+TEST_P(VulkanMemoryTest, PinsWhatIsCopiedOften) {
+  constexpr uint64_t kBytes = 40 * kMiB + 4096, kFrom = 3, kCopied = kBytes - 4099;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  HostBlock block(static_cast<uint8_t*>(memory), kBytes);
+  Buffer& host = Add(std::make_unique<PinnableView>(block, kFrom, kCopied));
+  Buffer& on_device = NewBuffer(kCopied + 5);
+  std::vector<uint8_t> expected(kCopied);
+  for (uint64_t round = 0; round < 2 * HostBlock::kPaysAfter; ++round) {
+    SCOPED_TRACE(round);
+    for (uint64_t i = 0; i < kCopied; ++i) {
+      expected[i] = static_cast<uint8_t>((i + round) * 2654435761u >> 13);
+    }
+    std::memcpy(host.host(), expected.data(), kCopied);
+    List up, down;
+    up.Copy(host, 0, on_device, 5, kCopied);
+    ASSERT_TRUE(Run(up, nullptr, {}, Lane::kUpload).ok());
+    std::memset(memory, 0x5a, kBytes);
+    down.Copy(on_device, 5, host, 0, kCopied);
+    ASSERT_TRUE(Run(down, nullptr, {}, Lane::kDownload).ok());
+    EXPECT_EQ(std::memcmp(host.host(), expected.data(), kCopied), 0);
+    const auto* bytes = static_cast<const uint8_t*>(memory);
+    EXPECT_EQ(bytes[kFrom - 1], 0x5a);
+    EXPECT_EQ(bytes[kFrom + kCopied], 0x5a);
+  }
+  // Where host and device share memory there is nothing to gain.
+  EXPECT_EQ(HostBlock::PinnedBytes(), device_->info().has_copy_lanes ? kBytes : 0);
+  buffers_.clear();
+  device_.reset();
+  block.Close();
+  EXPECT_EQ(HostBlock::PinnedBytes(), 0u);
+  munmap(memory, kBytes);
 }
 
 // Many submissions at once, each with staging memory of its own.

@@ -8,6 +8,10 @@ namespace {
 
 // Chunks that are filled before the queue gets them: the device starts early, and is told seldom.
 constexpr size_t kChunksOfFlush = 2;
+// Of copies between pinned memory and the device: pieces, and how many are under way, so that what waits behind the
+// first ones may begin.
+constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
+constexpr size_t kPiecesAhead = 2;
 
 }  // namespace
 
@@ -72,7 +76,55 @@ StatusOr<Transfers::Piece> Transfers::Take(uint64_t bytes, bool is_whole) {
   return piece;
 }
 
-Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes) {
+// Only lanes for copies go by pins: whatever else a submission does may fail and leave host memory as it is.
+const Pin* Transfers::PinOf(HostBlock* block, uint64_t bytes) const {
+  if (block == nullptr || context_.pinner() == 0 || writer_.lane() == Lane::kCompute) {
+    return nullptr;
+  }
+  const auto make = [&]() -> std::unique_ptr<HostPin> { return Pin::Make(context_.shared_from_this(), *block); };
+  // Safety: only this makes pins by that number.
+  return static_cast<const Pin*>(block->PinFor(context_.pinner(), bytes, make));
+}
+
+Status Transfers::CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buffer, uint64_t offset, uint64_t bytes,
+                               bool is_up) {
+  CopyFlow flow = copier_.PinnedFlow(is_up, bytes, kPiecesAhead * kPieceBytes);
+  std::deque<std::pair<uint64_t, uint64_t>> ahead;  // The queue's value, and bytes.
+  const auto land = [&]() -> Status {
+    HPVMD_RETURN_IF_ERROR(context_.Wait({writer_.lane(), ahead.front().first}));
+    flow.Moved(ahead.front().second);
+    ahead.pop_front();
+    return absl::OkStatus();
+  };
+  for (uint64_t at = 0; at < bytes;) {
+    if (ahead.size() == kPiecesAhead) {
+      HPVMD_RETURN_IF_ERROR(land());
+    }
+    const uint64_t piece = std::min(kPieceBytes, bytes - at);
+    is_up ? writer_.Writes(buffer, offset + at, piece) : writer_.Reads(buffer, offset + at, piece);
+    HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
+    HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+    const uint64_t in_pin = pin.OffsetOf(data + at);
+    const VkBufferCopy region{is_up ? in_pin : offset + at, is_up ? offset + at : in_pin, piece};
+    context_.vk().CmdCopyBuffer(commands, is_up ? pin.buffer() : buffer.handle(),
+                                is_up ? buffer.handle() : pin.buffer(), 1, &region);
+    at += piece;
+    if (bytes > kPieceBytes) {
+      HPVMD_RETURN_IF_ERROR(FlushHeld());
+      ahead.emplace_back(writer_.value(), piece);
+    }
+  }
+  while (!ahead.empty()) {
+    HPVMD_RETURN_IF_ERROR(land());
+  }
+  return absl::OkStatus();
+}
+
+Status Transfers::Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset,
+                         uint64_t bytes) {
+  if (const Pin* pin = PinOf(block, bytes); pin != nullptr) {
+    return CopyDirectly(*pin, const_cast<uint8_t*>(source), target, offset, bytes, /*is_up=*/true);
+  }
   CopyFlow flow = copier_.Flow(/*is_up=*/true, bytes, Staging::kChunks * Staging::kChunkBytes);
   while (bytes != 0) {
     HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
@@ -90,7 +142,12 @@ Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t o
   return absl::OkStatus();
 }
 
-Status Transfers::Download(VulkanBuffer& source, uint64_t offset, uint8_t* target, uint64_t bytes) {
+Status Transfers::Download(VulkanBuffer& source, uint64_t offset, HostBlock* block, uint8_t* target, uint64_t bytes) {
+  if (const Pin* pin = PinOf(block, bytes); pin != nullptr) {
+    HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
+    direct_.push_back({nullptr, target, bytes});
+    return CopyDirectly(*pin, target, source, offset, bytes, /*is_up=*/false);
+  }
   // Once the staging memory is full a piece is taken when another has arrived.
   CopyFlow flow = copier_.Flow(/*is_up=*/false, bytes, Staging::kChunks * Staging::kChunkBytes);
   while (bytes != 0) {
@@ -110,11 +167,12 @@ Status Transfers::Download(VulkanBuffer& source, uint64_t offset, uint8_t* targe
 }
 
 Status Transfers::Arrive(const uint8_t* data, uint64_t bytes) {
-  const bool is_awaited = std::any_of(held_.begin(), held_.end(), [&](const Held& held) {
-    return std::any_of(held.arrivals.begin(), held.arrivals.end(), [&](const Arrival& arrival) {
-      return arrival.target < data + bytes && data < arrival.target + arrival.bytes;
-    });
-  });
+  const auto touches = [&](const Arrival& arrival) {
+    return arrival.target < data + bytes && data < arrival.target + arrival.bytes;
+  };
+  const bool is_awaited = std::ranges::any_of(direct_, touches) || std::ranges::any_of(held_, [&](const Held& held) {
+                            return std::ranges::any_of(held.arrivals, touches);
+                          });
   if (!is_awaited) {
     return absl::OkStatus();
   }
@@ -124,6 +182,7 @@ Status Transfers::Arrive(const uint8_t* data, uint64_t bytes) {
 }
 
 Status Transfers::Finish() {
+  direct_.clear();
   for (Held& held : held_) {
     HPVMD_RETURN_IF_ERROR(Empty(held));
   }

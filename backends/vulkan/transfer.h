@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One submission's use of staging memory: uploads, downloads, and small data for commands.
+// One submission's uploads and downloads, and small data for commands, by way of staging memory. Between memory that is
+// pinned for the device and its own, lanes for copies copy directly.
 //
 // Chunks are filled in order. When there are none left, the oldest is handed to the queue, waited for, emptied and used
 // again, so a copy of any size flows through, the device copying one chunk while the host fills or reads another.
@@ -13,6 +14,7 @@
 #include "backends/gpu/flight_board.h"
 #include "backends/gpu/host_copy.h"
 #include "backends/vulkan/buffer.h"
+#include "backends/vulkan/pin.h"
 #include "backends/vulkan/staging.h"
 #include "backends/vulkan/writer.h"
 
@@ -28,9 +30,10 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  Status Upload(const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes);
+  // `block`: where the host's bytes lie; may be null.
+  Status Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes);
   // The bytes arrive at the latest in Finish.
-  Status Download(VulkanBuffer& source, uint64_t offset, uint8_t* target, uint64_t bytes);
+  Status Download(VulkanBuffer& source, uint64_t offset, HostBlock* block, uint8_t* target, uint64_t bytes);
 
   struct Piece {
     VkBuffer buffer = VK_NULL_HANDLE;
@@ -59,6 +62,8 @@ class Transfers {
     std::vector<Arrival> arrivals;
   };
 
+  const Pin* PinOf(HostBlock* block, uint64_t bytes) const;
+  Status CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buffer, uint64_t offset, uint64_t bytes, bool is_up);
   Status NextChunk();
   Status FlushHeld();
   Status Empty(Held& held);
@@ -68,7 +73,8 @@ class Transfers {
   gpu::HostCopier& copier_;
   Writer& writer_;
   const gpu::Milestones& behind_;
-  std::deque<Held> held_;  // The last one is being filled.
+  std::deque<Held> held_;        // The last one is being filled.
+  std::vector<Arrival> direct_;  // Downloads to pinned memory; nothing is staged.
 };
 
 }  // namespace hpvm::vulkan

@@ -15,6 +15,7 @@ target_sources(backends PRIVATE
   vulkan/launch.cc
   vulkan/memory.cc
   vulkan/slot.cc
+  vulkan/pin.cc
   vulkan/staging.cc
   vulkan/transfer.cc
   vulkan/watch_loops.cc

@@ -81,8 +81,10 @@ StatusOr<BenchRun> BenchRun::Prepare(LocalEngine& engine, const BenchGraph& grap
   BenchRun run;
   run.engine_ = &engine;
   HPVMD_ASSIGN_OR_RETURN(run.graph_, engine.Prepare(graph.Document()));
-  const auto binding = [](ElementType type, uint64_t count, uint8_t* data) {
-    return Binding{.type = type, .shape = {count}, .data = data, .bytes = count * ElementBytes(type)};
+  const auto binding = [&run](ElementType type, uint64_t count, uint8_t* data) {
+    const uint64_t bytes = count * ElementBytes(type);
+    run.blocks_.all.push_back(std::make_shared<HostBlock>(data, bytes));
+    return Binding{.type = type, .shape = {count}, .data = data, .bytes = bytes, .block = run.blocks_.all.back()};
   };
   for (const auto& [name, input] : graph.inputs) {
     run.request_.inputs[name] = binding(input.type, input.count, input.data);

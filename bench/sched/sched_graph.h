@@ -65,6 +65,18 @@ class BenchRun {
   RunRequest request_;
   std::map<std::string, PageMemory> outputs_;
   RunResult last_;
+  // Of inputs and outputs, which devices may pin; closed before the memory goes.
+  struct Blocks {
+    Blocks() = default;
+    Blocks(Blocks&&) = default;
+    Blocks& operator=(Blocks&&) = default;
+    ~Blocks() {
+      for (const std::shared_ptr<HostBlock>& block : all) {
+        block->Close();
+      }
+    }
+    std::vector<std::shared_ptr<HostBlock>> all;
+  } blocks_;
 };
 
 }  // namespace hpvm::bench

@@ -14,18 +14,23 @@ constexpr uint64_t kPooledBytesMin = 1 << 20;
 
 class HostView final : public Buffer {
  public:
-  HostView(uint8_t* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+  HostView(uint8_t* data, uint64_t bytes, std::shared_ptr<HostBlock> block)
+      : data_(data), bytes_(bytes), block_(std::move(block)) {}
   uint64_t bytes() const override { return bytes_; }
   uint8_t* host() override { return data_; }
+  HostBlock* block() const override { return block_.get(); }
 
  private:
   uint8_t* data_;  // Borrowed.
   uint64_t bytes_;
+  std::shared_ptr<HostBlock> block_;
 };
 
 }  // namespace
 
-std::unique_ptr<Buffer> MakeHostView(uint8_t* data, uint64_t bytes) { return std::make_unique<HostView>(data, bytes); }
+std::unique_ptr<Buffer> MakeHostView(uint8_t* data, uint64_t bytes, std::shared_ptr<HostBlock> block) {
+  return std::make_unique<HostView>(data, bytes, std::move(block));
+}
 
 StatusOr<HostMemory> HostMemory::Map(uint64_t bytes, std::shared_ptr<HostPool> pool) {
   HostMemory memory;
@@ -36,6 +41,7 @@ StatusOr<HostMemory> HostMemory::Map(uint64_t bytes, std::shared_ptr<HostPool> p
     memory.pool_ = std::move(pool);
     memory.data_ = memory.pool_->Take(bytes, &memory.bytes_);
     if (memory.data_ != nullptr) {
+      memory.block_ = std::make_shared<HostBlock>(memory.data_, memory.bytes_);
       return memory;
     }
   }
@@ -46,22 +52,28 @@ StatusOr<HostMemory> HostMemory::Map(uint64_t bytes, std::shared_ptr<HostPool> p
   }
   memory.data_ = static_cast<uint8_t*>(data);
   memory.bytes_ = bytes;
+  memory.block_ = std::make_shared<HostBlock>(memory.data_, memory.bytes_);
   return memory;
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
-      pool_(std::move(other.pool_)) {}
+      pool_(std::move(other.pool_)),
+      block_(std::move(other.block_)) {}
 
 HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(pool_, other.pool_);
+  std::swap(block_, other.block_);
   return *this;
 }
 
 HostMemory::~HostMemory() {
+  if (block_ != nullptr) {
+    block_->Close();
+  }
   if (data_ != nullptr && pool_ != nullptr) {
     pool_->GiveBack(data_, bytes_);
   } else if (data_ != nullptr) {

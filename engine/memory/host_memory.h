@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "backends/contract/device.h"
+#include "backends/contract/host_block.h"
 #include "base/status.h"
 
 namespace hpvm {
@@ -30,11 +31,14 @@ class HostMemory {
   HostMemory& operator=(HostMemory&& other) noexcept;
   ~HostMemory();
   uint8_t* data() const { return data_; }
+  // All of it, for devices that pin it; null when it is empty.
+  const std::shared_ptr<HostBlock>& block() const { return block_; }
 
  private:
   uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;  // Mapped.
   std::shared_ptr<HostPool> pool_;
+  std::shared_ptr<HostBlock> block_;
 };
 
 // Any thread.
@@ -61,8 +65,8 @@ class HostPool {
 };
 
 // Host memory as a buffer for a device whose own buffers are not host memory: the other side of its copies. Borrows
-// `data`.
-std::unique_ptr<Buffer> MakeHostView(uint8_t* data, uint64_t bytes);
+// `data`, which lies in `block` where that is not null.
+std::unique_ptr<Buffer> MakeHostView(uint8_t* data, uint64_t bytes, std::shared_ptr<HostBlock> block = nullptr);
 
 }  // namespace hpvm
 

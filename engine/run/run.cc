@@ -168,12 +168,13 @@ class Runner {
       return InvalidArgument("Output \"" + port.name + "\" (" + std::to_string(value.bytes) + " bytes) is not bound.");
     }
     Binding binding{.type = value.type, .shape = value.shape, .data = nullptr, .bytes = value.bytes};
-    StatusOr<uint8_t*> data = request_.allocate_output(port.name, value.type, value.shape, value.bytes);
-    if (!data.ok()) {
-      return While(data.status(),
+    StatusOr<OutputMemory> memory = request_.allocate_output(port.name, value.type, value.shape, value.bytes);
+    if (!memory.ok()) {
+      return While(memory.status(),
                    "allocating output \"" + port.name + "\" (" + std::to_string(value.bytes) + " bytes)");
     }
-    binding.data = *data;
+    binding.data = memory->data;
+    binding.block = std::move(memory->block);
     return binding;
   }
 

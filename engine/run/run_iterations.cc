@@ -95,12 +95,12 @@ std::span<const NodeTiming> Iterations::broken_timings() const {
 Status Iterations::Import() {
   for (PortImport& import : plan_.imports) {
     const Binding& binding = *context_.ports[import.port];
-    if (import.buffer != nullptr && import.data == binding.data) {
+    if (import.buffer != nullptr && import.data == binding.data && import.block == binding.block.get()) {
       continue;
     }
     Device& device = *plan_.devices[import.device];
     if (!device.info().host_visible) {
-      import.buffer = MakeHostView(binding.data, import.bytes);
+      import.buffer = MakeHostView(binding.data, import.bytes, binding.block);
     } else {
       // An empty tensor has no memory to import.
       StatusOr<std::unique_ptr<Buffer>> buffer =
@@ -114,6 +114,7 @@ Status Iterations::Import() {
       import.buffer = *std::move(buffer);
     }
     import.data = binding.data;
+    import.block = binding.block.get();
     plan_.buffers[import.device][import.slot] = import.buffer.get();
   }
   return absl::OkStatus();

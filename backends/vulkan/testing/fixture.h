@@ -116,10 +116,12 @@ class VulkanTest : public testing::Test {
   static List::Argument Whole(Buffer& buffer) { return {&buffer, 0, buffer.bytes(), 0}; }
   static List::Argument Scalar(uint64_t value) { return {nullptr, 0, 0, value}; }
 
-  Status Run(const List& list, Failure* failure = nullptr, std::span<NodeTiming> timings = {}) {
+  Status Run(const List& list, Failure* failure = nullptr, std::span<NodeTiming> timings = {},
+             Lane lane = Lane::kCompute) {
     const std::unique_ptr<Timeline> timeline = device_->CreateTimeline();
     const TimelinePoint done{timeline.get(), 1};
     Submission submission;
+    submission.lane = lane;
     submission.commands = &list.commands;
     submission.buffers = list.buffers;
     submission.scalars = list.scalars;

@@ -151,8 +151,8 @@ struct Binding {
   std::vector<uint64_t> shape;
   uint8_t* data = nullptr;
   uint64_t bytes = 0;
-  // What `data` lies in, where that stays mapped for many runs: devices may pin it. Plans keep it; who unmaps the memory
-  // closes the block before.
+  // What `data` lies in, where that stays mapped for many runs: devices may pin it. Plans keep it; whoever unmaps the
+  // memory closes the block before.
   std::shared_ptr<HostBlock> block{};
 };
 

@@ -135,6 +135,7 @@ Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* a
                                   .accesses = is_free ? accesses : nullptr,
                                   .works = &costs,
                                   .pins = is_free ? costs.pins() : pins,
+                                  .pieces_max = request.has_whole_shares ? 1u : 4u,
                                   .repeat = request.repeat};
   StatusOr<scheduler::Placement> placement = scheduler::Place(input, &unplaced);
   if (!placement.ok()) {

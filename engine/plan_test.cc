@@ -304,9 +304,13 @@ TEST_F(PlanTest, WhatCanNeverFitIsRefusedWhenPrepared) {
   EXPECT_EQ(graph->flat, nullptr);  // The plan has it.
 }
 
+// Sources of challengers where there are several devices: placed anew twice, and each device alone.
+constexpr uint32_t kAnew = 0, kPlaced = 2;
+constexpr uint32_t OnDevice(uint32_t device) { return kPlaced + device; }
+
 // The judge wants a challenger from there, for a plan that takes so long.
 void Seek(PlanReview& review, uint32_t source, Duration usual) {
-  review.judge = scheduler::PlanJudge(3);
+  review.judge = scheduler::PlanJudge(OnDevice(2), kPlaced);
   const scheduler::PlanJudge::Run run{.ns = static_cast<double>(usual.count()), .promises = source == 0};
   for (int i = 0; i < 200; ++i) {
     review.seeks = review.judge.After(run) == scheduler::PlanJudge::Step::kTry;
@@ -332,7 +336,7 @@ TEST_F(PlanTest, NoRoomForABetterPlanLeavesTheOldOne) {
   const Status alone = Run(*graph, kElements).status();
   ASSERT_TRUE(absl::IsResourceExhausted(alone)) << alone;
   EXPECT_EQ(shortage.device, "opencl:0");
-  for (const uint32_t source : {0u, 2u}) {  // Placed anew, and on the GPU.
+  for (const uint32_t source : {kAnew, OnDevice(1)}) {
     shortage = {};
     graph->plans.clear();
     Plan* const old = PlanOn(*graph, kElements, 0);
@@ -357,7 +361,7 @@ TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
   constexpr Duration kUsual = std::chrono::minutes(10);
   Plan* const plan = PlanOn(*graph, kElements, 0);
   plan->makespan = kUsual;
-  Seek(plan->review, 2, kUsual);
+  Seek(plan->review, OnDevice(1), kUsual);
   const auto device = [&] { return graph->plans.front()->tasks.front().device; };
   const auto is_trial = [&] { return graph->plans.front()->review.is_challenger; };
   deadline_ = RealClock().Now() + std::chrono::minutes(20);
@@ -365,11 +369,11 @@ TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
   EXPECT_EQ(device(), 0u);
   deadline_ = kNever;
   may_experiment_ = false;
-  Seek(graph->plans.front()->review, 2, kUsual);
+  Seek(graph->plans.front()->review, OnDevice(1), kUsual);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 0u);
   may_experiment_ = true;
-  Seek(graph->plans.front()->review, 2, kUsual);
+  Seek(graph->plans.front()->review, OnDevice(1), kUsual);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 1u);
   EXPECT_TRUE(is_trial());
@@ -380,7 +384,7 @@ TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
   EXPECT_EQ(device(), 0u);
   EXPECT_FALSE(is_trial());
   deadline_ = RealClock().Now() + std::chrono::hours(200);
-  Seek(graph->plans.front()->review, 2, kUsual);
+  Seek(graph->plans.front()->review, OnDevice(1), kUsual);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_TRUE(is_trial());
   EXPECT_NE(device(), 0u);

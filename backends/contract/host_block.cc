@@ -34,7 +34,7 @@ HostPin* HostBlock::PinFor(uint64_t device, uint64_t bytes, const std::function<
   }
   Way& way = ways_[device];
   if (way.pin != nullptr || way.is_refused) {
-    return way.pin.get();
+    return way.is_refused ? nullptr : way.pin.get();
   }
   way.moved += bytes;
   if (way.moved / kPaysAfter < bytes_ || !TakeRoom()) {
@@ -46,6 +46,12 @@ HostPin* HostBlock::PinFor(uint64_t device, uint64_t bytes, const std::function<
     pinned_bytes_.fetch_sub(bytes_, std::memory_order_relaxed);
   }
   return way.pin.get();
+}
+
+// Somebody may still copy by it: it stays until Close.
+void HostBlock::Refuse(uint64_t device) {
+  std::lock_guard lock(mutex_);
+  ways_[device].is_refused = true;
 }
 
 void HostBlock::Close() {

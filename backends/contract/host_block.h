@@ -47,6 +47,9 @@ class HostBlock {
   // takes its time; null from it means that the device cannot pin this memory, and is final.
   HostPin* PinFor(uint64_t device, uint64_t bytes, const std::function<std::unique_ptr<HostPin>()>& make);
 
+  // The device's pin has turned out to be no help: it is not handed out any more.
+  void Refuse(uint64_t device);
+
   // Before the memory goes, when no copy is under way. From then on nothing is pinned.
   void Close();
 

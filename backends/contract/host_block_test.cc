@@ -70,10 +70,15 @@ TEST_F(HostBlockTest, WhatIsNotPinned) {
   can_pin_ = true;
   EXPECT_FALSE(Pin(block, 1, 100 * kBytes));
   EXPECT_EQ(asked_, 1);
+  EXPECT_TRUE(Pin(block, 2, 100 * kBytes));
+  block.Refuse(2);
+  EXPECT_FALSE(Pin(block, 2, 100 * kBytes));
+  EXPECT_EQ(asked_, 2);
+  block.Close();
   EXPECT_FALSE(Pin(small, 1, 100 * kBytes));
   HostBlock huge(memory_.data(), uint64_t{1} << 60);  // Only its size is looked at.
   EXPECT_FALSE(Pin(huge, 1, ~uint64_t{0}));
-  EXPECT_EQ(asked_, 1);
+  EXPECT_EQ(asked_, 2);
   EXPECT_EQ(HostBlock::PinnedBytes(), 0u);
 }
 

@@ -22,6 +22,7 @@ constexpr uint32_t kCommandsPerFlush = 128;
 // Of copies between pinned memory and the device: pieces, and how many are under way.
 constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
 constexpr size_t kPiecesAhead = 2;
+constexpr uint64_t kCheckedBytesMin = 4 * limits::kMiB;
 // A repeated byte is written in words of this size; short fills in bytes.
 constexpr uint32_t kPatternBytes = 16;
 
@@ -196,11 +197,12 @@ Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffe
   constexpr std::string_view kDoing = "Copying from host memory";
   // Beside launches in one queue pieces would wait for them.
   const bool is_apart = queue_.lane_ != Lane::kCompute || !queue_.found_.info.has_copy_lanes;
-  if (is_apart && queue_.IsPinned(block, bytes)) {
-    return CopyDirectly(current_, /*is_up=*/true, bytes, kDoing, [&](uint64_t at, uint64_t piece, cl_event* done) {
+  if (Pin* pin = is_apart ? queue_.PinOf(block, bytes) : nullptr; pin != nullptr) {
+    const auto enqueue = [&](uint64_t at, uint64_t piece, cl_event* done) {
       return clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset + at, piece, source + at, 0, nullptr,
                                   done);
-    });
+    };
+    return CopyDirectly({current_, /*is_up=*/true, block, pin, bytes, kDoing, enqueue});
   }
   if (!queue_.stages_) {
     const cl_int error =
@@ -228,28 +230,39 @@ Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffe
   return absl::OkStatus();
 }
 
-Status OpenClFlight::CopyDirectly(cl_command_queue queue, bool is_up, uint64_t bytes, std::string_view doing,
-                                  const EnqueuePiece& enqueue) {
-  CopyFlow flow = queue_.copier_.PinnedFlow(is_up, bytes, kPiecesAhead * kPieceBytes);
+Status OpenClFlight::CopyDirectly(const DirectCopy& copy) {
+  CopyFlow flow = queue_.copier_.PinnedFlow(copy.is_up, copy.bytes, kPiecesAhead * kPieceBytes);
   std::deque<std::pair<Event, uint64_t>> ahead;  // And bytes.
   const auto land = [&]() -> Status {
     const cl_event done = ahead.front().first.get();
-    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &done), queue, doing));
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &done), copy.queue, copy.doing));
     flow.Moved(ahead.front().second);
     ahead.pop_front();
     return absl::OkStatus();
   };
-  for (uint64_t at = 0; at < bytes;) {
+  for (uint64_t at = 0; at < copy.bytes;) {
     if (ahead.size() == kPiecesAhead) {
       HPVMD_RETURN_IF_ERROR(land());
     }
-    const uint64_t piece = std::min(kPieceBytes, bytes - at);
+    const uint64_t piece = std::min(kPieceBytes, copy.bytes - at);
+    const bool checks = piece >= kCheckedBytesMin && copy.pin->TakeCheck();
+    const hpvm::Time begin = RealClock().Now();
     Event done;
-    cl_int error = enqueue(at, piece, done.out());
-    error = error == CL_SUCCESS ? clFlush(queue) : error;
-    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, queue, doing));
+    cl_int error = copy.enqueue(at, piece, done.out());
+    error = error == CL_SUCCESS ? clFlush(copy.queue) : error;
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, copy.queue, copy.doing));
+    const Duration handing = RealClock().Now() - begin;
     ahead.emplace_back(std::move(done), piece);
     at += piece;
+    if (checks) {
+      while (!ahead.empty()) {
+        HPVMD_RETURN_IF_ERROR(land());
+      }
+      // Of memory that is not pinned the call itself makes most of the copy.
+      if (!queue_.found_.info.is_emulated && handing * 2 > RealClock().Now() - begin) {
+        copy.block->Refuse(queue_.pinner_);
+      }
+    }
   }
   while (!ahead.empty()) {
     HPVMD_RETURN_IF_ERROR(land());

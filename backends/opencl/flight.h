@@ -68,10 +68,17 @@ class OpenClFlight final : public gpu::Flight {
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
   Status Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes);
-  // Copies between pinned memory and the device, piece by piece.
-  using EnqueuePiece = std::function<cl_int(uint64_t at, uint64_t bytes, cl_event* done)>;
-  Status CopyDirectly(cl_command_queue queue, bool is_up, uint64_t bytes, std::string_view doing,
-                      const EnqueuePiece& enqueue);
+  // A copy between pinned memory and the device, piece by piece.
+  struct DirectCopy {
+    cl_command_queue queue = nullptr;
+    bool is_up = false;
+    HostBlock* block = nullptr;
+    Pin* pin = nullptr;
+    uint64_t bytes = 0;
+    std::string_view doing;
+    std::function<cl_int(uint64_t at, uint64_t bytes, cl_event* done)> enqueue;
+  };
+  Status CopyDirectly(const DirectCopy& copy);
   Status CopyWithin(OpenClBuffer& source, OpenClBuffer& target, const CopyCommand& copy);
   Status EnqueueFill(const FillCommand& fill);
   Status FillPiece(cl_mem memory, uint64_t offset, uint64_t bytes, uint8_t value, uint32_t pattern_bytes);

@@ -77,14 +77,14 @@ Status OpenClFlight::RunDownload(const Download& download) {
                                              download.target, 0, nullptr, nullptr);
     return queue_.health_.Judge(error, queue, kDoing);
   }
-  if (queue_.IsPinned(download.block, download.bytes)) {
+  if (Pin* pin = queue_.PinOf(download.block, download.bytes); pin != nullptr) {
     // What it was enqueued behind may have trapped: then host memory stays as it is.
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
-    return CopyDirectly(queue, /*is_up=*/false, download.bytes, kDoing,
-                        [&](uint64_t at, uint64_t piece, cl_event* done) {
-                          return clEnqueueReadBuffer(queue, download.source, CL_FALSE, download.offset + at, piece,
-                                                     download.target + at, 0, nullptr, done);
-                        });
+    const auto enqueue = [&](uint64_t at, uint64_t piece, cl_event* done) {
+      return clEnqueueReadBuffer(queue, download.source, CL_FALSE, download.offset + at, piece, download.target + at, 0,
+                                 nullptr, done);
+    };
+    return CopyDirectly({queue, /*is_up=*/false, download.block, pin, download.bytes, kDoing, enqueue});
   }
   struct Piece {
     const uint8_t* pinned = nullptr;

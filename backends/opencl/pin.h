@@ -7,6 +7,7 @@
 #ifndef HPVMD_BACKENDS_OPENCL_PIN_H_
 #define HPVMD_BACKENDS_OPENCL_PIN_H_
 
+#include <atomic>
 #include <memory>
 
 #include "backends/contract/host_block.h"
@@ -18,7 +19,7 @@ class Pin final : public HostPin {
  public:
   // Null where the driver does not take the memory. What may only be read is not tried: NVIDIA's driver takes it, and
   // crashes in the first copy.
-  static std::unique_ptr<HostPin> Make(cl_context context, const HostBlock& block) {
+  static std::unique_ptr<Pin> Make(cl_context context, const HostBlock& block) {
     if (!block.is_writable()) {
       return nullptr;
     }
@@ -28,9 +29,12 @@ class Pin final : public HostPin {
         Memory(clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, block.bytes(), block.data(), &error));
     return error == CL_SUCCESS ? std::move(pin) : nullptr;
   }
+  // The first copy finds out whether the memory is pinned in truth: drivers do not say so. Any thread.
+  bool TakeCheck() { return !is_checked_.exchange(true); }
 
  private:
   Memory memory_;  // Holds the context.
+  std::atomic<bool> is_checked_{false};
 };
 
 }  // namespace hpvm::opencl

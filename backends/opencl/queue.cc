@@ -41,9 +41,12 @@ std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission, 
   return flight;
 }
 
-bool OpenClQueue::IsPinned(HostBlock* block, uint64_t bytes) const {
-  return stages_ && pinner_ != 0 && block != nullptr &&
-         block->PinFor(pinner_, bytes, [&] { return Pin::Make(context_, *block); }) != nullptr;
+Pin* OpenClQueue::PinOf(HostBlock* block, uint64_t bytes) const {
+  if (!stages_ || pinner_ == 0 || block == nullptr) {
+    return nullptr;
+  }
+  // Safety: only this makes pins by that number.
+  return static_cast<Pin*>(block->PinFor(pinner_, bytes, [&] { return Pin::Make(context_, *block); }));
 }
 
 StatusOr<Event> OpenClQueue::Clear(cl_mem memory, uint64_t bytes) {

@@ -46,8 +46,8 @@ class OpenClQueue final : public gpu::Driver {
  private:
   friend class OpenClFlight;
 
-  // Whether copies between the device and this part of the block go without staging memory.
-  bool IsPinned(HostBlock* block, uint64_t bytes) const;
+  // By which copies between the device and this part of the block go without staging memory; null: they do not.
+  Pin* PinOf(HostBlock* block, uint64_t bytes) const;
 
   OpenClQueue(const Parts& parts, Queue main, Queue download, Queue setup);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <set>
 #include <utility>
 
 namespace hpvm {
@@ -180,10 +181,13 @@ class Finder {
     const graph::SymbolValues symbols = old->symbols;
     const uint32_t source = review.judge.source(), former = review.judge.first_former();
     PlanRequest request{.may_pin = source == 0 && review.may_pin};
-    request.only_device = source > 0 && source < former ? source - 1 : kNoDevice;
+    const uint32_t placed = PlacedSources();
+    request.only_device = source >= placed && source < former ? source - placed : kNoDevice;
+    request.has_whole_shares = source > 0 && source < placed;
     request.tasks = source >= former ? &review.formers[source - former] : nullptr;
     StatusOr<std::unique_ptr<Plan>> built = FailedPrecondition("There is no such plan.");
-    if (IsPossible(request)) {
+    const bool has_pieces = HasPieces(tasks) || std::ranges::any_of(review.formers, HasPieces);
+    if (IsPossible(request) && (!request.has_whole_shares || has_pieces)) {
       built = Build(symbols, request);
       if (absl::IsResourceExhausted(built.status())) {
         old.reset();
@@ -218,6 +222,17 @@ class Finder {
     return is_real && (request.tasks == nullptr || !request.tasks->empty());
   }
 
+  // Sources of challengers: placed anew; where there are several devices, with whole shares; then each device alone.
+  uint32_t PlacedSources() const { return graph_.devices.size() > 1 ? 2 : 1; }
+
+  // Whether a device runs several pieces of a launch.
+  static bool HasPieces(const Tasks& tasks) {
+    std::set<std::pair<uint32_t, uint32_t>> seen;
+    return std::ranges::any_of(tasks, [&](const scheduler::Task& task) {
+      return task.is_part && !seen.insert({task.node.index, task.device}).second;
+    });
+  }
+
   static bool IsNew(const Plan& plan, const PlanRequest& request, const Tasks& champion, const PlanReview& review) {
     const auto is_same = [&](const Tasks& known) { return IsSamePlacement(plan.tasks, known); };
     return !is_same(champion) && (request.only_device == kNoDevice || DeviceOf(plan) == request.only_device) &&
@@ -227,7 +242,8 @@ class Finder {
 
   StatusOr<std::unique_ptr<Plan>> BuildFirst(const graph::SymbolValues& symbols) {
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, Build(symbols, {}));
-    plan->review.judge = scheduler::PlanJudge(static_cast<uint32_t>(1 + graph_.devices.size()));
+    plan->review.judge =
+        scheduler::PlanJudge(PlacedSources() + static_cast<uint32_t>(graph_.devices.size()), PlacedSources());
     return plan;
   }
 

@@ -172,7 +172,7 @@ class FunctionDevice final : public Device {
           ++counts_.copies;
         }
         std::memmove(Data(submission, copy->target) + copy->target_offset,
-                    Data(submission, copy->source) + copy->source_offset, copy->bytes);
+                     Data(submission, copy->source) + copy->source_offset, copy->bytes);
         if (options_.note_copy) {
           options_.note_copy(copy_meter_, copy->bytes, submission.buffers[copy->source]->host() != nullptr);
         }
@@ -213,6 +213,9 @@ class FunctionDevice final : public Device {
 
   Status RunDispatch(const DispatchCommand& dispatch, const Submission& submission) {
     const auto& executable = static_cast<const FunctionExecutable&>(*dispatch.executable);
+    if (options_.launch_delay.count() > 0) {
+      std::this_thread::sleep_for(options_.launch_delay);
+    }
     if (options_.lost_entries.contains(executable.artifact().entry)) {
       return Unavailable("The device is lost.");
     }
@@ -297,8 +300,8 @@ class FunctionDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& functions,
-                                             FunctionDeviceOptions options, FunctionDeviceCounts* counts) {
+std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options,
+                                             FunctionDeviceCounts* counts) {
   return std::make_unique<FunctionDevice>(hub, functions, std::move(options), counts);
 }
 

@@ -53,7 +53,7 @@ struct FunctionDeviceOptions {
   uint64_t group_items_max = uint64_t{1} << 32;
   GpuTarget gpu{};
   uint64_t driver_bytes_max = ~uint64_t{0};  // The driver refuses to have more than this in its buffers at once.
-  bool has_copy_lanes = false;  // A thread for each lane. Only where submissions run on threads.
+  bool has_copy_lanes = false;               // A thread for each lane. Only where submissions run on threads.
   std::function<void(CopyMeter&, uint64_t bytes, bool is_up)> note_copy{};  // What it says of its copies.
   // Commands that still run before the device is lost: its memory is garbage then, and every submission and
   // every allocation fails with kUnavailable. Negative: never. Borrowed; null: never.
@@ -64,6 +64,8 @@ struct FunctionDeviceOptions {
   bool exports_memory = false, imports_memory = false, fails_to_import = false;
   // A launch takes as long as its instances need at this speed, at least; 0 or null: as long as its functions do.
   const std::atomic<uint64_t>* instances_per_second = nullptr;  // Borrowed.
+  // So long a launch waits before it begins, which no timing shows.
+  std::chrono::nanoseconds launch_delay{0};
   // As DeviceInfo has them; 0: unknown.
   double operations_per_second = 0, link_bytes_per_second = 0;
 };
@@ -88,9 +90,9 @@ class FunctionCompiler final : public CompilerService {
   bool names_artifacts = false;  // As caches do: what is learnt on one device is known of others like it.
   // The last request, of a test that compiles one thing at a time.
   CompileRequest last;
-  std::set<std::string> barrier_entries;                  // Artifacts that say they use barriers.
-  std::set<std::string> native_entries;                   // And that they are modules written for the device.
-  std::map<std::string, ir::BoundsProgram> bounds;        // By entry: what artifacts say of their offsets.
+  std::set<std::string> barrier_entries;                     // Artifacts that say they use barriers.
+  std::set<std::string> native_entries;                      // And that they are modules written for the device.
+  std::map<std::string, ir::BoundsProgram> bounds;           // By entry: what artifacts say of their offsets.
   std::map<ArtifactKind, std::set<std::string>> refused;     // Refused for that kind of artifact only.
   std::map<ArtifactKind, std::set<std::string>> over_limit;  // A limit of the compiler's ends these, after a second.
 

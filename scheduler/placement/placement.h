@@ -69,6 +69,7 @@ struct PlacementInput {
   uint64_t effort = kPlacementEffort;
   uint64_t seed = 1;             // Of the search. The same input gives the same placement.
   bool wants_transfers = false;  // Fills Placement::transfers.
+  uint32_t pieces_max = 4;  // Of a device's share of a launch that is split.
   // So many runs follow each other and hand their values on where they are: what the graph is given comes, and what it
   // returns goes, once for all of them, and the makespan is that of one.
   uint32_t repeat = 1;

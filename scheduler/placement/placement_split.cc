@@ -105,7 +105,9 @@ class Cutter {
         CutSingles();
       }
     }
-    CutEqually();
+    if (input_.pieces_max > 1) {
+      CutEqually();
+    }
   }
 
   void FindCuttables() {
@@ -288,7 +290,7 @@ class Cutter {
           }
           AddCut(cuttable, std::move(weights), cuts);
         }
-        if (pieces == 1 || 2 * pieces * cuts.size() <= kJobsMax) {
+        if (pieces == 1 || (pieces <= input_.pieces_max && 2 * pieces * cuts.size() <= kJobsMax)) {
           Try(std::move(cuts), options, {.of_kept = pieces == 1 ? 1 : kGainPieces});
         }
       }

@@ -37,7 +37,8 @@ double Median(std::vector<double> values) {
 
 }  // namespace
 
-PlanJudge::PlanJudge(uint32_t sources) : sources_(sources + size_t{kFormers}), is_first_(sources > kSourcesAlone) {
+PlanJudge::PlanJudge(uint32_t sources, uint32_t placed)
+    : sources_(sources + size_t{kFormers}), placed_(placed), is_first_(sources > kSourcesAlone) {
   for (uint32_t i = 0; i < sources_.size(); ++i) {
     sources_[i].is_open = i > 0 && i < sources;
   }
@@ -126,7 +127,7 @@ PlanJudge::Step PlanJudge::Watch(const Run& run) {
   // A challenger of which nothing is known may take as long as one that is still let run.
   const auto open = std::ranges::find_if(sources_, [&](const Source& source) {
     const auto index = static_cast<uint32_t>(&source - sources_.data());
-    return source.is_open && (run.is_doubtful || index == 0 || index >= first_former());
+    return source.is_open && (run.is_doubtful || index < placed_ || index >= first_former());
   });
   if (open == sources_.end() || !HasBudget((kHopeless - 1) * usual_ns())) {
     return Step::kKeep;
@@ -183,7 +184,7 @@ void PlanJudge::DropChallenger() {
   has_challenger_ = is_trial_ = false;
 }
 
-void PlanJudge::StartOver() { *this = PlanJudge(first_former()); }
+void PlanJudge::StartOver() { *this = PlanJudge(first_former(), placed_); }
 
 PlanJudge::Step PlanJudge::Trial(const Run& run) {
   if (std::exchange(is_hurried_, false) && run.ns < kWonSoon * usual_ns()) {

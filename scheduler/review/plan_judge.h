@@ -33,9 +33,9 @@ class PlanJudge {
   static constexpr uint32_t kFormers = 3;
 
   // `sources`: where challengers come from, in the order in which they are tried, such as "placed anew by what is known
-  // now" (which has to be the first) and "everything on device 1". Behind them are kFormers for plans of before that
-  // no source may lead to again.
-  explicit PlanJudge(uint32_t sources = 1);
+  // now" (which has to be the first) and "everything on device 1". The first `placed` of them are tried whether what
+  // was planned is doubtful or not. Behind them are kFormers for plans of before that no source may lead to again.
+  explicit PlanJudge(uint32_t sources = 1, uint32_t placed = 1);
 
   enum class Step : uint8_t {
     kKeep,    // The plan that ran runs on.
@@ -111,6 +111,7 @@ class PlanJudge {
   double Allowance() const;
 
   std::vector<Source> sources_;
+  uint32_t placed_ = 1;
   uint32_t source_ = 0, former_ = kNone, next_former_ = 0;
   double least_ns_ = 0;  // The least usual_ns of this champion.
   bool has_challenger_ = false, is_trial_ = false;

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels as users write them, of kinds that a compiler may do well or badly: built in the ways in which users build.
+#include "hpvm.h"
+
+#define ROW (int)hpvm_y()
+#define COLUMN (int)hpvm_x()
+
+HPVM_KERNEL void axpy(const float* x, float* y, float a) { y[hpvm_x()] += a * x[hpvm_x()]; }
+
+// Neighbouring fields of a record, as compilers address them.
+struct Particle {
+  float x, y, z, mass;
+};
+HPVM_KERNEL void records(const struct Particle* particles, float* out) {
+  const struct Particle p = particles[hpvm_x()];
+  out[hpvm_x()] = p.mass * (p.x * p.x + p.y * p.y + p.z * p.z);
+}
+
+// A record that is larger than what compilers copy field by field.
+struct Large {
+  float values[48];
+};
+HPVM_KERNEL void copied_record(const struct Large* from, struct Large* to) { to[hpvm_x()] = from[hpvm_x()]; }
+
+// An array on the stack whose indices are known once loops are unrolled.
+HPVM_KERNEL void sort_in_registers(float* values) {
+  float a[8];
+  float* mine = values + 8 * hpvm_x();
+  for (int i = 0; i < 8; ++i) a[i] = mine[i];
+  for (int i = 0; i < 8; ++i) {
+    for (int k = 0; k + 1 < 8 - i; ++k) {
+      const float low = a[k] < a[k + 1] ? a[k] : a[k + 1], high = a[k] < a[k + 1] ? a[k + 1] : a[k];
+      a[k] = low;
+      a[k + 1] = high;
+    }
+  }
+  for (int i = 0; i < 8; ++i) mine[i] = a[i];
+}
+
+// One whose indices are data.
+HPVM_KERNEL void stack_histogram(const int* values, int* counts, int n) {
+  int bins[16] = {0};
+  for (int i = 0; i < n; ++i) ++bins[values[hpvm_x() * n + i] & 15];
+  for (int i = 0; i < 16; ++i) counts[hpvm_x() * 16 + i] = bins[i];
+}
+
+// Rows that indices from memory delimit.
+HPVM_KERNEL void sparse_rows(const int* starts, const int* columns, const float* values, const float* x, float* y) {
+  float sum = 0;
+  for (int k = starts[hpvm_x()]; k < starts[hpvm_x() + 1]; ++k) sum += values[k] * x[columns[k]];
+  y[hpvm_x()] = sum;
+}
+
+// One instance a row: nothing lies along x.
+HPVM_KERNEL void along_y(const float* a, float* out, int n) { out[ROW] = a[ROW] * (float)n; }
+
+HPVM_KERNEL void strided_store(const float* a, float* out) {
+  out[3 * hpvm_x()] = a[hpvm_x()];
+  out[3 * hpvm_x() + 1] = a[hpvm_x()] * 2;
+  out[3 * hpvm_x() + 2] = a[hpvm_x()] * 3;
+}
+
+// A stencil whose borders are clamped.
+static int Clamped(int i, int n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
+HPVM_KERNEL void clamped(const float* u, float* v, int n) {
+  float sum = 0;
+  for (int dy = -1; dy <= 1; ++dy) {
+    for (int dx = -1; dx <= 1; ++dx) sum += u[Clamped(ROW + dy, n) * n + Clamped(COLUMN + dx, n)];
+  }
+  v[ROW * n + COLUMN] = sum / 9;
+}
+
+// Addresses of 64 bits, beyond 2 GiB.
+HPVM_KERNEL void far(const float* a, float* b, long long offset) { b[offset + hpvm_x()] = a[offset + hpvm_x()] + 1; }
+
+HPVM_KERNEL void guarded(const float* a, float* b, int n) {
+  if (COLUMN < n && ROW < n) b[ROW * n + COLUMN] = a[ROW * n + COLUMN] + 1;
+}
+
+HPVM_KERNEL void grouped(const float* a, float* sums) {
+  float* leaves = (float*)hpvm_local_alloc(96 * sizeof(float));
+  const int i = (int)hpvm_local_id(0);
+  leaves[i] = a[hpvm_x()];
+  for (int stride = 48; stride > 2; stride /= 2) {
+    hpvm_barrier();
+    if (i < stride) leaves[i] += leaves[i + stride];
+  }
+  hpvm_barrier();
+  if (i == 0) sums[hpvm_group_id(0)] = leaves[0] + leaves[1] + leaves[2];
+}

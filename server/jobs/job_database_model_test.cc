@@ -66,7 +66,12 @@ std::string TextOfAll(JobDatabase& database, std::string_view tenant) {
             std::to_string(use.stored_bytes) + " " + std::to_string(use.finished_bytes);
   }
   std::vector<DamagedJob> damaged;
-  EXPECT_TRUE(database.LoadLive([&](StoredJob job) { text += "\nlive " + job.DebugString(); }, &damaged).ok());
+  EXPECT_TRUE(
+      database
+          .LoadLive(
+              [&](const LiveRow& row) { text += "\nlive " + row.job.DebugString() + (row.shares ? " shares" : ""); },
+              &damaged)
+          .ok());
   EXPECT_THAT(damaged, testing::IsEmpty());
   EXPECT_TRUE(
       database.ListBlobs([&](const BlobUse& blob) { text += "\nblob " + blob.tenant + " " + ToHex(blob.hash); }).ok());

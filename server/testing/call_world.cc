@@ -335,9 +335,9 @@ void CallWorld::LiftAll() {
 std::vector<std::string> CallWorld::LiveJobs(size_t tenant) {
   std::vector<std::string> ids;
   const Status read = state_->jobs().LoadLive(
-      [&](const StoredJob& job) {
-        if (job.tenant() == kTenantNames[tenant]) {
-          ids.push_back(job.job().id());
+      [&](const LiveRow& row) {
+        if (row.job.tenant() == kTenantNames[tenant]) {
+          ids.push_back(row.job.job().id());
         }
       },
       nullptr);

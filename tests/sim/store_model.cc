@@ -478,7 +478,7 @@ void StoreModel::Compare(JobDatabase& database) {
 void StoreModel::CheckAround(JobDatabase& database) {
   std::set<std::string> live;
   std::vector<DamagedJob> damaged;
-  const Status loaded = database.LoadLive([&](StoredJob job) { live.insert(job.job().id()); }, &damaged);
+  const Status loaded = database.LoadLive([&](const LiveRow& row) { live.insert(row.job.job().id()); }, &damaged);
   context_.Check(loaded.ok() && damaged.empty(), "durability", [&] {
     return damaged.empty() ? std::string(loaded.message()) : "A row is damaged: " + damaged.front().id + ".";
   });

@@ -171,7 +171,7 @@ class WatchedDatabase final : public JobDatabase {
   StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) override {
     return database_.ListSome(tenant, filter);
   }
-  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override {
+  Status LoadLive(const std::function<void(LiveRow)>& each, std::vector<DamagedJob>* damaged) override {
     return database_.LoadLive(each, damaged);
   }
   Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override {

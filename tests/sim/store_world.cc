@@ -83,7 +83,7 @@ Status StoreWorld::Open() {
   store_ = std::make_unique<SimJobStore>(context_, store_rng_, *watched_, *blobs_,
                                          [this](const Status&) { is_broken_ = true; });
   known_.clear();
-  return database_->LoadLive([this](StoredJob job) { known_[job.job().id()] = std::move(job); }, nullptr);
+  return database_->LoadLive([this](LiveRow row) { known_[row.job.job().id()] = std::move(row.job); }, nullptr);
 }
 
 void StoreWorld::Close() {

@@ -105,7 +105,7 @@ class DamageTest : public testing::JobFixture {
       return Message(opened);
     }
     std::vector<DamagedJob> damaged;
-    const Status loaded = state_->jobs().LoadLive([](const StoredJob&) {}, &damaged);
+    const Status loaded = state_->jobs().LoadLive([](const LiveRow&) {}, &damaged);
     return loaded.ok() ? "" : Message(loaded);
   }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,18 @@ TEST_F(SlicesTest, ElementsShowWhatTheyShare) {
   EXPECT_EQ(States(ids)["CANCELLED"], 1);
   expect_all();
   Restart();
+  expect_all();
+  std::set<const StoredJob*> kept;
+  for (const auto& [id, job] : tenant_->jobs) {
+    kept.insert(job->stored->shared.get());
+    EXPECT_TRUE(job->shown().labels().empty()) << id;
+  }
+  EXPECT_EQ(kept.size(), 1u);
+  EXPECT_FALSE(kept.contains(nullptr));
+  while (!OpenRuns().empty()) {
+    AnswerRun(Result(kOutput));
+  }
+  EXPECT_EQ(States(ids)["SUCCEEDED"], 9);
   expect_all();
 }
 

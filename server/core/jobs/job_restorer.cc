@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "server/jobs/rows/job_rules.h"
 #include "server/jobs/rows/retry.h"
 #include "server/process/log.h"
 
@@ -37,9 +38,9 @@ Status JobRestorer::Restore() {
   JobDatabase& database = options_.jobs->database();
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("core.restore"));
   HPVMD_ASSIGN_OR_RETURN(const uint64_t lease, database.NextLease());
-  std::vector<StoredJob> rows;
+  std::vector<LiveRow> rows;
   std::vector<DamagedJob> damaged;
-  HPVMD_RETURN_IF_ERROR(database.LoadLive([&](StoredJob row) { rows.push_back(std::move(row)); }, &damaged));
+  HPVMD_RETURN_IF_ERROR(database.LoadLive([&](LiveRow row) { rows.push_back(std::move(row)); }, &damaged));
   HPVMD_RETURN_IF_ERROR(EndDamaged(damaged));
   HPVMD_RETURN_IF_ERROR(MendKeys());
   HPVMD_ASSIGN_OR_RETURN(const auto uses, database.Use());
@@ -51,8 +52,9 @@ Status JobRestorer::Restore() {
       const TenantRef tenant = tenants_.FindOrAdd(scope, name);
       tenant->stored_rows.Merge(tenant->account.TakeAnyway(scheduler::Resource::kDiskBytes, use.stored_bytes));
     }
-    for (StoredJob& row : rows) {
-      taken.push_back(TakeUp(scope, std::move(row), doubts_clock));
+    SharedRows shared;
+    for (LiveRow& row : rows) {
+      taken.push_back(TakeUp(scope, std::move(row), doubts_clock, &shared));
     }
   }
   DamagedUnits damaged_units;
@@ -81,10 +83,10 @@ Status JobRestorer::Restore() {
 }
 
 // A machine may start before it knows the time.
-bool JobRestorer::DoubtsClock(const std::vector<StoredJob>& live, const std::map<std::string, TenantUse>& uses) {
+bool JobRestorer::DoubtsClock(const std::vector<LiveRow>& live, const std::map<std::string, TenantUse>& uses) {
   int64_t newest = 0;
-  for (const StoredJob& row : live) {
-    newest = std::max(newest, NewestTime(row.job()));
+  for (const LiveRow& row : live) {
+    newest = std::max(newest, NewestTime(row.job.job()));
   }
   JobFilter last;
   last.count_max = 1;
@@ -104,9 +106,17 @@ bool JobRestorer::DoubtsClock(const std::vector<StoredJob>& live, const std::map
   return true;
 }
 
-ExecutionRef JobRestorer::TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock) {
-  const TenantRef tenant = tenants_.FindOrAdd(scope, row.tenant());
-  const ExecutionRef job = NewJob(tenant, std::move(row));
+ExecutionRef JobRestorer::TakeUp(CoreScope& scope, LiveRow row, bool doubts_clock, SharedRows* shared) {
+  const TenantRef tenant = tenants_.FindOrAdd(scope, row.job.tenant());
+  std::shared_ptr<const StoredJob> of_array;
+  if (row.shares) {
+    std::shared_ptr<const StoredJob>& known = (*shared)[{row.job.tenant(), row.job.job().array_id()}];
+    known = known == nullptr ? std::make_shared<const StoredJob>(SharedOf(row.job)) : known;
+    of_array = known;
+    RemoveShared(&row.job);
+  }
+  const ExecutionRef job = NewJob(tenant, std::move(row.job));
+  job->stored->shared = std::move(of_array);
   job->stored->restored = true;
   const v1::Job& shown = job->shown();
   const bool is_running = shown.state() == v1::JOB_STATE_RUNNING;
@@ -259,7 +269,7 @@ void JobRestorer::ReadForRestore(const std::vector<ExecutionRef>& taken, Damaged
   {
     CoreScope scope(monitor_);
     for (const ExecutionRef& job : taken) {
-      for (const v1::JobDependency& dependency : job->shown().after()) {
+      for (const v1::JobDependency& dependency : job->after()) {
         const std::string& id = dependency.job_id();
         if (job->shown().attempt() > 0 || job->tenant->jobs.contains(id)) {
           continue;
@@ -300,7 +310,7 @@ void JobRestorer::RestoreDependencies(Execution& job, const RestoredUnits& units
     return;
   }
   std::vector<v1::JobDependency> after;
-  for (const v1::JobDependency& dependency : job.shown().after()) {
+  for (const v1::JobDependency& dependency : job.after()) {
     if (const auto unreadable = units.unreadable.find(dependency.job_id()); unreadable != units.unreadable.end()) {
       job.stored->damage = DataLoss("The job was not started: it comes after " + dependency.job_id() +
                                     ", and the store cannot say how that ended. " + unreadable->second);

@@ -4,9 +4,11 @@
 #define HPVMD_SERVER_CORE_JOBS_JOB_RESTORER_H_
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/core/jobs/job_lifecycle.h"
@@ -31,8 +33,10 @@ class JobRestorer : private CoreRoom {
   using DamagedUnits = std::optional<std::set<std::string>>;  // Read once, and only if there is a need.
   using StoredUnits = JobTable::StoredUnits;
   // The clock is more than an hour from the newest time in the store.
-  bool DoubtsClock(const std::vector<StoredJob>& live, const std::map<std::string, TenantUse>& uses);
-  ExecutionRef TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock);
+  bool DoubtsClock(const std::vector<LiveRow>& live, const std::map<std::string, TenantUse>& uses);
+  // What elements share, by tenant and array.
+  using SharedRows = std::map<std::pair<std::string, std::string>, std::shared_ptr<const StoredJob>>;
+  ExecutionRef TakeUp(CoreScope& scope, LiveRow row, bool doubts_clock, SharedRows* shared);
   Status EndDamaged(const std::vector<DamagedJob>& damaged);
   Status MendKeys();
   std::set<std::string> ReadDamagedUnits();

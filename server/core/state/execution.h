@@ -165,7 +165,10 @@ struct Execution {
   std::function<void(RunOutcome)> done;  // Of the same; once, without the mutex.
   std::unique_ptr<JobPart> stored;       // Null: a run.
 
-  const v1::Job& shown() const { return stored->row.job(); }  // A job's, as it is on disk.
+  // A job's, as it is on disk; an array's element lacks what JobPart::shared has.
+  const v1::Job& shown() const { return stored->row.job(); }
+  // What a job comes after.
+  const auto& after() const { return (stored->shared != nullptr ? *stored->shared : stored->row).job().after(); }
   // Whether it stands where it stood then, and not there again for a later turn.
   bool StandsAt(scheduler::JobKey then, Phase where) const { return key == then && phase == where; }
 };

@@ -58,6 +58,12 @@ struct InsertJobs {
   StagedRows staged = {};  // Stage's and Unstage's.
 };
 
+// A job that has not ended.
+struct LiveRow {
+  StoredJob job;        // Whole.
+  bool shares = false;  // The store has SharedOf(job) apart, once for all elements of its array.
+};
+
 // One job's next state.
 struct ChangeJob {
   std::string tenant, id;
@@ -185,7 +191,7 @@ class JobDatabase {
   virtual StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) = 0;
   StatusOr<std::vector<StoredJob>> List(std::string_view tenant, JobFilter filter) { return ListSome(tenant, &filter); }
   // Every job that has not ended, oldest first. Rows that are damaged go to `damaged`, if there is one.
-  virtual Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) = 0;
+  virtual Status LoadLive(const std::function<void(LiveRow)>& each, std::vector<DamagedJob>* damaged) = 0;
   // Every row that is damaged, or that cannot be found by its id or array, of jobs that have ended too. Reads all rows.
   virtual Status ListDamaged(const std::function<void(const DamagedJob&)>& each) = 0;
   // At most `count_max` of the finished jobs, the oldest first; of all tenants when `tenant` is empty.

@@ -267,7 +267,7 @@ void MeasureStart(const std::string& folder, Rng& rng) {
   const double leased = Now();
   std::vector<DamagedJob> damaged;
   size_t live = 0;
-  (*database)->LoadLive([&](StoredJob) { ++live; }, &damaged).IgnoreError();
+  (*database)->LoadLive([&](LiveRow) { ++live; }, &damaged).IgnoreError();
   std::printf("%zu queued: open with quick check %.1f ms, lease %.1f ms, LoadLive %.1f ms\n", live,
               (opened - start) * 1e3, (leased - opened) * 1e3, (Now() - leased) * 1e3);
 }

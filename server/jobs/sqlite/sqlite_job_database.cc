@@ -119,7 +119,7 @@ class SqliteJobDatabase final : public JobDatabase {
   StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) override {
     return readers_.With([&](SqliteReader& reader) { return reader.ListSome(tenant, filter); });
   }
-  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override {
+  Status LoadLive(const std::function<void(LiveRow)>& each, std::vector<DamagedJob>* damaged) override {
     return readers_.With([&](SqliteReader& reader) { return reader.LoadLive(each, damaged); });
   }
   Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override {

@@ -126,7 +126,7 @@ TEST_F(SqliteJobDatabaseTest, DamagedJobsCanBeEndedAndDropped) {
   Execute("UPDATE jobs SET record = x'00' WHERE id = 'a'; DELETE FROM blobs WHERE sequence = 2;");
   std::vector<std::string> live;
   std::vector<DamagedJob> damaged;
-  ASSERT_TRUE(database_->LoadLive([&](StoredJob job) { live.push_back(job.job().id()); }, &damaged).ok());
+  ASSERT_TRUE(database_->LoadLive([&](const LiveRow& row) { live.push_back(row.job.job().id()); }, &damaged).ok());
   EXPECT_THAT(live, ElementsAre("b"));
   ASSERT_EQ(damaged.size(), 1u);
   EXPECT_EQ(damaged[0].id, "a");
@@ -238,7 +238,7 @@ TEST_F(SharedTest, DamageIsTheElements) {
     EXPECT_THAT(*database_->Check(), Contains(HasSubstr("array-1")));
     std::vector<DamagedJob> damaged;
     size_t live = 0;
-    ASSERT_TRUE(database_->LoadLive([&](const StoredJob&) { ++live; }, &damaged).ok());
+    ASSERT_TRUE(database_->LoadLive([&](const LiveRow&) { ++live; }, &damaged).ok());
     EXPECT_EQ(live, 2u);
     ASSERT_EQ(damaged.size(), 2u);
     EXPECT_THAT(damaged[1].units, Contains("array"));
@@ -572,8 +572,8 @@ TEST_F(SqliteJobDatabaseTest, LongReadsDoNotHoldTheLog) {
     std::set<std::string> seen;
     EXPECT_TRUE(database_
                     ->LoadLive(
-                        [&](const StoredJob& job) {
-                          EXPECT_TRUE(seen.insert(job.job().id()).second);
+                        [&](const LiveRow& row) {
+                          EXPECT_TRUE(seen.insert(row.job.job().id()).second);
                           pause(seen.size());
                         },
                         nullptr)

@@ -220,14 +220,14 @@ StatusOr<std::vector<StoredJob>> SqliteReader::ListSome(std::string_view tenant,
   return jobs;
 }
 
-Status SqliteReader::LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) {
+Status SqliteReader::LoadLive(const std::function<void(LiveRow)>& each, std::vector<DamagedJob>* damaged) {
   int64_t last = INT64_MIN;
   HPVMD_RETURN_IF_ERROR(ForEachRow(
       load_live_, [&] { load_live_.Start(last); },
       [&] {
         last = load_live_.Int(0);
         if (StatusOr<StoredJob> job = ReadWholeJob(load_live_); job.ok()) {
-          each(*std::move(job));
+          each({*std::move(job), !load_live_.IsNull(kSharedColumn)});
         } else if (damaged != nullptr) {
           damaged->push_back(DescribeDamage(load_live_));
         }

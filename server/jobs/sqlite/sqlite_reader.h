@@ -34,7 +34,7 @@ class SqliteReader {
   StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id);
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id);
   StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter);
-  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged);
+  Status LoadLive(const std::function<void(LiveRow)>& each, std::vector<DamagedJob>* damaged);
   Status ListDamaged(const std::function<void(const DamagedJob&)>& each);
   StatusOr<std::vector<uint64_t>> ListKeyless();
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max, bool with_dropped);

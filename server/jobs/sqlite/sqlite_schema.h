@@ -34,6 +34,7 @@ inline constexpr char kWholeJobColumns[] =
     "jobs.bytes, jobs.dropped, jobs.array_id, jobs.idempotency_key, jobs.ended, "
     "iif(jobs.array_id IS NULL, NULL, (SELECT shared.bytes FROM shared WHERE shared.sequence = jobs.request)), "
     "iif(jobs.array_id IS NULL, NULL, (SELECT shared.sum FROM shared WHERE shared.sequence = jobs.request))";
+inline constexpr int kSharedColumn = 14;
 // SQL that holds for every job but those of an array that is still being written.
 inline constexpr char kIsWhole[] = "jobs.request NOT IN (SELECT sequence FROM staged)";
 // The job of the present row, as its record has it. kDataLoss naming it when its checksum is wrong or the columns

@@ -76,6 +76,7 @@ void MemoryJobDatabase::Apply(const InsertJobs& insert, WriteResult* result) {
     Row& row = rows_[sequence];
     row.job = job;
     if (insert.shared.has_value()) {
+      row.shares = true;
       AddShared(*insert.shared, &row.job).IgnoreError();  // CheckInsert found that it is this array's.
     }
     row.job.set_sequence(sequence);
@@ -275,11 +276,11 @@ StatusOr<std::vector<StoredJob>> MemoryJobDatabase::ListSome(std::string_view te
   return jobs;
 }
 
-Status MemoryJobDatabase::LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) {
+Status MemoryJobDatabase::LoadLive(const std::function<void(LiveRow)>& each, std::vector<DamagedJob>* damaged) {
   std::lock_guard lock(mutex_);
   for (const auto& [sequence, row] : rows_) {
     if (!IsTerminal(row.job.job().state())) {
-      each(row.job);
+      each({row.job, row.shares});
     }
   }
   return absl::OkStatus();

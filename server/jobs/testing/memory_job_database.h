@@ -33,7 +33,7 @@ class MemoryJobDatabase final : public JobDatabase {
   StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id) override;
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override;
   StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) override;
-  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override;
+  Status LoadLive(const std::function<void(LiveRow)>& each, std::vector<DamagedJob>* damaged) override;
   Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override { return absl::OkStatus(); }
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override { return absl::OkStatus(); }
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
@@ -52,6 +52,7 @@ class MemoryJobDatabase final : public JobDatabase {
  private:
   struct Row {
     StoredJob job;
+    bool shares = false;  // As LiveRow.
     uint64_t request = 0;  // The sequence of the first job that has it.
     std::string key;
     StoredResults results;

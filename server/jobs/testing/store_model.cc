@@ -193,7 +193,7 @@ std::string StoreModel::Compare(JobDatabase& database, BlobFolder& blobs, bool d
   }
   std::vector<DamagedJob> damaged;
   size_t loaded = 0;
-  const Status load = database.LoadLive([&](const StoredJob&) { ++loaded; }, &damaged);
+  const Status load = database.LoadLive([&](const LiveRow&) { ++loaded; }, &damaged);
   if (!load.ok() || loaded != live || !damaged.empty()) {
     wrong += std::to_string(loaded) + " live jobs instead of " + std::to_string(live) + ": " + Message(load) + "\n";
   }

@@ -3,6 +3,7 @@
 
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
+#include "compiler/pass/or_to_add.h"
 #include "compiler/pass/remove_barriers.h"
 #include "compiler/pass/remove_dead.h"
 #include "compiler/pass/resolve_provenance.h"
@@ -24,9 +25,10 @@ struct Pass {
   Status (*run)(ir::Module&);
 };
 
-// Each leaves less to look through for those behind it: functions first, then merges, then addresses.
+// Each leaves less to look through for those behind it: functions first, then merges, then sums, then addresses.
 Status RunPasses(ir::Module& module, const Pass& inlining, const PipelineOptions& options) {
-  const Pass passes[] = {inlining, {"RemoveDead", RemoveDead}, {"ResolveProvenance", ResolveProvenance}};
+  const Pass passes[] = {
+      inlining, {"RemoveDead", RemoveDead}, {"OrToAdd", OrToAdd}, {"ResolveProvenance", ResolveProvenance}};
   for (const Pass& pass : passes) {
     HPVMD_RETURN_IF_ERROR(pass.run(module));
     if (options.verify_each) {

@@ -88,3 +88,10 @@ HPVM_KERNEL void grouped(const float* a, float* sums) {
   hpvm_barrier();
   if (i == 0) sums[hpvm_group_id(0)] = leaves[0] + leaves[1] + leaves[2];
 }
+
+// Complex numbers, real and imaginary parts side by side: compilers write 2 * i + 1 as `or`.
+HPVM_KERNEL void complex_product(const float* a, const float* b, float* c) {
+  const int i = COLUMN;
+  c[2 * i] = a[2 * i] * b[2 * i] - a[2 * i + 1] * b[2 * i + 1];
+  c[2 * i + 1] = a[2 * i] * b[2 * i + 1] + a[2 * i + 1] * b[2 * i];
+}

@@ -45,9 +45,6 @@ struct TilePlan {
 };
 StatusOr<TilePlan> PlanTile(const ir::Module& module, const GpuTile& tile);
 
-// log2 of a factor of each value, for the tile's first instance; `scalars` has those of the parameters.
-std::vector<uint8_t> FindAlignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars);
-
 // Within each run of operations that only compute, finishes what one of them is for before the next: what a tile's
 // instances do alike is done for one after the other, and few values live at a time. Drops what nothing uses.
 void OrderByUse(ir::Function& function);

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
+#include "compiler/pass/trailing_zeros.h"
 
 namespace hpvm {
 namespace {
@@ -15,115 +16,21 @@ using ir::Opcode;
 using ir::OpId;
 using ir::ValueId;
 
-// A multiple of all powers of two: what is not known yet.
-constexpr uint8_t kAny = 64;
 // Buffers' addresses are multiples of 64 KiB in the virtual space (ir::AssignAddresses).
 constexpr uint8_t kBufferAlignment = 16;
 // 16 bytes.
 constexpr uint8_t kVectorAlignment = 4;
 constexpr uint32_t kVectorBytes = 16;
 
-class Alignment {
- public:
-  Alignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars)
-      : f_(module.function(module.entry)),
-        tile_(std::has_single_bit(tile_x) ? static_cast<uint8_t>(std::countr_zero(tile_x)) : 0),
-        known_(f_.values.size(), kAny),
-        constants_(f_.values.size()) {
-    for (uint32_t i = 0; i < module.params.size(); ++i) {
-      known_[f_.region(f_.body).first_param.index + i] = module.params[i].is_buffer ? kBufferAlignment : scalars[i];
-    }
-    ir::ForEachOp(f_, [&](OpId id) {
-      if (f_.op(id).code == Opcode::kConst) {
-        constants_[f_.op(id).first_result.index] = f_.op(id).imm;
-      }
-    });
+// By ValueId, for the first instance of a tile.
+std::vector<uint8_t> FindAlignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars) {
+  std::vector<uint8_t> params(scalars.begin(), scalars.end());
+  for (size_t i = 0; i < params.size(); ++i) {
+    params[i] = module.params[i].is_buffer ? kBufferAlignment : params[i];
   }
-
-  std::vector<uint8_t> Run() {
-    constexpr int kSweepsMax = 64;
-    for (int sweep = 0; sweep < kSweepsMax; ++sweep) {
-      changed_ = false;
-      ir::ForEachOp(f_, [&](OpId id) { Visit(f_.op(id)); });
-      if (!changed_) {
-        return known_;
-      }
-    }
-    return std::vector<uint8_t>(known_.size());
-  }
-
- private:
-  uint8_t Of(const Op& op, uint32_t operand) const { return known_[f_.operands_of(op)[operand].index]; }
-  std::optional<uint64_t> ConstantOf(const Op& op, uint32_t operand) const {
-    return constants_[f_.operands_of(op)[operand].index];
-  }
-  void Lower(ValueId id, uint8_t alignment) {
-    if (alignment < known_[id.index]) {
-      known_[id.index] = alignment;
-      changed_ = true;
-    }
-  }
-  void Bring(ValueId first, uint32_t count, const Op& op, uint32_t from) {
-    for (uint32_t i = 0; i < count; ++i) {
-      Lower(ValueId(first.index + i), Of(op, from + i));
-    }
-  }
-  void Visit(const Op& op) {
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      return Bring(f_.region(op.body).first_param, f_.region(op.body).param_count, op, 0);
-    }
-    for (const ir::Target& target : f_.targets_of(op)) {
-      const Op& owner = f_.op(target.op);
-      const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
-      target.is_continue ? Bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, op, from)
-                         : Bring(owner.first_result, owner.result_count, op, from);
-    }
-    if ((ir::Info(op.code).effects & ir::kControl) != 0) {
-      return;
-    }
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      const ValueId result(op.first_result.index + i);
-      Lower(result, std::min<uint8_t>(Result(op), static_cast<uint8_t>(8 * ir::Bytes(f_.type_of(result)))));
-    }
-  }
-  uint8_t Result(const Op& op) const {
-    const auto shift = [&] { return static_cast<uint8_t>(*ConstantOf(op, 1) % (8 * ir::Bytes(op.type))); };
-    switch (op.code) {
-      case Opcode::kConst:
-        return static_cast<uint8_t>(std::countr_zero(op.imm));
-      case Opcode::kInstanceId:
-        return ConstantOf(op, 0) == uint64_t{0} ? tile_ : 0;
-      case Opcode::kAdd:
-      case Opcode::kSub:
-      case Opcode::kOr:
-      case Opcode::kXor:
-        return std::min(Of(op, 0), Of(op, 1));
-      case Opcode::kAnd:
-        return std::max(Of(op, 0), Of(op, 1));
-      case Opcode::kMul:
-        return static_cast<uint8_t>(std::min(Of(op, 0) + Of(op, 1), int{kAny}));
-      case Opcode::kShl:
-        return ConstantOf(op, 1) ? static_cast<uint8_t>(std::min(Of(op, 0) + shift(), int{kAny})) : Of(op, 0);
-      case Opcode::kShrU:
-      case Opcode::kShrS:
-        return ConstantOf(op, 1) && Of(op, 0) > shift() ? static_cast<uint8_t>(Of(op, 0) - shift()) : 0;
-      case Opcode::kSelect:
-        return std::min(Of(op, 1), Of(op, 2));
-      case Opcode::kWrap:
-      case Opcode::kExtendS:
-      case Opcode::kExtendU:
-        return Of(op, 0);
-      default:
-        return 0;
-    }
-  }
-
-  const ir::Function& f_;
-  const uint8_t tile_;
-  std::vector<uint8_t> known_;
-  std::vector<std::optional<uint64_t>> constants_;
-  bool changed_ = false;
-};
+  const auto id_x = static_cast<uint8_t>(std::has_single_bit(tile_x) ? std::countr_zero(tile_x) : 0);
+  return FindTrailingZeros(module.function(module.entry), params, id_x);
+}
 
 std::string TextOf(const GpuTile& tile) {
   return std::to_string(tile.size[0]) + " x " + std::to_string(tile.size[1]) + " x " + std::to_string(tile.size[2]);
@@ -324,10 +231,6 @@ class Planner {
 };
 
 }  // namespace
-
-std::vector<uint8_t> FindAlignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars) {
-  return Alignment(module, tile_x, scalars).Run();
-}
 
 StatusOr<TilePlan> PlanTile(const ir::Module& module, const GpuTile& tile) {
   Planner planner(module, tile);

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/or_to_add.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "compiler/ir/walk.h"
+#include "compiler/pass/trailing_zeros.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::ValueId;
+
+// Functions that are walked for every `or`: chains beyond this are not looked through.
+constexpr int kDepthMax = 4;
+
+class Rewriter {
+ public:
+  explicit Rewriter(ir::Function& function)
+      : f_(function), definitions_(function.values.size()), zeros_(FindTrailingZeros(function, {})) {
+    ir::ForEachOp(f_, [&](OpId id) {
+      for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
+        definitions_[f_.op(id).first_result.index + i] = id;
+      }
+    });
+  }
+  void Run() {
+    ir::ForEachOp(f_, [&](OpId id) {
+      Op& op = f_.op(id);
+      if (op.code == Opcode::kOr && (IsBelow(op, 0, 1) || IsBelow(op, 1, 0))) {
+        op.code = Opcode::kAdd;
+      }
+    });
+  }
+
+ private:
+  ValueId Operand(const Op& op, uint32_t i) const { return f_.operands_of(op)[i]; }
+  // Whether the bits of one operand all lie below the lowest that may be set in the other.
+  bool IsBelow(const Op& op, uint32_t low, uint32_t high) const {
+    return WidthOf(Operand(op, low), 0) <= zeros_[Operand(op, high).index];
+  }
+  // How many low bits hold everything that is set in a value.
+  uint32_t WidthOf(ValueId value, int depth) const {
+    const uint32_t all = 8 * ir::Bytes(f_.type_of(value));
+    const OpId definition = definitions_[value.index];
+    if (!definition.valid() || depth == kDepthMax) {
+      return all;
+    }
+    const Op& op = f_.op(definition);
+    const auto width_at = [&](uint32_t i) { return WidthOf(Operand(op, i), depth + 1); };
+    switch (op.code) {
+      case Opcode::kConst:
+        return static_cast<uint32_t>(std::bit_width(all == 32 ? op.imm & 0xffffffffu : op.imm));
+      case Opcode::kAnd:
+        return std::min(width_at(0), width_at(1));
+      case Opcode::kOr:
+      case Opcode::kXor:
+        return std::max(width_at(0), width_at(1));
+      case Opcode::kSelect:
+        return std::max(width_at(1), width_at(2));
+      case Opcode::kExtendU:
+        return width_at(0);
+      default:
+        return ir::Info(op.code).family == ir::Family::kIntCompare ? 1 : all;
+    }
+  }
+
+  ir::Function& f_;
+  std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
+  const std::vector<uint8_t> zeros_;
+};
+
+}  // namespace
+
+Status OrToAdd(ir::Module& module) {
+  for (ir::Function& function : module.functions) {
+    Rewriter(function).Run();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

@@ -49,7 +49,7 @@ struct CpuArray {
 using CpuScalar = std::variant<int32_t, float, double>;
 
 struct CpuCase {
-  std::string suite;  // "prk", "parboil", "other".
+  std::string suite;  // "prk", "parboil", "other", "small_arrays".
   std::string name;   // Of the case and of the kernel.
   std::string sizes;  // For people.
   bool is_matmul = false;
@@ -87,10 +87,11 @@ struct CpuCaseMaker {
   const char* name;
   CpuCase (*make)(CpuSize size);
 };
-// bench/cpu/cpu_prk.cc, cpu_parboil.cc, cpu_other.cc.
+// bench/cpu/cpu_prk.cc, cpu_parboil.cc, cpu_other.cc, cpu_small_arrays.cc.
 std::span<const CpuCaseMaker> PrkCases();
 std::span<const CpuCaseMaker> ParboilCases();
 std::span<const CpuCaseMaker> OtherCases();
+std::span<const CpuCaseMaker> SmallArrayCases();
 // The error of an inner product of `terms` in type T, of which `magnitudes` is the sum of the terms' magnitudes: n u /
 // (1
 // - n u) times that sum, for n operations of unit roundoff u (N. Higham, "Accuracy and Stability of Numerical

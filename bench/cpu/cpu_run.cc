@@ -30,7 +30,7 @@ int RunCpu(const CpuOptions& options, const std::string& command) {
   printer.Head(DescribeMachine((*engine)->device(), command));
   CpuResults results;
   bool good = true;
-  for (std::span<const CpuCaseMaker> makers : {PrkCases(), ParboilCases(), OtherCases()}) {
+  for (std::span<const CpuCaseMaker> makers : {PrkCases(), ParboilCases(), OtherCases(), SmallArrayCases()}) {
     for (const CpuCaseMaker& maker : makers) {
       if (!Matches(options, maker.name)) {
         continue;

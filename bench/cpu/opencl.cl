@@ -3,6 +3,7 @@
 #include "others.h"
 #include "parboil.h"
 #include "prk.h"
+#include "small_arrays.h"
 
 #define X get_global_id(0)
 #define Y get_global_id(1)
@@ -39,8 +40,8 @@ kernel void sgemm(global const float* a, global const float* b, global float* c,
   sgemm_at(a, b, c, n, k, Y, X);
 }
 
-kernel void spmv(global const int* starts, global const int* columns, global const float* values,
-                 global const float* x, global float* y) {
+kernel void spmv(global const int* starts, global const int* columns, global const float* values, global const float* x,
+                 global float* y) {
   spmv_at(starts, columns, values, x, y, X);
 }
 
@@ -86,4 +87,35 @@ kernel void tiled_matmul(global const float* a, global const float* b, global fl
 kernel void tree_sum(global const float* values, global float* sums) {
   local float leaves[LEAVES];
   tree_sum_at(values, sums, leaves, get_group_id(0), get_local_id(0));
+}
+
+kernel void complex_product(global const float* a, global const float* b, global float* c) {
+  complex_product_at(a, b, c, X);
+}
+
+kernel void complex_matrices(global const float* a, global const float* b, global float* c) {
+  complex_matrices_at(a, b, c, X);
+}
+
+kernel void xtea(global const int* key, global int* blocks, int rounds) { xtea_at(key, blocks, rounds, X); }
+
+kernel void sha256(global const int* messages, global const int* constants, global int* hashes) {
+  sha256_at(messages, constants, hashes, X);
+}
+
+kernel void binomial(global const float* prices, global const float* strikes, global float* puts, float up,
+                     float up_weight, float down_weight) {
+  binomial_at(prices, strikes, puts, up, up_weight, down_weight, X);
+}
+
+kernel void sort_rows(global float* values) { sort_rows_at(values, X); }
+
+kernel void docking(global const float* ligand, global const float* protein, global const float* poses,
+                    global float* scores, float reach, int atoms) {
+  docking_at(ligand, protein, poses, scores, reach, atoms, X);
+}
+
+kernel void stencil27(global const float* in, global float* out, float own, float others, int width, int height,
+                      int depth) {
+  stencil27_at(in, out, own, others, width, height, depth, X, Y, Z);
 }

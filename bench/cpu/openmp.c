@@ -5,6 +5,7 @@
 #include "others.h"
 #include "parboil.h"
 #include "prk.h"
+#include "small_arrays.h"
 
 #define KERNEL(name) __attribute__((visibility("default"))) void native_##name(const struct NativeLaunch* launch)
 #define EXTENT                                                                      \
@@ -311,5 +312,105 @@ KERNEL(tree_sum) {
       }
     }
     sums[group] = leaves[0];
+  }
+}
+
+KERNEL(complex_product) {
+  EXTENT;
+  BUFFER(const float, a, 0);
+  BUFFER(const float, b, 1);
+  BUFFER(float, c, 2);
+#pragma omp parallel for
+  for (int i = 0; i < nx; ++i) {
+    complex_product_at(a, b, c, i);
+  }
+}
+
+KERNEL(complex_matrices) {
+  EXTENT;
+  BUFFER(const float, a, 0);
+  BUFFER(const float, b, 1);
+  BUFFER(float, c, 2);
+#pragma omp parallel for
+  for (int i = 0; i < nx; ++i) {
+    complex_matrices_at(a, b, c, i);
+  }
+}
+
+KERNEL(xtea) {
+  EXTENT;
+  BUFFER(const int, key, 0);
+  BUFFER(int, blocks, 1);
+  const int rounds = launch->scalars[0].i32;
+#pragma omp parallel for
+  for (int i = 0; i < nx; ++i) {
+    xtea_at(key, blocks, rounds, i);
+  }
+}
+
+KERNEL(sha256) {
+  EXTENT;
+  BUFFER(const int, messages, 0);
+  BUFFER(const int, constants, 1);
+  BUFFER(int, hashes, 2);
+#pragma omp parallel for
+  for (int i = 0; i < nx; ++i) {
+    sha256_at(messages, constants, hashes, i);
+  }
+}
+
+KERNEL(binomial) {
+  EXTENT;
+  BUFFER(const float, prices, 0);
+  BUFFER(const float, strikes, 1);
+  BUFFER(float, puts, 2);
+  const float up = launch->scalars[0].f32;
+  const float up_weight = launch->scalars[1].f32;
+  const float down_weight = launch->scalars[2].f32;
+#pragma omp parallel for
+  for (int i = 0; i < nx; ++i) {
+    binomial_at(prices, strikes, puts, up, up_weight, down_weight, i);
+  }
+}
+
+KERNEL(sort_rows) {
+  EXTENT;
+  BUFFER(float, values, 0);
+#pragma omp parallel for
+  for (int i = 0; i < nx; ++i) {
+    sort_rows_at(values, i);
+  }
+}
+
+KERNEL(docking) {
+  EXTENT;
+  BUFFER(const float, ligand, 0);
+  BUFFER(const float, protein, 1);
+  BUFFER(const float, poses, 2);
+  BUFFER(float, scores, 3);
+  const float reach = launch->scalars[0].f32;
+  const int atoms = launch->scalars[1].i32;
+#pragma omp parallel for
+  for (int i = 0; i < nx; ++i) {
+    docking_at(ligand, protein, poses, scores, reach, atoms, i);
+  }
+}
+
+KERNEL(stencil27) {
+  EXTENT;
+  BUFFER(const float, in, 0);
+  BUFFER(float, out, 1);
+  const float own = launch->scalars[0].f32;
+  const float others = launch->scalars[1].f32;
+  const int width = launch->scalars[2].i32;
+  const int height = launch->scalars[3].i32;
+  const int depth = launch->scalars[4].i32;
+#pragma omp parallel for collapse(2)
+  for (int k = 0; k < nz; ++k) {
+    for (int j = 0; j < ny; ++j) {
+      for (int i = 0; i < nx; ++i) {
+        stencil27_at(in, out, own, others, width, height, depth, i, j, k);
+      }
+    }
   }
 }

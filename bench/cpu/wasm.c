@@ -3,6 +3,7 @@
 #include "others.h"
 #include "parboil.h"
 #include "prk.h"
+#include "small_arrays.h"
 
 HPVM_KERNEL void nstream(double* a, const double* b, const double* c, double scalar) {
   nstream_at(a, b, c, scalar, hpvm_x());
@@ -80,4 +81,30 @@ HPVM_KERNEL void tiled_matmul(const float* a, const float* b, float* c, int n, i
 HPVM_KERNEL void tree_sum(const float* values, float* sums) {
   float* leaves = hpvm_local_alloc(LEAVES * sizeof(float));
   tree_sum_at(values, sums, leaves, hpvm_group_id(0), hpvm_local_id(0));
+}
+
+HPVM_KERNEL void complex_product(const float* a, const float* b, float* c) { complex_product_at(a, b, c, hpvm_x()); }
+
+HPVM_KERNEL void complex_matrices(const float* a, const float* b, float* c) { complex_matrices_at(a, b, c, hpvm_x()); }
+
+HPVM_KERNEL void xtea(const int* key, int* blocks, int rounds) { xtea_at(key, blocks, rounds, hpvm_x()); }
+
+HPVM_KERNEL void sha256(const int* messages, const int* constants, int* hashes) {
+  sha256_at(messages, constants, hashes, hpvm_x());
+}
+
+HPVM_KERNEL void binomial(const float* prices, const float* strikes, float* puts, float up, float up_weight,
+                          float down_weight) {
+  binomial_at(prices, strikes, puts, up, up_weight, down_weight, hpvm_x());
+}
+
+HPVM_KERNEL void sort_rows(float* values) { sort_rows_at(values, hpvm_x()); }
+
+HPVM_KERNEL void docking(const float* ligand, const float* protein, const float* poses, float* scores, float reach,
+                         int atoms) {
+  docking_at(ligand, protein, poses, scores, reach, atoms, hpvm_x());
+}
+
+HPVM_KERNEL void stencil27(const float* in, float* out, float own, float others, int width, int height, int depth) {
+  stencil27_at(in, out, own, others, width, height, depth, hpvm_x(), hpvm_y(), hpvm_z());
 }

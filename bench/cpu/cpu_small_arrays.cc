@@ -39,6 +39,19 @@ CpuCase MakeComplexProduct(CpuSize size) {
   return c;
 }
 
+CpuCase MakeUnitVectors(CpuSize size) {
+  const uint64_t n = Pick<uint64_t>(size, 400'003, 100'003, 1'003);
+  CpuCase c = MakeOf("unit_vectors", std::to_string(n) + " vectors of 4 f32", "B", n, 32.0 * static_cast<double>(n));
+  c.arrays.push_back(InArray("in", RandomReals<float>(4 * n, -1, 1, 74)));
+  c.arrays.push_back(OutArray("out", ElementType::kF32, 4 * n));
+  c.tolerance = 1e-6;
+  c.reference = [in = c.arrays[0].initial.as<float>()](size_t, uint64_t at) {
+    const std::span<const float> v = in.subspan(at / 4 * 4, 4);
+    return v[at % 4] / std::hypot(std::hypot(v[0], v[1]), std::hypot(double{v[2]}, double{v[3]}));
+  };
+  return c;
+}
+
 CpuCase MakeComplexMatrices(CpuSize size) {
   const uint64_t n = Pick<uint64_t>(size, 200'003, 20'003, 103);
   constexpr uint64_t kNumbers = 18;
@@ -264,6 +277,7 @@ CpuCase MakeStencil27(CpuSize size) {
 
 constexpr CpuCaseMaker kCases[] = {
     {"complex_product", MakeComplexProduct},
+    {"unit_vectors", MakeUnitVectors},
     {"complex_matrices", MakeComplexMatrices},
     {"xtea", MakeXtea},
     {"sha256", MakeSha256},

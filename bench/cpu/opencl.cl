@@ -119,3 +119,5 @@ kernel void stencil27(global const float* in, global float* out, float own, floa
                       int depth) {
   stencil27_at(in, out, own, others, width, height, depth, X, Y, Z);
 }
+
+kernel void unit_vectors(global const float* in, global float* out) { unit_vectors_at(in, out, X); }

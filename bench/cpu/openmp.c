@@ -414,3 +414,13 @@ KERNEL(stencil27) {
     }
   }
 }
+
+KERNEL(unit_vectors) {
+  EXTENT;
+  BUFFER(const float, in, 0);
+  BUFFER(float, out, 1);
+#pragma omp parallel for
+  for (int i = 0; i < nx; ++i) {
+    unit_vectors_at(in, out, i);
+  }
+}

@@ -13,6 +13,28 @@ BODY void complex_product_at(GLOBAL const float* restrict a, GLOBAL const float*
   c[2 * i + 1] = a[2 * i] * b[2 * i + 1] + a[2 * i + 1] * b[2 * i];
 }
 
+/* Vectors of four numbers divided by their lengths; for Wasm with 16-byte vector instructions. */
+#ifdef __wasm__
+#include <wasm_simd128.h>
+__attribute__((target("simd128"))) BODY void unit_vectors_at(const float* restrict in, float* restrict out, int i) {
+  const v128_t v = wasm_v128_load(in + 4 * i), squares = wasm_f32x4_mul(v, v);
+  const float square = wasm_f32x4_extract_lane(squares, 0) + wasm_f32x4_extract_lane(squares, 1) +
+                       wasm_f32x4_extract_lane(squares, 2) + wasm_f32x4_extract_lane(squares, 3);
+  wasm_v128_store(out + 4 * i, wasm_f32x4_div(v, wasm_f32x4_splat(SQRTF(square))));
+}
+#else
+BODY void unit_vectors_at(GLOBAL const float* restrict in, GLOBAL float* restrict out, int i) {
+  float square = in[4 * i] * in[4 * i];
+  for (int k = 1; k < 4; ++k) {
+    square += in[4 * i + k] * in[4 * i + k];
+  }
+  const float length = SQRTF(square);
+  for (int k = 0; k < 4; ++k) {
+    out[4 * i + k] = in[4 * i + k] / length;
+  }
+}
+#endif
+
 /* c = a b for 3 x 3 complex matrices, 18 numbers each, as in lattice quantum chromodynamics. */
 #define MATRIX 18
 BODY void complex_matrices_at(GLOBAL const float* restrict a, GLOBAL const float* restrict b, GLOBAL float* restrict c,

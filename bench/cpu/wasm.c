@@ -108,3 +108,7 @@ HPVM_KERNEL void docking(const float* ligand, const float* protein, const float*
 HPVM_KERNEL void stencil27(const float* in, float* out, float own, float others, int width, int height, int depth) {
   stencil27_at(in, out, own, others, width, height, depth, hpvm_x(), hpvm_y(), hpvm_z());
 }
+
+__attribute__((target("simd128"))) HPVM_KERNEL void unit_vectors(const float* in, float* out) {
+  unit_vectors_at(in, out, hpvm_x());
+}

@@ -19,6 +19,7 @@
 #include "llvm/Target/TargetOptions.h"
 
 #include "compiler/back/llvm/emitter.h"
+#include "compiler/back/llvm/store_one_lane.h"
 
 namespace hpvm {
 
@@ -156,6 +157,7 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine) {
 }
 
 StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& machine, FileKind kind) {
+  StoreOneLanePlainly(module);
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;

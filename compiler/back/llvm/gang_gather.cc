@@ -60,15 +60,23 @@ llvm::Value* GangAccess::TinyWord() {
 }
 
 // Every second to fourth element: so many vectors that touch each other, the last one ending with the last lane's
-// element, since nothing is known of what lies behind it.
-llvm::Value* GangAccess::LoadStrided(llvm::Value* pointer) {
+// element, since nothing is known of what lies behind it. In elements from the first lane's.
+llvm::SmallVector<unsigned, 4> GangAccess::StridedStarts() const {
   const auto stride = static_cast<unsigned>(step_ / op_.width);
-  const unsigned end = (lanes_ - 1) * stride + 1;  // Elements from the first lane's to the last lane's.
-  llvm::SmallVector<llvm::Value*, 4> parts;
+  const unsigned end = (lanes_ - 1) * stride + 1;
   llvm::SmallVector<unsigned, 4> starts;
   for (unsigned i = 0; i < stride; ++i) {
     starts.push_back(i + 1 < stride ? i * lanes_ : end - lanes_);
-    parts.push_back(LoadColumn(place_.Added(pointer, starts.back() * op_.width), nullptr));
+  }
+  return starts;
+}
+
+llvm::Value* GangAccess::LoadStrided(llvm::Value* pointer) {
+  const auto stride = static_cast<unsigned>(step_ / op_.width);
+  const llvm::SmallVector<unsigned, 4> starts = StridedStarts();
+  llvm::SmallVector<llvm::Value*, 4> parts;
+  for (const unsigned start : starts) {
+    parts.push_back(LoadColumn(place_.Added(pointer, start * op_.width), nullptr));
   }
   // Lanes of `a` come first; those that lie in neither may be anything.
   auto pick = [&](unsigned a, unsigned b) {
@@ -94,6 +102,33 @@ llvm::Value* GangAccess::LoadStrided(llvm::Value* pointer) {
   return b_.CreateShuffleVector(result, rest, lanes);
 }
 
+// What lies between the lanes' elements is left alone: other instances may write it at the same time.
+void GangAccess::StoreStrided(llvm::Value* pointer, llvm::Value* value) {
+  const auto stride = static_cast<unsigned>(step_ / op_.width);
+  const llvm::SmallVector<unsigned, 4> starts = StridedStarts();
+  for (unsigned part = 0; part < stride; ++part) {
+    llvm::SmallVector<int, 64> lanes(lanes_, -1);
+    llvm::SmallVector<llvm::Constant*, 64> is_stored(lanes_, b_.getFalse());
+    for (unsigned i = 0; i < lanes_; ++i) {
+      if (std::min(i * stride / lanes_, stride - 1) == part) {
+        lanes[i * stride - starts[part]] = static_cast<int>(i);
+        is_stored[i * stride - starts[part]] = b_.getTrue();
+      }
+    }
+    StoreColumn(place_.Added(pointer, uint64_t{starts[part]} * op_.width), llvm::ConstantVector::get(is_stored),
+                b_.CreateShuffleVector(value, lanes));
+  }
+}
+
+// Of each word, lane after lane.
+llvm::Value* GangAccess::InterleavedMask(llvm::Value* mask) {
+  llvm::SmallVector<int, 64> lanes;
+  for (unsigned i = 0; i < lanes_ * words_; ++i) {
+    lanes.push_back(static_cast<int>(i / words_));
+  }
+  return b_.CreateShuffleVector(mask, lanes);
+}
+
 // Four words a lane, lane after lane.
 void GangAccess::LoadInterleaved(llvm::Value* pointer, llvm::Value* mask, Row* row) {
   auto* type = llvm::FixedVectorType::get(stored_, lanes_ * words_);
@@ -101,14 +136,13 @@ void GangAccess::LoadInterleaved(llvm::Value* pointer, llvm::Value* mask, Row* r
   if (mask == nullptr) {
     all = Tag(b_.CreateAlignedLoad(type, pointer, llvm::Align(1)));
   } else {
-    llvm::SmallVector<int, 64> lanes;
-    for (unsigned i = 0; i < lanes_ * words_; ++i) {
-      lanes.push_back(static_cast<int>(i / words_));
-    }
-    llvm::Value* words = b_.CreateShuffleVector(mask, lanes);
-    all = Tag(b_.CreateMaskedLoad(type, pointer, llvm::Align(1), words, llvm::PoisonValue::get(type)));
+    all = Tag(b_.CreateMaskedLoad(type, pointer, llvm::Align(1), InterleavedMask(mask), llvm::PoisonValue::get(type)));
   }
   Deinterleave(all, row);
+}
+
+void GangAccess::StoreInterleaved(llvm::Value* pointer, llvm::Value* mask, const Row& words) {
+  StoreColumn(pointer, mask == nullptr ? nullptr : InterleavedMask(mask), Interleave(words));
 }
 
 void GangAccess::Deinterleave(llvm::Value* all, Row* row) {

@@ -19,7 +19,7 @@ namespace {
 
 bool Is128(const ir::Op& op) { return op.code == Opcode::kLoad128 || op.code == Opcode::kStore128; }
 
-// Of loads by wide vectors and shuffles, in elements; with fewer lanes a vector would reach beyond the last one's.
+// Of accesses by wide vectors and shuffles, in elements; with fewer lanes a vector would reach beyond the last one's.
 constexpr uint32_t kStrideMax = 4;
 
 int64_t SignedStep(const Layout& layout, ir::Type type) {
@@ -171,10 +171,10 @@ void GangAccess::FindForm() {
   step_ = SignedStep(at_, tile_.f.type_of(tile_.f.operands_of(op_)[0]));
   const int64_t width = op_.width;
   if (step_ == width) {
-    form_ = words_ == 1 ? Form::kContiguous : !place_.is_store ? Form::kStrided : Form::kVarying;
+    form_ = words_ == 1 ? Form::kContiguous : Form::kStrided;
   } else if (step_ == -width && words_ == 1) {
     form_ = Form::kReversed;
-  } else if (!place_.is_store && words_ == 1 && masks_.IsWhole() && step_ % width == 0 && step_ / width >= 2 &&
+  } else if (words_ == 1 && masks_.IsWhole() && step_ % width == 0 && step_ / width >= 2 &&
              step_ / width <= kStrideMax && lanes_ >= kStrideMax) {
     form_ = Form::kStrided;
   }
@@ -187,7 +187,10 @@ void GangAccess::Remark() const {
       : form_ == Form::kContiguous ? "is contiguous"
       : form_ == Form::kReversed   ? "is contiguous in reverse"
       : form_ == Form::kTransposed ? "is contiguous along y: vectors of rows are transposed in registers"
-      : form_ == Form::kStrided    ? "has a stride of " + std::to_string(step_) + " bytes: wide loads and shuffles"
+      : form_ == Form::kStrided    ? "has a stride of " + std::to_string(step_) + " bytes: " +
+                                      (!place_.is_store ? "wide loads and shuffles"
+                                       : words_ > 1     ? "shuffles and wide stores"
+                                                        : "shuffles and masked stores")
       : at_.kind == Layout::Kind::kLinear
           ? "has a stride of " + std::to_string(step_) + " bytes: " + (place_.is_store ? "a scatter" : "a gather")
           : std::string(place_.is_store ? "scatters" : "gathers");
@@ -368,6 +371,10 @@ void GangAccess::StoreInside(unsigned row, const Run& run) {
     } else if (form_ == Form::kReversed) {
       mask = mask == nullptr ? nullptr : b_.CreateVectorReverse(mask);
       StoreColumn(run.columns[c], mask, b_.CreateVectorReverse(words[0]));
+    } else if (form_ == Form::kStrided && words_ > 1) {
+      StoreInterleaved(run.columns[c], mask, words);
+    } else if (form_ == Form::kStrided) {
+      StoreStrided(run.columns[c], words[0]);
     } else {
       for (unsigned w = 0; w < words_; ++w) {
         Scatter(row, c, w, words[w]);

@@ -110,8 +110,12 @@ class GangAccess {
   llvm::Value* Gather(unsigned row, unsigned column, unsigned word);
   llvm::Value* GatherNarrow(unsigned row, unsigned column);
   llvm::Value* TinyWord();
+  llvm::SmallVector<unsigned, 4> StridedStarts() const;
   llvm::Value* LoadStrided(llvm::Value* pointer);
+  void StoreStrided(llvm::Value* pointer, llvm::Value* value);
+  llvm::Value* InterleavedMask(llvm::Value* mask);
   void LoadInterleaved(llvm::Value* pointer, llvm::Value* mask, Row* row);
+  void StoreInterleaved(llvm::Value* pointer, llvm::Value* mask, const Row& words);
   void Deinterleave(llvm::Value* all, Row* row);  // Four words a lane, lane after lane, to four vectors; and back.
   llvm::Value* Interleave(const Row& words);
   void Scatter(unsigned row, unsigned column, unsigned word, llvm::Value* value);

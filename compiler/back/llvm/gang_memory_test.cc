@@ -180,6 +180,133 @@ TEST_P(GangMemoryTest, Agrees) {
 INSTANTIATE_TEST_SUITE_P(All, GangMemoryTest, ::testing::ValuesIn(kCases),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
+// r has 4 * extent words, of which 3 in 4 or fewer are written.
+constexpr Case kWide[] = {
+    {"stride_of_two", R"(
+  %off: i32 = shl.i32 %id, %three
+  %a: i32 = add.i32 %r, %off
+  store.i32 flat %a + 4, %v
+  return ()
+)"},
+    {"stride_of_three", R"(
+  %i: i32 = mul.i32 %id, %three
+  %off: i32 = shl.i32 %i, %two
+  %a: i32 = add.i32 %r, %off
+  store.i32 flat %a, %v
+  store.i32 flat %a + 4, %id
+  return ()
+)"},
+    {"stride_of_four", R"(
+  %off: i32 = shl.i32 %id, %four
+  %a: i32 = add.i32 %r, %off
+  store.i32 flat %a + 12, %v
+  return ()
+)"},
+    {"stride_of_two_of_eight", R"(
+  %off: i32 = shl.i32 %id, %four
+  %a: i32 = add.i32 %r, %off
+  %w: i64 = extend_s.i32 %v
+  store.i64 flat %a + 8, %w
+  return ()
+)"},
+    {"stride_of_three_halves", R"(
+  %i: i32 = mul.i32 %id, %three
+  %off: i32 = shl.i32 %i, %one
+  %a: i32 = add.i32 %r, %off
+  store.i32 w2 flat %a + 2, %v
+  return ()
+)"},
+    // A vector of four has one element in each of these stores, narrowed just before.
+    {"stride_of_four_halves", R"(
+  %off: i32 = shl.i32 %id, %three
+  %a: i32 = add.i32 %r, %off
+  %w: i32 = rotl.i32 %id, %seven
+  store.i32 w2 flat %a, %w
+  return ()
+)"},
+    {"stride_of_four_bytes", R"(
+  %a: i32 = add.i32 %r, %at
+  %w: i64 = extend_s.i32 %v
+  %p: i64 = mul.i64 %w, %w
+  store.i64 w1 flat %a, %p
+  return ()
+)"},
+    {"stride_of_two_in_an_arm", R"(
+  %off: i32 = shl.i32 %id, %three
+  %a: i32 = add.i32 %r, %off
+  %c: i32 = and.i32 %v, %one
+  if b0 %c {
+    store.i32 flat %a, %v
+    leave b0 ()
+  } else {
+    leave b0 ()
+  }
+  return ()
+)"},
+    {"four_words", R"(
+  %off: i32 = shl.i32 %id, %four
+  %a: i32 = add.i32 %x, %off
+  %p: i32, %q: i32, %s: i32, %t: i32 = load128 flat %a + 16
+  %u: i32 = add.i32 %p, %t
+  %b: i32 = add.i32 %r, %off
+  store128 flat %b, %u, %t, %q, %s
+  return ()
+)"},
+    {"four_words_in_an_arm", R"(
+  %off: i32 = shl.i32 %id, %four
+  %c: i32 = and.i32 %v, %one
+  if b0 %c {
+    %a: i32 = add.i32 %x, %off
+    %p: i32, %q: i32, %s: i32, %t: i32 = load128 flat %a
+    %b: i32 = add.i32 %r, %off
+    store128 flat %b, %id, %t, %q, %s
+    leave b0 ()
+  } else {
+    leave b0 ()
+  }
+  return ()
+)"},
+    {"four_words_anywhere", R"(
+  %count: i32 = instance_count.i32 %zero
+  %last: i32 = sub.i32 %count, %one
+  %i: i32 = sub.i32 %last, %id
+  %j: i32 = and.i32 %v, %one
+  %k: i32 = shl.i32 %j, %four
+  %a: i32 = add.i32 %x, %k
+  %p: i32, %q: i32, %s: i32, %t: i32 = load128 flat %a
+  %off: i32 = shl.i32 %i, %four
+  %b: i32 = add.i32 %r, %off
+  store128 flat %b, %p, %id, %q, %t
+  return ()
+)"},
+    {"four_words_at_one_place", R"(
+  %p: i32, %q: i32, %s: i32, %t: i32 = load128 flat %x + 4
+  store128 flat %r, %p, %id, %v, %t
+  return ()
+)"},
+};
+
+class GangWideTest : public ::testing::TestWithParam<Case> {};
+
+// Elements between those that are stored stay what they were.
+TEST_P(GangWideTest, Agrees) {
+  GangCompared kernel(KernelText(GetParam().body));
+  for (uint64_t extent : {1, 2, 4, 5, 7, 8, 15, 16, 17, 31, 33, 48, 50}) {
+    kernel.Check({{WordsOf(4 * extent, [](size_t i) { return ~(i * 2654435761u); }),
+                   WordsOf(4 * extent + 8, [](size_t i) { return i * 2654435761u >> 5; }),
+                   {}},
+                  {},
+                  {extent, 1, 1}});
+    if (HasFatalFailure() || HasNonfatalFailure()) {
+      return;
+    }
+  }
+  EXPECT_GT(kernel.unchecked_runs, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GangWideTest, ::testing::ValuesIn(kWide),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
 // The last element of each buffer is the last byte before the page that faults; lanes behind it are off.
 TEST(GangMaskTest, LanesThatAreOffTouchNothing) {
   constexpr const char* kBodies[] = {// A guard at the beginning, with more instances than elements.
@@ -301,6 +428,20 @@ constexpr TrapCase kTraps[] = {
   return ()
 )",
      TrapCode::kAssert},
+    {"out_of_bounds_stride", R"(
+  %off: i32 = shl.i32 %id, %three
+  %a: i32 = add.i32 %r, %off
+  store.i32 flat %a, %v @7
+  return ()
+)",
+     TrapCode::kOutOfBounds},
+    {"out_of_bounds_four_words", R"(
+  %p: i32, %q: i32, %s: i32, %t: i32 = load128 flat %xa @7
+  store128 flat %ra, %p, %q, %s, %t @8
+  return ()
+)",
+     TrapCode::kOutOfBounds},
+    {"read_only_four_words", "store128 flat %x, %v, %v, %v, %v @7\n  return ()\n", TrapCode::kReadOnlyBuffer},
     {"misaligned_atomic", R"(
   %a: i32 = add.i32 %ra, %v
   %old: i32 = atomic_add.i32 flat %a, %one @7

@@ -124,7 +124,9 @@ void GangEstimate::AddMemory(const Op& op, GangLevel& level) {
     return;
   }
   const int64_t step = std::abs(StepOf(module_, address));
-  const double whole = OfVector(std::max<uint32_t>(op.width, 4)) * (is_store ? 4 : 2);
+  const bool is_quad = op.code == Opcode::kLoad128 || op.code == Opcode::kStore128;
+  const double shuffles = is_quad ? 3 * OfVector(op.width) : 0;
+  const double whole = OfVector(std::max<uint32_t>(op.width, 4)) * (is_store ? 4 : 2) + shuffles;
   const Shape& y = along_y_[f_.operands_of(op)[0].index];
   if (address.kind == Layout::Kind::kVarying && y.kind == Shape::Kind::kLinear && y.step[1] == op.width) {
     ++level.crosswise;
@@ -132,12 +134,12 @@ void GangEstimate::AddMemory(const Op& op, GangLevel& level) {
   level.streams += address.kind == Layout::Kind::kLinear && by_row ? 1 : 0;
   if (address.kind == Layout::Kind::kLinear && step <= op.width) {
     level.vectors.Add(by_row, step == op.width ? whole : lanes_ * 1.0);
-  } else if (address.kind == Layout::Kind::kLinear && !is_store && step <= 4 * op.width) {
+  } else if (address.kind == Layout::Kind::kLinear && step <= 4 * op.width) {
     level.vectors.Add(by_row, whole * double(step) / op.width + 2);
   } else if (address.kind == Layout::Kind::kUniform) {
     level.vectors.Add(by_row, 2);
   } else {
-    const double apart = 4 + lanes_ * (is_store ? 1.5 : 1.2);
+    const double apart = (4 + lanes_ * (is_store ? 1.5 : 1.2)) * (is_quad ? 4 : 1);
     level.vectors.Add(by_row, apart);
     if (y.kind == Shape::Kind::kLinear && y.step[1] == op.width && (op.width == 4 || op.width == 8)) {
       level.transposed += std::max(0.0, apart - whole - 3 * OfVector(op.width));  // Shuffles.

@@ -53,9 +53,6 @@ const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>&
   if (IsSync(op.code) && !is_entry) {
     return "a function that is not part of the kernel's body waits for other instances";
   }
-  if (op.code == Opcode::kLoad128 || op.code == Opcode::kStore128) {
-    return is_entry || op.code == Opcode::kStore128 ? "it uses 16-byte accesses, which are vectors already" : nullptr;
-  }
   const ir::Family family = ir::Info(op.code).family;
   const bool writes = (family == ir::Family::kMemory || family == ir::Family::kAtomic) &&
                       (ir::Info(op.code).effects & ir::kWrites) != 0;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/ir/walk.h"
+#include "compiler/pass/expand_bulk.h"
 
 namespace hpvm {
 namespace {
@@ -53,7 +54,13 @@ class ProvenanceAnalysis {
   int32_t ParamOf(ir::ValueId value) const {
     return value.index < origins_.size() ? std::max(Origin::kNone, origins_[value.index].param) : Origin::kNone;
   }
-  bool IsGroup(ir::ValueId value) const { return origins_[value.index].param == Origin::kGroup; }
+  bool IsGroup(ir::ValueId value) const {
+    return value.index < origins_.size() && origins_[value.index].param == Origin::kGroup;
+  }
+  std::optional<uint64_t> ConstantOf(ir::ValueId value) const {
+    const auto found = constants_.find(value.index);
+    return found == constants_.end() ? std::nullopt : std::optional(found->second);
+  }
 
  private:
   int32_t At(const ir::Op& op, uint32_t operand) const {
@@ -161,9 +168,8 @@ class ProvenanceAnalysis {
 };
 
 bool IsFlatAccess(const ir::Op& op) {
-  bool is_access =
-      op.code == Opcode::kLoad || op.code == Opcode::kStore || op.code == Opcode::kLoad128 ||
-      op.code == Opcode::kStore128 || ir::Info(op.code).family == ir::Family::kAtomic;
+  bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore || op.code == Opcode::kLoad128 ||
+                   op.code == Opcode::kStore128 || ir::Info(op.code).family == ir::Family::kAtomic;
   return is_access && op.space == ir::Space::kFlat;
 }
 
@@ -186,6 +192,46 @@ ir::OpId Rewrite(ir::Module& module, ir::Function& function, ir::OpId access, ui
   function.operands[op.first_operand] = subtract.first_result;
   function.ops.push_back(subtract);
   return ir::OpId(function.ops.size() - 1);
+}
+
+// Copies and fills whose addresses all lie in buffers or group memory, piece by piece; what else there is as it is.
+std::vector<ir::OpId> Expand(ir::Function& function, const ProvenanceAnalysis& analysis, ir::OpId id) {
+  const ir::Op& op = function.op(id);
+  if (op.code != Opcode::kMemoryCopy && op.code != Opcode::kMemoryFill) {
+    return {id};
+  }
+  const std::span<const ir::ValueId> operands = function.operands_of(op);
+  const auto is_known = [&](ir::ValueId value) { return analysis.ParamOf(value) >= 0 || analysis.IsGroup(value); };
+  const std::optional<uint64_t> bytes = analysis.ConstantOf(operands[2]);
+  if (!bytes || *bytes == 0 || *bytes > kExpandedBytesMax || !is_known(operands[0]) ||
+      (op.code == Opcode::kMemoryCopy && !is_known(operands[1]))) {
+    return {id};
+  }
+  return ExpandBulk(function, id, *bytes);
+}
+
+// Appends the operations, which follow each other, to `out`, with the spaces of their addresses; offsets that they
+// share are computed once.
+void Resolve(ir::Module& module, ir::Function& function, const ProvenanceAnalysis& analysis,
+             std::span<const ir::OpId> ids, std::vector<ir::OpId>& out) {
+  std::unordered_map<uint32_t, ir::ValueId> offsets;  // By address.
+  for (const ir::OpId id : ids) {
+    ir::Op& op = function.op(id);
+    const bool is_access = IsFlatAccess(op);
+    const ir::ValueId address = is_access ? function.operands_of(op)[0] : ir::ValueId();
+    const int32_t param = is_access ? analysis.ParamOf(address) : -1;
+    if (is_access && analysis.IsGroup(address)) {
+      op.space = ir::Space::kGroup;
+    } else if (const auto found = offsets.find(address.index); param >= 0 && found != offsets.end()) {
+      op.space = ir::Space::kParam;
+      op.space_index = static_cast<uint32_t>(param);
+      function.operands[op.first_operand] = found->second;
+    } else if (param >= 0) {
+      out.push_back(Rewrite(module, function, id, static_cast<uint32_t>(param)));
+      offsets.emplace(address.index, function.op(out.back()).first_result);
+    }
+    out.push_back(id);
+  }
 }
 
 // Whether no operation tells where the buffers lie: whatever comes from a buffer's address is an address of the same
@@ -293,16 +339,7 @@ Status ResolveProvenance(ir::Module& module) {
     std::vector<ir::OpId> ops;
     ops.reserve(region.ops.size());
     for (ir::OpId id : region.ops) {
-      if (IsFlatAccess(function.op(id))) {
-        const ir::ValueId address = function.operands_of(function.op(id))[0];
-        const int32_t param = analysis.ParamOf(address);
-        if (analysis.IsGroup(address)) {
-          function.op(id).space = ir::Space::kGroup;
-        } else if (param >= 0) {
-          ops.push_back(Rewrite(module, function, id, static_cast<uint32_t>(param)));
-        }
-      }
-      ops.push_back(id);
+      Resolve(module, function, analysis, Expand(function, analysis, id), ops);
     }
     region.ops = std::move(ops);
   }

@@ -207,13 +207,41 @@ ValueId Generator::OwnElement(const BufferInfo& buffer) {
   return Binary(Opcode::kAdd, kI32, buffer.index, which);
 }
 
+// All of a cell at once: a fill, or a copy of what an input has. False when the cell or the place does not suit.
+bool Generator::StoreCell(uint32_t own) {
+  const BufferInfo& buffer = buffers_[own];
+  const uint64_t bytes = uint64_t{buffer.width} * buffer.elements;
+  if (body_->helper != nullptr || buffer.stride != 1 || buffer.float_bytes != 0 || !std::has_single_bit(bytes)) {
+    return false;
+  }
+  const std::optional<uint32_t> input =
+      random_.Percent(50) ? PickBuffer(BufferInfo::Role::kInput) : std::optional<uint32_t>();
+  const uint64_t pieces = input ? buffers_[*input].count * buffers_[*input].width / bytes : 0;
+  ValueId from;
+  if (pieces > 0) {
+    uint32_t imm = 0;
+    const ValueId element = InputElement(pieces, &imm);
+    const ValueId place = Binary(Opcode::kAdd, kI32, element, Int(kI32, imm));
+    from = AddressOf(body_->addresses[*input], place, static_cast<uint32_t>(bytes), /*is_param=*/false);
+  } else {
+    from = Value(kI32, 1);
+  }
+  const ValueId to = AddressOf(body_->addresses[own], buffer.index, buffer.width, /*is_param=*/false);
+  const Op op{.code = pieces > 0 ? Opcode::kMemoryCopy : Opcode::kMemoryFill};
+  Emit(op, std::array{to, from, Int(kernel_.module.address_type(), bytes)}, {});
+  return true;
+}
+
 void Generator::StoreOwn() {
   const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kOwn);
   if (!picked) {
     return;
   }
   const BufferInfo& buffer = buffers_[*picked];
-  // A cell of four words at once; lists of known differences name seeds below 64.
+  // Lists of known differences name seeds below 64: those stay what they were.
+  if (kernel_.seed >= 64 && random_.Percent(6) && StoreCell(*picked)) {
+    return;
+  }
   const bool is_quad = buffer.elements == 4 && buffer.stride == 1 && buffer.width == 4 && buffer.float_bytes == 0;
   if (kernel_.seed >= 64 && is_quad && random_.Percent(40)) {
     std::array<ValueId, 5> operands;

@@ -150,6 +150,7 @@ class Generator {
   ValueId InputElement(uint64_t count, uint32_t* imm_elements);
   ValueId PowerElement(uint64_t count, bool may_miss);
   void LoadTable();
+  bool StoreCell(uint32_t own);
   void StoreOwn();
   void LoadOwn();
   ValueId OwnElement(const BufferInfo& buffer);

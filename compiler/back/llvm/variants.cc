@@ -226,7 +226,9 @@ std::vector<GangShape> GroupShapes(const ir::Module& module, const VectorUnit& u
 constexpr uint64_t kWorkForChoice = 4'000;
 constexpr uint64_t kWorkMax = 20'000;
 
-// Without one an instance is over before checks count.
+// Accesses of an instance that goes around no loop: with fewer it is over before checks count.
+constexpr size_t kAccessesThatCount = 16;
+
 bool HasLoop(const ir::Module& module) {
   const ir::Function& entry = module.function(module.entry);
   bool found = false;
@@ -288,7 +290,9 @@ VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, c
       choice.proven[access.op.index] = true;
     }
   }
-  choice.has_unchecked_instances = !has_groups && !choice.bounds.accesses.empty() && HasLoop(module);
+  const bool is_long =
+      HasLoop(module) || (choice.shapes.empty() && choice.bounds.accesses.size() >= kAccessesThatCount);
+  choice.has_unchecked_instances = !has_groups && !choice.bounds.accesses.empty() && is_long;
   return choice;
 }
 

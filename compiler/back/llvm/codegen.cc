@@ -19,7 +19,6 @@
 #include "llvm/Target/TargetOptions.h"
 
 #include "compiler/back/llvm/emitter.h"
-#include "compiler/back/llvm/store_one_lane.h"
 
 namespace hpvm {
 

@@ -24,6 +24,11 @@ namespace hpvm::cpu {
 StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateTargetMachine(const CpuTarget& target);
 void Optimise(llvm::Module& module, llvm::TargetMachine& machine);
 enum class FileKind : uint8_t { kObject, kAssembly };
+// store_one_lane.cc. Masked stores of a single lane become plain stores, stores of none go. After all optimisations,
+// which make masks constants. LLVM 22.1 merges the narrowing of a vector with its masked store and then, where the mask
+// is a constant with one lane, stores that lane before it is narrowed (llvm-project issue 179489, X86 with AVX-512): up
+// to seven bytes behind the element, which may be behind the buffer.
+void StoreOneLanePlainly(llvm::Module& module);
 StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& machine, FileKind kind);
 
 // image.cc. Functions whose stack frames are above kCpuFrameBytesMax, which LinkImage does not ask.

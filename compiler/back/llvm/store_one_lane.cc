@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/back/llvm/store_one_lane.h"
-
 #include <optional>
 
 #include "llvm/ADT/STLExtras.h"
@@ -9,6 +7,8 @@
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
+
+#include "compiler/back/llvm/codegen.h"
 
 namespace hpvm::cpu {
 namespace {

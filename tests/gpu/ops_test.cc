@@ -213,6 +213,20 @@ std::string ChoiceKernel(Type type, const std::vector<std::string>& constants, s
   return KernelText(type, *words, body);
 }
 
+// Each constant rounded in each way; `words` becomes their number.
+std::string RoundingKernel(Type type, const std::vector<std::string>& constants, size_t* words) {
+  std::string body;
+  *words = 0;
+  for (const std::string& constant : constants) {
+    for (const char* rounding : {"fceil", "ffloor", "ftrunc", "fnearest"}) {
+      const std::string step = absl::StrCat("  %aN: T = const.T ", constant, "\n  %cN: T = ", rounding,
+                                            ".T %aN\n  store.T flat %pr + ", 8 * *words, ", %cN\n");
+      body += absl::StrReplaceAll(step, {{"N", absl::StrCat((*words)++)}});
+    }
+  }
+  return KernelText(type, *words, body);
+}
+
 // On x of every edge value; r has so many words for each.
 void CheckKernel(DeviceRun& device, Type type, const std::string& text, size_t words = 1) {
   SCOPED_TRACE(text);
@@ -243,6 +257,25 @@ std::vector<std::string> ConstantsOf(Type type) {
   return ir::Bytes(type) == 4 ? std::vector<std::string>{"0x0", "0x80000000", "0x3f800000", "0xbf800000", "0x7fc00000"}
                               : std::vector<std::string>{"0x0", "0x8000000000000000", "0x3ff0000000000000",
                                                          "0xbff0000000000000", "0x7ff8000000000000"};
+}
+
+// Numbers that no integer of their size holds among them, and such as are whole because of their size.
+TEST_P(OpsTest, RoundsConstants) {
+  DeviceRun device(GetParam());
+  size_t words = 0;
+  const std::string narrow = RoundingKernel(Type::kF32,
+                                            {"0x501502f9", "0x7f800000", "0xff800000", "0x7fc00000", "0x4b000001",
+                                             "0xcafffffe", "0x3fc00000", "0x80000000", "0xbf000000"},
+                                            &words);
+  CheckKernel(device, Type::kF32, narrow, words);
+  if (device.info().gpu.has_fp64) {
+    const std::string wide =
+        RoundingKernel(Type::kF64,
+                       {"0x4202a05f20000000", "0x7ff0000000000000", "0xfff0000000000000", "0x7ff8000000000000",
+                        "0x4330000000000001", "0xc340000000000000", "0x3ff8000000000000", "0x8000000000000000"},
+                       &words);
+    CheckKernel(device, Type::kF64, wide, words);
+  }
 }
 
 TEST_P(OpsTest, AgreesOnOperandsThatDriversKnow) {

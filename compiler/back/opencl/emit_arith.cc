@@ -143,10 +143,14 @@ std::string Arithmetic::IntCompare(const Op& op) {
   return Cat("(uint)(", cast, text_.Operand(op, 0), " ", kSigns[which], " ", cast, text_.Operand(op, 1), ")");
 }
 
-// PoCL takes it that what is rounded is a number, and makes anything of a NaN that it sees when it compiles.
-std::string Arithmetic::Rounded(std::string_view function, const std::string& a) const {
-  return v_.target.is_processor ? Cat(a, " != ", a, " ? ", a, " + ", a, " : ", function, "(", a, ")")
-                                : Cat(function, "(", a, ")");
+// PoCL takes it that what is rounded is a number that an integer holds, and makes anything of a NaN, an infinity or a
+// large number that it sees when it compiles. From 2^23 (f64: 2^52) on all numbers are whole.
+std::string Arithmetic::Rounded(std::string_view function, Type type, const std::string& a) const {
+  if (!v_.target.is_processor) {
+    return Cat(function, "(", a, ")");
+  }
+  const std::string_view whole = type == Type::kF64 ? "4503599627370496.0" : "8388608.0f";
+  return Cat("fabs(", a, ") < ", whole, " ? ", function, "(", a, ") : ", a, " != ", a, " ? ", a, " + ", a, " : ", a);
 }
 
 std::string Arithmetic::FloatUnary(const Op& op) {
@@ -157,13 +161,13 @@ std::string Arithmetic::FloatUnary(const Op& op) {
     case Opcode::kFNeg:
       return Cat(FromBits(op.type), "(", BitsOf(op.type), "(", a, ") ^ ", SignBit(op.type), ")");
     case Opcode::kFCeil:
-      return Rounded("ceil", a);
+      return Rounded("ceil", op.type, a);
     case Opcode::kFFloor:
-      return Rounded("floor", a);
+      return Rounded("floor", op.type, a);
     case Opcode::kFTrunc:
-      return Rounded("trunc", a);
+      return Rounded("trunc", op.type, a);
     case Opcode::kFNearest:
-      return Rounded("rint", a);
+      return Rounded("rint", op.type, a);
     default:
       break;
   }

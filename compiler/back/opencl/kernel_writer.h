@@ -34,7 +34,7 @@ class Arithmetic {
 
  private:
   void WriteDivision(OpId id);
-  std::string Rounded(std::string_view function, const std::string& a) const;
+  std::string Rounded(std::string_view function, ir::Type type, const std::string& a) const;
   std::string Narrowed(const std::string& wide);
   std::string FloatBinary(const Op& op);
   void WriteTrunc(OpId id);

@@ -53,7 +53,7 @@ class HostBlock {
   // Before the memory goes, when no copy is under way. From then on nothing is pinned.
   void Close();
 
-  // Of all blocks of the process, for all devices. At most a quarter of the machine's memory.
+  // Bytes pinned by all blocks of the process, for all devices: at most a quarter of the machine's memory.
   static uint64_t PinnedBytes() { return pinned_bytes_.load(std::memory_order_relaxed); }
   // A number for a device, never given twice.
   static uint64_t NewDevice() { return devices_.fetch_add(1, std::memory_order_relaxed); }

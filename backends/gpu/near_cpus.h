@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processors are near a device: copies by way of host memory are quickest from the memory node at which the
+// Finds the processors near a device: copies by way of host memory are quickest from the memory node at which the
 // device's bus ends, and by threads that run there.
 #ifndef HPVMD_BACKENDS_GPU_NEAR_CPUS_H_
 #define HPVMD_BACKENDS_GPU_NEAR_CPUS_H_
@@ -17,7 +17,7 @@ struct PciAddress {
   uint32_t domain = 0, bus = 0, device = 0, function = 0;
 };
 
-// What the system says of the device (`folder`/0000:3b:00.0/local_cpulist); empty where that is every processor.
+// The processors that the system lists for the device (`folder`/0000:3b:00.0/local_cpulist); empty if it lists all.
 NearCpus CpusNear(const PciAddress& address, const std::string& folder = "/sys/bus/pci/devices");
 
 // Lets the calling thread, and the memory that it touches first, stay near. Does nothing when it may run on none of

@@ -19,7 +19,7 @@ constexpr uint32_t kTimedAloneMax = 64;
 constexpr uint32_t kTimedTogether = 32;
 // The device starts on what it has got while more is enqueued.
 constexpr uint32_t kCommandsPerFlush = 128;
-// Of copies between pinned memory and the device: pieces, and how many are under way.
+// Copies between pinned memory and the device are cut into pieces, so many under way at a time.
 constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
 constexpr size_t kPiecesAhead = 2;
 constexpr uint64_t kCheckedBytesMin = 4 * limits::kMiB;
@@ -258,7 +258,7 @@ Status OpenClFlight::CopyDirectly(const DirectCopy& copy) {
       while (!ahead.empty()) {
         HPVMD_RETURN_IF_ERROR(land());
       }
-      // Of memory that is not pinned the call itself makes most of the copy.
+      // If the memory is not pinned, the call itself makes most of the copy.
       if (!queue_.found_.info.is_emulated && handing * 2 > RealClock().Now() - begin) {
         copy.block->Refuse(queue_.pinner_);
       }

@@ -78,7 +78,7 @@ Status OpenClFlight::RunDownload(const Download& download) {
     return queue_.health_.Judge(error, queue, kDoing);
   }
   if (Pin* pin = queue_.PinOf(download.block, download.bytes); pin != nullptr) {
-    // What it was enqueued behind may have trapped: then host memory stays as it is.
+    // A launch in front of the copy may have trapped: then host memory stays as it is.
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
     const auto enqueue = [&](uint64_t at, uint64_t piece, cl_event* done) {
       return clEnqueueReadBuffer(queue, download.source, CL_FALSE, download.offset + at, piece, download.target + at, 0,
@@ -96,7 +96,7 @@ Status OpenClFlight::RunDownload(const Download& download) {
   // The first piece may wait for the kernel that makes it.
   CopyFlow flow = queue_.copier_.Flow(/*is_up=*/false, download.bytes, /*staging_bytes=*/1);
   const auto land = [&]() -> Status {
-    // What it was enqueued behind may have trapped: then host memory stays as it is.
+    // A launch in front of the copy may have trapped: then host memory stays as it is.
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
     Piece& piece = pieces.front();
     const cl_event arrived = piece.arrived.get();

@@ -8,8 +8,8 @@ namespace {
 
 // Chunks that are filled before the queue gets them: the device starts early, and is told seldom.
 constexpr size_t kChunksOfFlush = 2;
-// Of copies between pinned memory and the device: pieces, and how many are under way, so that what waits behind the
-// first ones may begin.
+// Copies between pinned memory and the device are cut into pieces, so many under way at a time, so that work that
+// waits for the first pieces may begin.
 constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
 constexpr size_t kPiecesAhead = 2;
 

@@ -13,6 +13,8 @@ namespace hpvm {
 
 // In bytes. More is as quick in one operation, and would fill the registers.
 inline constexpr uint64_t kExpandedBytesMax = 256;
+// Of all copies and fills of a kernel: four bytes become up to three operations, and compiling takes time for each.
+inline constexpr uint64_t kExpandedBytesOfKernelMax = 4'096;
 
 // What does the same as `bulk`, a memory_copy or memory_fill of `bytes` (1 to kExpandedBytesMax), in order: flat
 // accesses of four bytes or fewer whose first operands are its addresses. Appended to the function, in no region yet.

@@ -92,5 +92,15 @@ TEST(ExpandBulkTest, OtherPlacesStay) {
   Compare(bytes + " memory_copy %b, %a, %n", 16, 1);
 }
 
+// However many copies a module has, it grows by a bounded number of operations.
+TEST(ExpandBulkTest, ManyStay) {
+  constexpr uint64_t kExpanded = kExpandedBytesOfKernelMax / kExpandedBytesMax, kCopies = 1'000;
+  std::string body = " %s: i32 = const.i32 " + std::to_string(kExpandedBytesMax) + "\n";
+  for (uint64_t i = 0; i < kCopies; ++i) {
+    body += " memory_copy %b, %a, %s\n";
+  }
+  Compare(body, 0, kCopies - kExpanded);
+}
+
 }  // namespace
 }  // namespace hpvm

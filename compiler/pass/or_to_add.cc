@@ -16,7 +16,7 @@ using ir::Opcode;
 using ir::OpId;
 using ir::ValueId;
 
-// Functions that are walked for every `or`: chains beyond this are not looked through.
+// How many operations WidthOf looks back: an `or` costs at most 2^4 looks.
 constexpr int kDepthMax = 4;
 
 class Rewriter {

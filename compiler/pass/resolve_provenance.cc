@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/resolve_provenance.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -194,8 +195,10 @@ ir::OpId Rewrite(ir::Module& module, ir::Function& function, ir::OpId access, ui
   return ir::OpId(function.ops.size() - 1);
 }
 
-// Copies and fills whose addresses all lie in buffers or group memory, piece by piece; what else there is as it is.
-std::vector<ir::OpId> Expand(ir::Function& function, const ProvenanceAnalysis& analysis, ir::OpId id) {
+// A copy or fill whose addresses all lie in buffers or group memory becomes loads and stores; any other operation stays
+// as it is. `bytes_left` falls by what is expanded: a module of many copies must not grow without end.
+std::vector<ir::OpId> Expand(ir::Function& function, const ProvenanceAnalysis& analysis, ir::OpId id,
+                             uint64_t* bytes_left) {
   const ir::Op& op = function.op(id);
   if (op.code != Opcode::kMemoryCopy && op.code != Opcode::kMemoryFill) {
     return {id};
@@ -203,10 +206,11 @@ std::vector<ir::OpId> Expand(ir::Function& function, const ProvenanceAnalysis& a
   const std::span<const ir::ValueId> operands = function.operands_of(op);
   const auto is_known = [&](ir::ValueId value) { return analysis.ParamOf(value) >= 0 || analysis.IsGroup(value); };
   const std::optional<uint64_t> bytes = analysis.ConstantOf(operands[2]);
-  if (!bytes || *bytes == 0 || *bytes > kExpandedBytesMax || !is_known(operands[0]) ||
+  if (!bytes || *bytes == 0 || *bytes > std::min(kExpandedBytesMax, *bytes_left) || !is_known(operands[0]) ||
       (op.code == Opcode::kMemoryCopy && !is_known(operands[1]))) {
     return {id};
   }
+  *bytes_left -= *bytes;
   return ExpandBulk(function, id, *bytes);
 }
 
@@ -335,11 +339,12 @@ Status ResolveProvenance(ir::Module& module) {
     return absl::OkStatus();
   }
   ir::Function& function = module.function(module.entry);
+  uint64_t bytes_left = kExpandedBytesOfKernelMax;
   for (ir::Region& region : function.regions) {
     std::vector<ir::OpId> ops;
     ops.reserve(region.ops.size());
     for (ir::OpId id : region.ops) {
-      Resolve(module, function, analysis, Expand(function, analysis, id), ops);
+      Resolve(module, function, analysis, Expand(function, analysis, id, &bytes_left), ops);
     }
     region.ops = std::move(ops);
   }

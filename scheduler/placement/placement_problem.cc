@@ -179,7 +179,7 @@ class ProblemBuilder {
     return false;
   }
 
-  // Of bytes that are moved once in so many runs.
+  // The class of a copy whose bytes are moved once in so many runs.
   uint32_t ClassOf(uint64_t bytes, uint32_t runs) {
     if (last_ != kNone && bytes == last_bytes_ && runs == last_runs_) {
       return last_;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr uint32_t kNone = 0xffffffffu;
-// Of memory whose speed nobody knows.
+// The speed of memory that has none of its own in the description.
 constexpr double kBytesPerNs = 10;
 // No step is taken for longer (a day), so that those of a plan add up without overflow.
 constexpr int64_t kStepNsMax = int64_t{86'400} * 1'000'000'000;

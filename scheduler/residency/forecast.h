@@ -25,8 +25,8 @@ struct ForecastInput {
   uint32_t repeat = 1;                   // So often the body runs between prologue and epilogue; at least 1.
 };
 
-// Of one body, with an equal share of what comes before the first and after the last. Time and memory are linear in the
-// steps, times the lanes used.
+// The time of one body, with an equal share of what comes before the first and after the last. Time and memory are
+// linear in the steps, times the lanes used.
 Duration Forecast(const ForecastInput& input);
 
 }  // namespace hpvm::scheduler

@@ -102,7 +102,7 @@ llvm::Value* GangAccess::LoadStrided(llvm::Value* pointer) {
   return b_.CreateShuffleVector(result, rest, lanes);
 }
 
-// What lies between the lanes' elements is left alone: other instances may write it at the same time.
+// The bytes between the lanes' elements are left alone: other instances may write it at the same time.
 void GangAccess::StoreStrided(llvm::Value* pointer, llvm::Value* value) {
   const auto stride = static_cast<unsigned>(step_ / op_.width);
   const llvm::SmallVector<unsigned, 4> starts = StridedStarts();
@@ -120,7 +120,7 @@ void GangAccess::StoreStrided(llvm::Value* pointer, llvm::Value* value) {
   }
 }
 
-// Of each word, lane after lane.
+// The lanes' mask with each lane repeated for its four words.
 llvm::Value* GangAccess::InterleavedMask(llvm::Value* mask) {
   llvm::SmallVector<int, 64> lanes;
   for (unsigned i = 0; i < lanes_ * words_; ++i) {

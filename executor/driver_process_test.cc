@@ -37,7 +37,7 @@ class DriverProcessTest : public ::testing::Test {
       GTEST_SKIP() << "The kernel has no Landlock, without which no driver is loaded.";
     }
   }
-  DriverProcessTest() : folder_(::testing::TempDir() + "/hpvm-driver-cache") {
+  DriverProcessTest() : folder_(::testing::TempDir() + "/hpvm-driver-cache-" + std::to_string(getpid())) {
     RemoveFolder(folder_);
     std::filesystem::create_directories(folder_);
     key_.fill(9);

@@ -46,7 +46,8 @@ TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
   if (!HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
   }
-  const StatusOr<PrivateFolder> folder = MakePrivateFolder(::testing::TempDir() + "/hpvm-drivers");
+  const StatusOr<PrivateFolder> folder =
+      MakePrivateFolder(::testing::TempDir() + "/hpvm-drivers-" + std::to_string(getpid()));
   ASSERT_TRUE(folder.ok()) << Message(folder.status());
   const std::string own = folder->path;
   const struct {
@@ -121,7 +122,7 @@ TEST(ExecutorSandboxTest, PrivateFoldersAtTheSameTime) {
 
 // A folder whose process is gone is removed by the next one; a living process keeps its own.
 TEST(ExecutorSandboxTest, PrivateFoldersOfTheDeadAreRemoved) {
-  const std::string parent = ::testing::TempDir() + "/hpvm-private";
+  const std::string parent = ::testing::TempDir() + "/hpvm-private-" + std::to_string(getpid());
   RemoveFolder(parent);
   const StatusOr<PrivateFolder> living = MakePrivateFolder(parent);
   ASSERT_TRUE(living.ok()) << Message(living.status());
@@ -161,8 +162,8 @@ TEST_F(RunningExecutorTest, MapsOnlyKnownLibraries) {
       libraries.insert(line.substr(slash + 1, line.find(".so") - slash - 1));
     }
   }
-  const std::set<std::string> known = {"ld-linux-x86-64", "libc",      "libm",       "libgcc_s",
-                                       "libstdc++",       "libcrypto", "libseccomp", "libprotobuf-lite",
+  const std::set<std::string> known = {"ld-linux-x86-64", "libc", "libm", "libgcc_s", "libstdc++", "libcrypto",
+                                       "libseccomp", "libprotobuf-lite",
                                        // The loader alone, which loads drivers where the profile has any.
                                        "libOpenCL"};
   for (const std::string& library : libraries) {
@@ -361,8 +362,10 @@ TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
   EXPECT_THAT(ReadFile(path), ::testing::HasSubstr("Seccomp:\t2"));
   link_ = *std::move(spare);
   std::promise<ExecutorReady> promise;
-  ASSERT_TRUE(link_->Greet(options_, [&](const ExecutorReady& ready) { promise.set_value(ready); },
-                           [](const Status&) {}).ok());
+  ASSERT_TRUE(link_
+                  ->Greet(
+                      options_, [&](const ExecutorReady& ready) { promise.set_value(ready); }, [](const Status&) {})
+                  .ok());
   ready_ = promise.get_future().get();
   std::cout << "from the greeting to Ready: " << ready_.took / std::chrono::microseconds(1) << " us\n";
   PrepareOneNode(1, "twice");

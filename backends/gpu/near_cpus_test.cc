@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,12 +15,13 @@ namespace {
 
 class NearCpusTest : public ::testing::Test {
  protected:
+  ~NearCpusTest() override { std::filesystem::remove_all(folder_); }
   NearCpus Read(const std::string& list) {
     std::filesystem::create_directories(folder_ + "/0001:3b:00.1");
     std::ofstream(folder_ + "/0001:3b:00.1/local_cpulist") << list;
     return CpusNear({.domain = 1, .bus = 0x3b, .device = 0, .function = 1}, folder_);
   }
-  const std::string folder_ = ::testing::TempDir() + "/near_cpus_test";
+  const std::string folder_ = ::testing::TempDir() + "/near-cpus-" + std::to_string(getpid());
 };
 
 // No list here names all processors that a machine may have.

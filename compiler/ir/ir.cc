@@ -22,7 +22,7 @@ constexpr OpcodeInfo kOpcodes[] = {
 
 // By enumerator.
 constexpr std::string_view kTypeNames[] = {"i32", "i64", "f32", "f64"};
-constexpr std::string_view kSpaceNames[] = {"flat", "param", "module", "private", "group", "state", "scratch"};
+constexpr std::string_view kSpaceNames[] = {"flat", "param", "module", "stack", "private", "group", "state", "scratch"};
 constexpr std::string_view kTrapNames[] = {
     "no trap",
     "unreachable code reached",

@@ -54,32 +54,48 @@ using FunctionId = Id<struct FunctionTag>;
 //           in the address type. An offset outside the buffer means the flat address base(k) + offset (it may land in
 //           another buffer, or trap).
 //   module  the operand is an address known to lie in module memory's range if it is valid at all.
-//   private `space_index` names a stack object promoted out of module memory (a later pass).
+//   stack   the operand is an address in Module::stack_frame; elsewhere the access traps. What is there belongs to the
+//           instance and begins as zeros; no access of another space that is understood reaches it.
+//   private `space_index` names a value that an instance keeps across barriers.
 //   group   the operand is an address as `local_alloc` returned it, or derived, expected in group-local memory;
 //           elsewhere it means what it means in space flat.
 //   state   bytes private to an instance that no address reaches: tables, what is left of segments, the memory of the
 //           math library. The operand is an i32 offset in [0, Module::state_bytes); outside traps as out of bounds.
 //   scratch the same bytes, by the same offsets, for stores of what nothing reads in the next instance before it has
 //           written it (the math library's stack): they need not be put back, so they do not count as written state.
-enum class Space : uint8_t { kFlat, kParam, kModule, kPrivate, kGroup, kState, kScratch };
+enum class Space : uint8_t { kFlat, kParam, kModule, kStack, kPrivate, kGroup, kState, kScratch };
 constexpr bool IsState(Space space) { return space == Space::kState || space == Space::kScratch; }
 std::string_view Name(Space space);
 
 // What an operation may do besides producing its results; passes ask these before moving or removing it.
 enum Effect : uint8_t {
   kPure = 0,
-  kReads = 1,      // Memory or globals.
-  kWrites = 2,     // Memory or globals.
-  kTraps = 4,      // May end the instance.
-  kSyncs = 8,      // Waits for other instances.
-  kControl = 16,   // Ends or owns a region.
+  kReads = 1,     // Memory or globals.
+  kWrites = 2,    // Memory or globals.
+  kTraps = 4,     // May end the instance.
+  kSyncs = 8,     // Waits for other instances.
+  kControl = 16,  // Ends or owns a region.
 };
 
 // One table for every operation (opcodes.def): enumerator, text name, effects, family. A new operation is one line
 // there, and a case in the file of its family in each of: verify, interpreter, back ends.
 enum class Family : uint8_t {
-  kConst, kIntUnary, kIntBinary, kIntCompare, kFloatUnary, kFloatBinary, kFloatCompare, kConvert, kSelect,
-  kMemory, kAtomic, kGlobal, kCall, kQuery, kSync, kControl,
+  kConst,
+  kIntUnary,
+  kIntBinary,
+  kIntCompare,
+  kFloatUnary,
+  kFloatBinary,
+  kFloatCompare,
+  kConvert,
+  kSelect,
+  kMemory,
+  kAtomic,
+  kGlobal,
+  kCall,
+  kQuery,
+  kSync,
+  kControl,
 };
 enum class Opcode : uint8_t {
 #define HPVM_OP(name, text, effects, family) name,
@@ -129,7 +145,7 @@ enum class TrapCode : uint32_t {
 std::string_view Name(TrapCode code);  // "out of bounds memory access" ...
 
 struct Target {
-  OpId op{};               // An enclosing block, loop or if.
+  OpId op{};                 // An enclosing block, loop or if.
   bool is_continue = false;  // Loops only.
 };
 
@@ -141,18 +157,18 @@ struct Op {
   Space space = Space::kFlat;  // Memory and atomics.
   // Memory and atomics: bytes accessed, 1, 2, 4 or 8; at most Bytes(type). load128, store128: 16.
   uint8_t width = 0;
-  bool sign = false;           // Narrow loads: sign-extend.
-  uint32_t space_index = 0;    // kParam, kPrivate.
+  bool sign = false;         // Narrow loads: sign-extend.
+  uint32_t space_index = 0;  // kParam, kPrivate.
   // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
   uint64_t imm = 0;
-  uint32_t source = 0;         // Byte offset in the module's file; 0 is unknown. For traps and explanations.
+  uint32_t source = 0;  // Byte offset in the module's file; 0 is unknown. For traps and explanations.
   // 1 + the index of the function where an inlined operation was written; 0: the one it stands in.
   uint32_t origin = 0;
   uint32_t first_operand = 0, operand_count = 0;  // In Function::operands.
-  ValueId first_result{};      // Results are consecutive.
+  ValueId first_result{};                         // Results are consecutive.
   uint32_t result_count = 0;
-  RegionId body{}, otherwise{};  // block, loop: body; if: body and otherwise.
-  uint32_t first_target = 0, target_count = 0;    // Terminators; in Function::targets.
+  RegionId body{}, otherwise{};                 // block, loop: body; if: body and otherwise.
+  uint32_t first_target = 0, target_count = 0;  // Terminators; in Function::targets.
 };
 
 struct Value {
@@ -160,10 +176,10 @@ struct Value {
 };
 
 struct Region {
-  OpId owner;                     // Invalid for a function's body.
-  ValueId first_param;            // block, loop: the arguments; a body: the function's parameters. Consecutive.
+  OpId owner;           // Invalid for a function's body.
+  ValueId first_param;  // block, loop: the arguments; a body: the function's parameters. Consecutive.
   uint32_t param_count = 0;
-  std::vector<OpId> ops;          // The last one is the terminator.
+  std::vector<OpId> ops;  // The last one is the terminator.
 };
 
 struct FunctionType {
@@ -177,7 +193,7 @@ struct FunctionType {
 enum class FastMath : uint8_t { kAll, kContract, kNone };
 
 struct Function {
-  std::string name;      // For people; need not be unique.
+  std::string name;  // For people; need not be unique.
   FunctionType type;
   FastMath fast_math = FastMath::kAll;
   std::vector<Value> values;
@@ -195,9 +211,7 @@ struct Function {
   std::span<const ValueId> operands_of(const Op& op) const {
     return {operands.data() + op.first_operand, op.operand_count};
   }
-  std::span<const Target> targets_of(const Op& op) const {
-    return {targets.data() + op.first_target, op.target_count};
-  }
+  std::span<const Target> targets_of(const Op& op) const { return {targets.data() + op.first_target, op.target_count}; }
 };
 
 struct Global {
@@ -222,17 +236,28 @@ struct Reference {
 // A kernel parameter, in the order of the entry's parameters.
 struct KernelParam {
   std::string name;
-  bool is_buffer = true;       // The value is the buffer's base address, of the module's address type.
-  bool is_writable = true;     // Buffers: false for `in` ports; a store traps with kReadOnlyBuffer.
-  Type type = Type::kI32;      // Scalars: the type; buffers: the address type.
-  bool is_read = true;         // Buffers; for people alone: false for `out` ports.
+  bool is_buffer = true;    // The value is the buffer's base address, of the module's address type.
+  bool is_writable = true;  // Buffers: false for `in` ports; a store traps with kReadOnlyBuffer.
+  Type type = Type::kI32;   // Scalars: the type; buffers: the address type.
+  bool is_read = true;      // Buffers; for people alone: false for `out` ports.
+};
+
+// The part of the shadow stack that a kernel uses, addresses of module memory: what Space::kStack reaches. All accesses
+// are aligned to their width or the unit, whichever is less.
+struct StackFrame {
+  uint64_t begin = 0, end = 0;  // Multiples of 8.
+  uint32_t unit = 4;            // Bytes, 4 or 8; 8: every access has this width.
+  uint64_t bytes() const { return end - begin; }
+  // The lowest address at which an access of that width touches the frame, and how many such addresses there are.
+  uint64_t lowest(uint64_t width) const { return begin - (width - 1 < begin ? width - 1 : begin); }
+  uint64_t places(uint64_t width) const { return end - lowest(width); }
 };
 
 struct Module {
   std::string name;
-  bool is_memory64 = false;             // Addresses are i64 instead of i32.
-  uint64_t memory_bytes = 0;            // Initial module memory, a multiple of 64 KiB, at [0, memory_bytes).
-  uint64_t memory_bytes_max = 0;        // What memory_grow may reach; parameter buffers lie above. >= memory_bytes.
+  bool is_memory64 = false;       // Addresses are i64 instead of i32.
+  uint64_t memory_bytes = 0;      // Initial module memory, a multiple of 64 KiB, at [0, memory_bytes).
+  uint64_t memory_bytes_max = 0;  // What memory_grow may reach; parameter buffers lie above. >= memory_bytes.
   std::vector<DataSegment> data;
   std::vector<Global> globals;
   // References and their types. Types are told apart by their index alone: the front end gives equal source types one
@@ -243,19 +268,20 @@ struct Module {
   // others: references outside its own go to Launch::host.
   uint32_t first_reference = 1;
   bool is_linked = false;
-  uint64_t state_bytes = 0;                           // Space::kState.
-  std::vector<DataSegment> state;                     // Its initial state, as `data` is module memory's.
+  uint64_t state_bytes = 0;                            // Space::kState.
+  std::vector<DataSegment> state;                      // Its initial state, as `data` is module memory's.
   std::vector<std::vector<uint8_t>> passive_segments;  // memory_init names one by index; constants.
   // print names one by index; printf's syntax. All prints of one format have operands of the same types.
   std::vector<std::string> formats;
   // The global that points to the shadow stack in module memory, when the front end knows: the stack lies between its
   // value and its initial value. For the checker (check.h).
   std::optional<uint32_t> stack_pointer;
+  std::optional<StackFrame> stack_frame;  // Set by a pass (compiler/pass/promote_stack.h).
   std::vector<Function> functions;
-  FunctionId entry;                     // The kernel. Its parameters are `params`; it returns nothing.
+  FunctionId entry;  // The kernel. Its parameters are `params`; it returns nothing.
   std::vector<KernelParam> params;
-  bool uses_barrier = false;            // Some reachable function has a barrier.
-  bool uses_group_memory = false;       // Some reachable function calls local_alloc.
+  bool uses_barrier = false;       // Some reachable function has a barrier.
+  bool uses_group_memory = false;  // Some reachable function calls local_alloc.
   // Every address derived from a buffer is used for accesses to that buffer alone, all of space param(k), and is seen
   // by nothing else; set by a pass. Such a launch may give each buffer an address space of its own.
   bool has_separate_buffers = false;
@@ -292,8 +318,7 @@ class Builder {
   // Terminators of the current region.
   void Leave(OpId target, std::span<const ValueId> values, uint32_t source = 0);
   void Continue(OpId loop, std::span<const ValueId> values, uint32_t source = 0);
-  void LeaveTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values,
-                  uint32_t source = 0);
+  void LeaveTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values, uint32_t source = 0);
   void Return(std::span<const ValueId> values, uint32_t source = 0);
   void Trap(TrapCode code, uint32_t source = 0);
 

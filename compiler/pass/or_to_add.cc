@@ -5,8 +5,8 @@
 #include <bit>
 #include <vector>
 
+#include "compiler/analysis/trailing_zeros.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/trailing_zeros.h"
 
 namespace hpvm {
 namespace {
@@ -22,7 +22,7 @@ constexpr int kDepthMax = 4;
 class Rewriter {
  public:
   explicit Rewriter(ir::Function& function)
-      : f_(function), definitions_(function.values.size()), zeros_(FindTrailingZeros(function, {})) {
+      : f_(function), definitions_(function.values.size()), zeros_(FindTrailingZeros(function, KnownZeros())) {
     ir::ForEachOp(f_, [&](OpId id) {
       for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
         definitions_[f_.op(id).first_result.index + i] = id;

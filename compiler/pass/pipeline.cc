@@ -4,9 +4,11 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
 #include "compiler/pass/or_to_add.h"
+#include "compiler/pass/promote_stack.h"
 #include "compiler/pass/remove_barriers.h"
 #include "compiler/pass/remove_dead.h"
 #include "compiler/pass/resolve_provenance.h"
+#include "compiler/pass/unroll_loops.h"
 
 namespace hpvm {
 namespace {
@@ -25,10 +27,7 @@ struct Pass {
   Status (*run)(ir::Module&);
 };
 
-// Each leaves less to look through for those behind it: functions first, then merges, then sums, then addresses.
-Status RunPasses(ir::Module& module, const Pass& inlining, const PipelineOptions& options) {
-  const Pass passes[] = {
-      inlining, {"RemoveDead", RemoveDead}, {"OrToAdd", OrToAdd}, {"ResolveProvenance", ResolveProvenance}};
+Status RunPasses(ir::Module& module, const std::vector<Pass>& passes, const PipelineOptions& options) {
   for (const Pass& pass : passes) {
     HPVMD_RETURN_IF_ERROR(pass.run(module));
     if (options.verify_each) {
@@ -45,12 +44,25 @@ Status RunPasses(ir::Module& module, const Pass& inlining, const PipelineOptions
 
 }  // namespace
 
+// Each pass leaves less to look through for those behind it: functions first, then merges, then sums, then addresses.
 Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
-  return RunPasses(module, {"InlineCalls", InlineCalls}, options);
+  return RunPasses(module,
+                   {{"InlineCalls", InlineCalls},
+                    {"RemoveDead", RemoveDead},
+                    {"OrToAdd", OrToAdd},
+                    {"ResolveProvenance", ResolveProvenance},
+                    {"PromoteStack", PromoteStack},
+                    {"UnrollLoops", UnrollLoops}},
+                   options);
 }
 
 Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options) {
-  return RunPasses(module, {"InlineAllCalls", InlineAllCalls}, options);
+  return RunPasses(module,
+                   {{"InlineAllCalls", InlineAllCalls},
+                    {"RemoveDead", RemoveDead},
+                    {"OrToAdd", OrToAdd},
+                    {"ResolveProvenance", ResolveProvenance}},
+                   options);
 }
 
 }  // namespace hpvm

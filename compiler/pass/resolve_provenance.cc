@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/expand_bulk.h"
 
@@ -24,15 +25,22 @@ struct Origin {
 // Values flow through at most this many nested loops before the analysis gives up; each sweep is linear.
 constexpr int kSweepsMax = 32;
 
+bool IsBulk(const ir::Op& op) { return op.code == Opcode::kMemoryCopy || op.code == Opcode::kMemoryFill; }
+
 class ProvenanceAnalysis {
  public:
-  explicit ProvenanceAnalysis(const ir::Module& module)
+  // `knows_stack`: asks which addresses are of the shadow stack.
+  ProvenanceAnalysis(const ir::Module& module, bool knows_stack)
       : function_(module.function(module.entry)), origins_(function_.values.size()) {
     ir::ForEachOp(function_, [&](ir::OpId id) {
-      if (const ir::Op& op = function_.op(id); op.code == Opcode::kConst) {
+      const ir::Op& op = function_.op(id);
+      if (op.code == Opcode::kConst) {
         constants_.emplace(op.first_result.index, op.imm);
       }
     });
+    if (knows_stack) {
+      ranges_ = FindValueRanges(module, ~uint64_t{0});
+    }
     const ir::Region& body = function_.region(function_.body);
     for (uint32_t k = 0; k < body.param_count; ++k) {
       origins_[body.first_param.index + k].param = module.params[k].is_buffer ? static_cast<int32_t>(k) : Origin::kNone;
@@ -57,6 +65,9 @@ class ProvenanceAnalysis {
   }
   bool IsGroup(ir::ValueId value) const {
     return value.index < origins_.size() && origins_[value.index].param == Origin::kGroup;
+  }
+  bool IsStack(ir::ValueId value) const {
+    return value.index < ranges_.size() && ranges_[value.index].origin == ValueRange::Origin::kStack;
   }
   std::optional<uint64_t> ConstantOf(ir::ValueId value) const {
     const auto found = constants_.find(value.index);
@@ -165,6 +176,7 @@ class ProvenanceAnalysis {
   const ir::Function& function_;
   std::vector<Origin> origins_;
   std::unordered_map<uint32_t, uint64_t> constants_;  // By ValueId.
+  std::vector<ValueRange> ranges_;                    // By ValueId; empty where nobody asks for them.
   bool changed_ = false;
 };
 
@@ -195,16 +207,18 @@ ir::OpId Rewrite(ir::Module& module, ir::Function& function, ir::OpId access, ui
   return ir::OpId(function.ops.size() - 1);
 }
 
-// A copy or fill whose addresses all lie in buffers or group memory becomes loads and stores; any other operation stays
-// as it is. `bytes_left` falls by what is expanded: a module of many copies must not grow without end.
+// A copy or fill whose addresses all lie in buffers, group memory or the stack becomes loads and stores; any other
+// operation stays as it is. `bytes_left` falls by what is expanded: a module of many copies must not grow without end.
 std::vector<ir::OpId> Expand(ir::Function& function, const ProvenanceAnalysis& analysis, ir::OpId id,
                              uint64_t* bytes_left) {
   const ir::Op& op = function.op(id);
-  if (op.code != Opcode::kMemoryCopy && op.code != Opcode::kMemoryFill) {
+  if (!IsBulk(op)) {
     return {id};
   }
   const std::span<const ir::ValueId> operands = function.operands_of(op);
-  const auto is_known = [&](ir::ValueId value) { return analysis.ParamOf(value) >= 0 || analysis.IsGroup(value); };
+  const auto is_known = [&](ir::ValueId value) {
+    return analysis.ParamOf(value) >= 0 || analysis.IsGroup(value) || analysis.IsStack(value);
+  };
   const std::optional<uint64_t> bytes = analysis.ConstantOf(operands[2]);
   if (!bytes || *bytes == 0 || *bytes > std::min(kExpandedBytesMax, *bytes_left) || !is_known(operands[0]) ||
       (op.code == Opcode::kMemoryCopy && !is_known(operands[1]))) {
@@ -331,12 +345,10 @@ class SeparationCheck {
   const ProvenanceAnalysis& analysis_;
 };
 
-}  // namespace
-
-Status ResolveProvenance(ir::Module& module) {
-  ProvenanceAnalysis analysis(module);
+void Resolve(ir::Module& module, bool expands_stack) {
+  ProvenanceAnalysis analysis(module, expands_stack);
   if (!analysis.Run()) {
-    return absl::OkStatus();
+    return;
   }
   ir::Function& function = module.function(module.entry);
   uint64_t bytes_left = kExpandedBytesOfKernelMax;
@@ -349,7 +361,20 @@ Status ResolveProvenance(ir::Module& module) {
     region.ops = std::move(ops);
   }
   module.has_separate_buffers = SeparationCheck(function, analysis).Run();
+}
+
+}  // namespace
+
+Status ResolveProvenance(ir::Module& module) {
+  Resolve(module, /*expands_stack=*/false);
   return absl::OkStatus();
+}
+
+bool ExpandStackCopies(ir::Module& module) {
+  const ir::Function& entry = module.function(module.entry);
+  const size_t ops = entry.ops.size();
+  Resolve(module, /*expands_stack=*/true);
+  return entry.ops.size() > ops;
 }
 
 }  // namespace hpvm

@@ -18,6 +18,10 @@ namespace hpvm {
 
 Status ResolveProvenance(ir::Module& module);
 
+// Does it again, such that copies and fills of a small constant size between the shadow stack and these, or within the
+// stack, become loads and stores, too. Whether any was found.
+bool ExpandStackCopies(ir::Module& module);
+
 }  // namespace hpvm
 
 #endif  // HPVMD_COMPILER_PASS_RESOLVE_PROVENANCE_H_

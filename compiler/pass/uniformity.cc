@@ -366,7 +366,9 @@ class FunctionSweep {
 
   // Whether what is there may differ between instances at one address. Module memory may too, but is the same for all
   // as long as nothing writes it, which those who ask for lockstep see to (compiler/pass/gang/gang_plan.h).
-  bool IsOwn(ir::Space space) const { return space == ir::Space::kPrivate || (ir::IsState(space) && stores_state_); }
+  bool IsOwn(ir::Space space) const {
+    return space == ir::Space::kPrivate || space == ir::Space::kStack || (ir::IsState(space) && stores_state_);
+  }
   // What comes from where instances cannot be compared.
   Shape Unknown() const { return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape::Varying(); }
 

@@ -173,7 +173,9 @@ TEST_F(StateFolderTest, EndsCompilersOfItsCaches) {
   auto folder = *StateFolder::Open(path_);
   program_ = "/bin/sh";
   const auto start = [&](const std::string& name, const std::string& cache) {
-    return Start({name, "-c", "sleep 100 & wait", "--socket", "3", "--cache", cache});
+    // Waits by itself: a child would outlive it, and hold this test's output open.
+    const std::string waits = "mkfifo " + root_ + "/fifo-$$ && : < " + root_ + "/fifo-$$";
+    return Start({name, "-c", waits, "--socket", "3", "--cache", cache});
   };
   const pid_t own = start("/x/bin/hpvm-compiler", path_ + "/cache/ann");
   const pid_t other_folder = start("/x/bin/hpvm-compiler", path_ + "2/cache/ann");

@@ -5,7 +5,7 @@ A patch is a unified diff of one file under two lines that say what goes wrong a
 
     What: Lanes that are off trap.
     Tests: gang_control_test spmd
-    --- a/compiler/back/llvm/gang_trap.cc
+    --- a/compiler/back/llvm/gang/gang_trap.cc
     ...
 
 All hunks are found in the text without patches, so that neighbours do not disturb each other; lines that another

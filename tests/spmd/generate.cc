@@ -369,6 +369,7 @@ void Generator::BuildEntry() {
     Keep(ids[d], kI32);
   }
   PlaceCells(ids[0], ids[1], ids[2]);
+  OpenStack();
   AddQueries();
   LoadSeeds();
   budget_ = random_.Percent(60) ? random_.Between(3, 12) : random_.Between(10, 40);
@@ -379,6 +380,7 @@ void Generator::BuildEntry() {
     Statements(random_.Between(3, 14));
   }
   StoreResults();
+  CloseStack();
   b().Return({});
   b().End();
   kernel_.module.functions[0] = std::move(body.function);
@@ -390,6 +392,7 @@ Kernel Generator::Generate() && {
   PickBuffers();
   AddScalars();
   AddTable();
+  AddStack();
   PickHelpers();
   kernel_.module.entry = ir::FunctionId(uint32_t{0});
   kernel_.module.functions.emplace_back();

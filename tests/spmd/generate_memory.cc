@@ -158,7 +158,7 @@ void Generator::LoadInput() {
 }
 
 void Generator::LoadTable() {
-  if (kernel_.module.memory_bytes == 0) {
+  if (kernel_.module.data.empty()) {
     return;
   }
   const Type address_type = kernel_.module.address_type();

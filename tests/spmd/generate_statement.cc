@@ -86,6 +86,9 @@ void Generator::Statements(uint32_t count) {
 }
 
 void Generator::Statement() {
+  if (frame_bytes_ != 0 && body_->helper == nullptr && random_.Percent(30)) {
+    return StackStatement();
+  }
   const bool may_nest = depth_ < kDepthMax;
   const uint32_t kind = random_.Below(may_nest ? 100 : 60);
   if (kind < 16) {

@@ -160,6 +160,14 @@ class Generator {
   void StoreModule();
   std::optional<uint32_t> PickBuffer(BufferInfo::Role role);
 
+  // --- generate_stack.cc. Nothing where the kernel has no frame.
+  void AddStack();
+  void OpenStack();
+  void CloseStack();
+  void SetStack(ValueId pointer);
+  Op StackSlot(Opcode code, Type type, uint32_t width, ValueId* address);
+  void StackStatement();  // A load or a store.
+
   // --- generate_group.cc. Barriers stand only where every instance of a group comes by.
   void AllocateGroupMemory();
   void GroupStatements(uint32_t count);
@@ -203,7 +211,10 @@ class Generator {
   ValueId linear_;                     // The instance's number, an i32; in the entry only.
   ValueId group_memory_, group_slot_;  // An address; the instance's number in its group.
   uint32_t group_slots_ = 0;
-  uint32_t digest_ = 0;  // In buffers_.
+  uint32_t digest_ = 0;       // In buffers_.
+  uint32_t frame_bytes_ = 0;  // On the shadow stack, a power of two; 0: none.
+  bool only_eights_ = false;  // Accesses to it.
+  ValueId top_, frame_;       // Its ends, in the entry.
   uint32_t source_ = 0;
   uint32_t budget_ = 0;  // Statements left.
   uint32_t depth_ = 0;

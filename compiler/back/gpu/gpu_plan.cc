@@ -7,8 +7,9 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "compiler/analysis/trailing_zeros.h"
+#include "compiler/analysis/value_ranges.h"
 #include "compiler/back/gpu/own_memory.h"
-#include "compiler/back/gpu/value_ranges.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
@@ -46,8 +47,8 @@ class Planner {
     if (HasErrors(diagnostics_)) {
       return std::move(plan_);
     }
-    const std::vector<ValueRange> ranges = FindValueRanges(module_);
-    plan_.alignment = FindAlignment(module_, ranges);
+    const std::vector<ValueRange> ranges = FindValueRanges(module_, kGpuIdMax);
+    plan_.alignment = FindTrailingZeros(function_, {.params = ZerosOfParams(module_), .ranges = &ranges});
     PlanOwnMemory(module_, ranges, plan_, diagnostics_);
     plan_.uses_bases = plan_.uses_flat || !module_.has_separate_buffers;
     if (coarse == nullptr) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "compiler/analysis/value_ranges.h"
 #include "compiler/back/gpu/gpu_plan.h"
-#include "compiler/back/gpu/value_ranges.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::gpu {

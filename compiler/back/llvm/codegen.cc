@@ -18,7 +18,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
 
-#include "compiler/back/llvm/emitter.h"
+#include "compiler/back/llvm/emit/emitter.h"
 
 namespace hpvm {
 

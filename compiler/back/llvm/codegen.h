@@ -20,7 +20,10 @@ class TargetMachine;
 
 namespace hpvm::cpu {
 
+struct Machine;
+
 // codegen.cc
+StatusOr<Machine> MachineOf(const CpuTarget& target);
 StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateTargetMachine(const CpuTarget& target);
 void Optimise(llvm::Module& module, llvm::TargetMachine& machine);
 enum class FileKind : uint8_t { kObject, kAssembly };

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "compiler/back/llvm/gang.h"
+#include "compiler/back/llvm/gang/gang.h"
 #include "compiler/back/llvm/group_loop.h"
 #include "compiler/ir/cpu_abi.h"
 #include "compiler/pass/gang/split_barriers.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "compiler/api/report.h"
-#include "compiler/back/llvm/emitter.h"
+#include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/pass/gang/gang_plan.h"
 
 namespace hpvm::cpu {

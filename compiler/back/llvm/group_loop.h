@@ -5,7 +5,7 @@
 
 #include "llvm/IR/Function.h"
 
-#include "compiler/back/llvm/emitter.h"
+#include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/pass/gang/gang_plan.h"
 #include "compiler/pass/gang/split_barriers.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "compiler/back/llvm/codegen.h"
-#include "compiler/back/llvm/emitter.h"
+#include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/back/llvm/variants.h"
 #include "compiler/ir/cpu_abi.h"
 

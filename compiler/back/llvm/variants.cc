@@ -9,7 +9,7 @@
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include "compiler/back/llvm/gang.h"
+#include "compiler/back/llvm/gang/gang.h"
 #include "compiler/back/llvm/group.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/find_bounds.h"

@@ -9,7 +9,7 @@
 
 #include "compiler/api/artifact.h"
 #include "compiler/api/report.h"
-#include "compiler/back/llvm/emitter.h"
+#include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/pass/gang/gang_plan.h"
@@ -18,9 +18,9 @@ namespace hpvm::cpu {
 
 struct VariantChoice {
   ir::BoundsProgram bounds;
-  std::vector<bool> proven;             // By OpId of the entry: the bounds program covers the access.
-  std::vector<GangShape> shapes;        // Of tiles, the best first.
-  std::vector<GangShape> group_shapes;  // For kernels with barriers; one row and one column.
+  std::vector<bool> proven;              // By OpId of the entry: the bounds program covers the access.
+  std::vector<GangShape> shapes;         // Of tiles, the best first.
+  std::vector<GangShape> group_shapes;   // For kernels with barriers; one row and one column.
   bool has_unchecked_instances = false;  // One instance at a time without the checks that a launch proves needless.
 };
 // What to make of a kernel that has gone through the pipeline. `report` may be null.

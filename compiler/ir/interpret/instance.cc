@@ -255,13 +255,25 @@ uint8_t* Instance::InModule(uint64_t address, uint64_t offset, uint64_t bytes, b
   return is_write ? memory_.Write(at, bytes) : memory_.Read(at);
 }
 
+uint8_t* Instance::InStack(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code) {
+  const StackFrame& frame = *module().stack_frame;
+  uint64_t at = 0;
+  if (__builtin_add_overflow(address, offset, &at) || at < frame.begin || at > frame.end - bytes) {
+    TrapAt(TrapCode::kOutOfBounds, code, at < address ? ~uint64_t{0} : at, bytes);
+    return nullptr;
+  }
+  return InModule(address, offset, bytes, is_write, code);
+}
+
 uint8_t* Instance::InParam(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code) {
   const Argument& argument = launch_->launch.arguments[code->extra];
   const uint64_t base = launch_->addresses.base[code->extra];
   uint64_t at = 0;
   if (__builtin_add_overflow(address, offset, &at) || bytes > argument.bytes || at > argument.bytes - bytes) {
     const uint64_t flat = (base + address) & launch_->address_mask;
-    if (launch_->addresses.separate) {
+    const std::optional<StackFrame>& frame = module().stack_frame;
+    if (launch_->addresses.separate ||
+        (frame.has_value() && flat + offset - frame->lowest(bytes) < frame->places(bytes))) {
       TrapAt(TrapCode::kOutOfBounds, code, flat > ~offset ? ~uint64_t{0} : flat + offset, bytes);
       return nullptr;
     }

@@ -193,6 +193,7 @@ Location InstanceCheck::LocationOf(const Step& step, const Op& op, const Instanc
       return launch_.Locate(((base + operand) & launch.address_mask) + op.imm, bytes, memory_bytes);
     }
     case Space::kModule:
+    case Space::kStack:
       return {FindingMemory::kModule, 0, operand + op.imm};
     default:
       return launch_.Locate(operand + op.imm, bytes, memory_bytes);

@@ -14,6 +14,8 @@ uint8_t* Resolve(Instance& instance, const Code* code, uint64_t address, uint64_
     return instance.InParam(address, code->imm, bytes, is_write, code);
   } else if constexpr (kSpace == Space::kModule) {
     return instance.InModule(address, code->imm, bytes, is_write, code);
+  } else if constexpr (kSpace == Space::kStack) {
+    return instance.InStack(address, code->imm, bytes, is_write, code);
   } else if constexpr (kSpace == Space::kState) {
     return instance.InState(address, code->imm, bytes, is_write, code);
   } else {  // Group memory is where an address in space group is expected, and found like others.
@@ -199,6 +201,8 @@ Handler MemoryHandler(const Op& op) {
       return AccessHandler<Space::kParam>(op);
     case Space::kModule:
       return AccessHandler<Space::kModule>(op);
+    case Space::kStack:
+      return AccessHandler<Space::kStack>(op);
     case Space::kGroup:
       return AccessHandler<Space::kGroup>(op);
     case Space::kState:

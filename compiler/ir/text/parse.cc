@@ -91,6 +91,12 @@ class ModuleParser {
     if (r_.TakeWord("stack_pointer")) {
       HPVMD_RETURN_IF_ERROR(r_.Indexed('g', &m_.stack_pointer.emplace()));
     }
+    if (r_.TakeWord("stack_frame")) {
+      StackFrame& frame = m_.stack_frame.emplace();
+      HPVMD_RETURN_IF_ERROR(r_.Number(&frame.begin));
+      HPVMD_RETURN_IF_ERROR(r_.Number(&frame.end));
+      HPVMD_RETURN_IF_ERROR(r_.Number32(&frame.unit));
+    }
     if (r_.TakeWord("state")) {
       HPVMD_RETURN_IF_ERROR(r_.Number(&m_.state_bytes));
     }

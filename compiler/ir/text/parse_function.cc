@@ -181,8 +181,8 @@ class FunctionParser {
       }
     }
     op->sign = r_.TakeWord("signed");
-    for (const Space space : {Space::kFlat, Space::kParam, Space::kModule, Space::kPrivate, Space::kGroup,
-                              Space::kState, Space::kScratch}) {
+    for (const Space space : {Space::kFlat, Space::kParam, Space::kModule, Space::kStack, Space::kPrivate,
+                              Space::kGroup, Space::kState, Space::kScratch}) {
       if (!r_.TakeWord(Name(space))) {
         continue;
       }
@@ -194,7 +194,7 @@ class FunctionParser {
       }
       return absl::OkStatus();
     }
-    return r_.Expected("a space (flat, param(k), module, private(k), group, state or scratch)");
+    return r_.Expected("a space (flat, param(k), module, stack, private(k), group, state or scratch)");
   }
   Status BlockOrLoop(Op op) {
     HPVMD_RETURN_IF_ERROR(BindLabel(OpId(f_.ops.size())));

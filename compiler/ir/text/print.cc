@@ -287,6 +287,10 @@ void PrintStateAndReferences(const Module& module, std::string& out) {
   if (module.stack_pointer.has_value()) {
     out += "stack_pointer g" + std::to_string(*module.stack_pointer) + '\n';
   }
+  if (module.stack_frame.has_value()) {
+    out += "stack_frame " + std::to_string(module.stack_frame->begin) + ' ' + std::to_string(module.stack_frame->end) +
+           ' ' + std::to_string(module.stack_frame->unit) + '\n';
+  }
   if (module.state_bytes != 0) {
     out += "state " + std::to_string(module.state_bytes) + '\n';
   }

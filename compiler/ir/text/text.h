@@ -7,6 +7,7 @@
 //   data 1024 "00ff10"                    address, bytes in hexadecimal
 //   global mut i32 0x10000                `mut` when mutable; the bits
 //   stack_pointer g0                      the global that points to the shadow stack
+//   stack_frame 65264 65536 4             begin, end and unit of what the space `stack` reaches
 //   state 4096                            bytes of the space `state`; left out when 0
 //   state_data 16 "00ff"                  offset, bytes
 //   segment "0102"                        a passive segment: s0, s1 ... in order
@@ -19,8 +20,8 @@
 //   func f0 "saxpy" (%0: i32, %1: f32) -> () {
 //     %2: i32 = const.i32 4               integers signed or 0x bits; floats print as 0x bits, decimals are read too
 //     %3: f32 = load.f32 param(0) %2 + 16 @117
-//                                         space (flat, param(k), module, private(k), group, state, scratch), base,
-//                                         immediate, source (`@117 in f2`: inlined from function 2)
+//                                         space (flat, param(k), module, stack, private(k), group, state, scratch),
+//                                         base, immediate, source (`@117 in f2`: inlined from function 2)
 //     %4: i32 = load.i32 w1 signed flat %0           w1, w2, w4: width when narrower than the type
 //     %5: i64 = extend_s.i32 %4           `.type` is Op::type; the results' types stand on the left
 //     %6: i32 = call f1 (%2)              call_ref r0 (%reference, ...)

@@ -214,7 +214,7 @@ TEST(TextTest, BodyErrors) {
       {"Else", "if b %a {\nleave b ()\n}\nreturn ()", "Line 7: Expected \"else\"; found \"return\"."},
       {"TerminatorResult", "%x: i32 = return ()", "Line 4: A terminator has no results."},
       {"Space", "%x: i32 = load.i32 %a",
-       "Line 4: Expected a space (flat, param(k), module, private(k), group, state or scratch); found \"a\"."},
+       "Line 4: Expected a space (flat, param(k), module, stack, private(k), group, state or scratch); found \"a\"."},
       {"Const", "%x: i32 = const.i32 4294967296", "Line 4: Expected a constant that fits i32; found \"4294967296\"."},
       {"ConstLow", "%x: i32 = const.i32 -2147483649",
        "Line 4: Expected a constant that fits i32; found \"-2147483649\"."},

@@ -15,6 +15,7 @@
 //  M7  References are numbered from first_reference >= 1 below 2^32; each names a function of the module and a
 //      reference type with the function's parameters and results.
 //  M8  stack_pointer names a mutable global of the address type.
+//  M9  stack_frame is not empty, lies in [0, memory_bytes), begins and ends at multiples of 8 and has a unit of 4 or 8.
 // Structure of a function
 //  F1  Every id is in range. The regions form a tree: each is owned once, by the operation its `owner` names; the
 //      body has no owner.
@@ -32,7 +33,8 @@
 //  O3  Calls name a function or a reference type of the module and match its signature; globals
 //      likewise, and only mutable ones are set. memory_init names a passive segment.
 //  O4  Space param(k) names a buffer parameter. Space private is not in use yet and is refused. Space state takes an
-//      i32 offset and no atomics.
+//      i32 offset and no atomics. Space stack takes no atomics; it stands in the entry of a module with a stack_frame
+//      alone, with an immediate that is at most stack_frame.begin.
 //  O5  The values that the function's leave_tables pass, once a distinct target, number at most kTableValuesPerValue
 //      times its values (and 4096): what back ends expand them to stays linear in the module's size.
 //  O6  A print names a format and passes at most limits::kPrintOperandsMax values; all prints of a format pass values

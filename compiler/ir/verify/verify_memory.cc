@@ -17,6 +17,14 @@ std::string CheckSpace(const OpContext& c) {
   if (op.space == Space::kParam && !c.module.params[op.space_index].is_buffer) {
     return "The parameter (" + std::to_string(op.space_index) + ") is no buffer.";
   }
+  if (op.space == Space::kStack) {
+    if (&c.function != &c.module.functions[c.module.entry.index] || !c.module.stack_frame.has_value()) {
+      return "The space stack does not exist outside of the entry of a module with a stack_frame.";
+    }
+    if (Info(op.code).family == Family::kAtomic || op.imm > c.module.stack_frame->begin) {
+      return "The space stack has no atomics and no immediates above where the stack's frame begins.";
+    }
+  }
   if (IsState(op.space) && Info(op.code).family == Family::kAtomic) {
     return "The space state has no atomics.";
   }

@@ -66,6 +66,11 @@ void CheckStateAndReferences(const Module& m, const std::string& place, Diagnost
                               m.globals[*pointer].type != m.address_type())) {
     ReportFault(out, place, "The stack pointer is no mutable global of the address type.");
   }
+  if (const std::optional<StackFrame>& frame = m.stack_frame;
+      frame.has_value() && (frame->begin >= frame->end || frame->end > m.memory_bytes || frame->begin % 8 != 0 ||
+                            frame->end % 8 != 0 || (frame->unit != 4 && frame->unit != 8))) {
+    ReportFault(out, place, "The stack's frame is empty, not aligned or outside of module memory.");
+  }
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ GangEstimate::GangEstimate(const ir::Module& module, const GangPlan& plan, const
       lanes_(lanes),
       f_(module.function(module.entry)),
       along_y_(along_y),
+      records_(FindRecords(module, plan)),
       defined_in_(f_.values.size()) {
   levels_.emplace_back();
   levels_[0].region = f_.body;
@@ -105,7 +106,7 @@ void GangEstimate::Walk(RegionId region, size_t level) {
   }
 }
 
-void GangEstimate::AddMemory(const Op& op, GangLevel& level) {
+void GangEstimate::AddMemory(OpId id, const Op& op, GangLevel& level) {
   const bool is_store = (ir::Info(op.code).effects & ir::kWrites) != 0;
   const bool is_atomic = ir::Info(op.code).family == ir::Family::kAtomic;
   const Layout& address = plan_.layouts[f_.operands_of(op)[0].index];
@@ -119,6 +120,12 @@ void GangEstimate::AddMemory(const Op& op, GangLevel& level) {
     level.vectors.Add(by_row, lanes_ * 9.0);
     return;
   }
+  if (op.space == ir::Space::kStack) {  // A vector for each word; what lanes index themselves is gathered.
+    const double whole = OfVector(std::max<uint32_t>(op.width, 4)) * (op.width < 4 ? 3 : 1);
+    const double apart = 4 + lanes_ * (is_store ? 1.5 : 1.2);
+    level.vectors.Add(true, address.kind == Layout::Kind::kUniform ? whole : apart * std::max(1.0, op.width / 8.0));
+    return;
+  }
   if (address.kind == Layout::Kind::kUniform && !is_store) {
     level.scalars.Add(by_row, 0.5);
     return;
@@ -127,6 +134,10 @@ void GangEstimate::AddMemory(const Op& op, GangLevel& level) {
   const bool is_quad = op.code == Opcode::kLoad128 || op.code == Opcode::kStore128;
   const double shuffles = is_quad ? 3 * OfVector(op.width) : 0;
   const double whole = OfVector(std::max<uint32_t>(op.width, 4)) * (is_store ? 4 : 2) + shuffles;
+  if (const int32_t record = records_.of[id.index]; record >= 0) {  // A vector, and the shuffles of one.
+    level.vectors.Add(by_row, OfVector(op.width) * (records_.records[static_cast<size_t>(record)].stride > 4 ? 6 : 3));
+    return;
+  }
   const Shape& y = along_y_[f_.operands_of(op)[0].index];
   if (address.kind == Layout::Kind::kVarying && y.kind == Shape::Kind::kLinear && y.step[1] == op.width) {
     ++level.crosswise;
@@ -222,7 +233,7 @@ void GangEstimate::Visit(OpId id, size_t level) {
   switch (ir::Info(op.code).family) {
     case ir::Family::kMemory:
     case ir::Family::kAtomic:
-      return op.operand_count > 0 ? AddMemory(op, levels_[level]) : void();
+      return op.operand_count > 0 ? AddMemory(id, op, levels_[level]) : void();
     case ir::Family::kCall:
       scalar_ += levels_[level].weight * 20;
       levels_[level].vectors.by_row += 25.0 * lanes_;

@@ -14,6 +14,7 @@
 
 #include "compiler/ir/ir.h"
 #include "compiler/pass/gang/gang_plan.h"
+#include "compiler/pass/gang/gang_records.h"
 #include "compiler/pass/uniformity.h"
 
 namespace hpvm {
@@ -60,7 +61,7 @@ class GangEstimate {
   double OfVector(uint32_t bytes) const { return 0.5 * std::max(1.0, lanes_ * bytes / 32.0); }
   void Walk(ir::RegionId region, size_t level);
   void Visit(ir::OpId id, size_t level);
-  void AddMemory(const ir::Op& op, GangLevel& level);
+  void AddMemory(ir::OpId id, const ir::Op& op, GangLevel& level);
   void AddArith(const ir::Op& op, GangLevel& level);
   void NoteUses(const ir::Op& op, size_t level);
   void FindPassing();
@@ -74,6 +75,7 @@ class GangEstimate {
   const uint32_t lanes_;
   const ir::Function& f_;
   const std::vector<Shape>& along_y_;
+  const GangRecords records_;
   std::vector<GangLevel> levels_;
   std::vector<std::pair<ir::OpId, size_t>> order_;  // Operations with their level, as the text form has them.
   std::vector<size_t> defined_in_;                  // By ir::ValueId: the level.

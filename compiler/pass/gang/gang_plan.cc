@@ -29,6 +29,11 @@ bool IsBulk(Opcode code) {
          code == Opcode::kMemoryInit;
 }
 
+// What others may see, so that a tile cannot begin anew behind it.
+bool HasEffect(const Op& op) {
+  return op.space != Space::kStack && (ir::Info(op.code).effects & (ir::kWrites | ir::kSyncs)) != 0;
+}
+
 bool IsSync(Opcode code) { return code == Opcode::kBarrier || code == Opcode::kLocalAlloc; }
 
 // Why a function's operation keeps its instances apart, or null. Functions other than the entry run one lane after the
@@ -64,6 +69,8 @@ const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>&
     return is_entry && op.space == Space::kScratch ? "it reads memory that belongs to one instance" : nullptr;
   }
   switch (op.space) {
+    case Space::kStack:
+      return nullptr;
     case Space::kParam:
     case Space::kGroup:
       return is_entry ? nullptr : "a function that is not part of the kernel's body writes a buffer";
@@ -220,7 +227,7 @@ class Planner {
     bool has_effect = false, found = false;
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
-      has_effect = has_effect || (ir::Info(op.code).effects & (ir::kWrites | ir::kSyncs)) != 0;
+      has_effect = has_effect || HasEffect(op);
       if (has_effect || plan_.is_assumed[id.index] || !IsReachedTogether(id)) {
         return;
       }

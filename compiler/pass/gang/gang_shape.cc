@@ -40,6 +40,8 @@ bool UsesY(const ir::Module& module) {
 
 // Code grows with a tile's parts; a kernel this large gains little from more. So do compiles with the number of shapes.
 constexpr size_t kOpsTimesPartsMax = 12'000;
+// What the instances of a tile have on their stacks is to stay in the first-level cache.
+constexpr uint64_t kStackOfTileMax = 16 * 1024;
 constexpr size_t kOpsForTwoShapes = 1'000;
 constexpr size_t kOpsForOneShape = 3'000;
 
@@ -56,6 +58,7 @@ std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& un
     return candidates;
   }
   const size_t ops = CountOps(module.function(module.entry));
+  const uint64_t stack = module.stack_frame.has_value() ? module.stack_frame->bytes() : 0;
   for (bool has_rows : {false, true}) {
     if (has_rows && !UsesY(module)) {
       continue;
@@ -75,7 +78,9 @@ std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& un
       for (uint32_t row : rows) {
         for (uint32_t columns : {1, 2, 3, 4}) {
           const GangShape shape{lanes, columns, row};
-          if (size_t{row} * columns == 1 || ops * row * columns <= kOpsTimesPartsMax) {
+          const bool fits =
+              ops * row * columns <= kOpsTimesPartsMax && stack * lanes * row * columns <= kStackOfTileMax;
+          if (size_t{row} * columns == 1 || fits) {
             candidates.push_back({shape, estimate.Of(shape)});
           }
         }

@@ -4,9 +4,9 @@
 #include <bit>
 
 #include "base/limits.h"
+#include "compiler/analysis/trailing_zeros.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
-#include "compiler/pass/trailing_zeros.h"
 
 namespace hpvm {
 namespace {
@@ -16,20 +16,15 @@ using ir::Opcode;
 using ir::OpId;
 using ir::ValueId;
 
-// Buffers' addresses are multiples of 64 KiB in the virtual space (ir::AssignAddresses).
-constexpr uint8_t kBufferAlignment = 16;
 // 16 bytes.
 constexpr uint8_t kVectorAlignment = 4;
 constexpr uint32_t kVectorBytes = 16;
 
 // By ValueId, for the first instance of a tile.
 std::vector<uint8_t> FindAlignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars) {
-  std::vector<uint8_t> params(scalars.begin(), scalars.end());
-  for (size_t i = 0; i < params.size(); ++i) {
-    params[i] = module.params[i].is_buffer ? kBufferAlignment : params[i];
-  }
+  const std::vector<uint8_t> params = ZerosOfParams(module, scalars);
   const auto id_x = static_cast<uint8_t>(std::has_single_bit(tile_x) ? std::countr_zero(tile_x) : 0);
-  return FindTrailingZeros(module.function(module.entry), params, id_x);
+  return FindTrailingZeros(module.function(module.entry), {.params = params, .id_x = id_x});
 }
 
 std::string TextOf(const GpuTile& tile) {
@@ -95,6 +90,9 @@ class Planner {
     }
     if (const std::optional<GangRefusal> refusal = RefuseGang(module_)) {
       return "of this: " + refusal->reason;
+    }
+    if (module_.stack_frame.has_value()) {
+      return "its instances have a stack each";
     }
     std::vector<std::optional<uint64_t>> constants(f_.values.size());
     std::string reason;

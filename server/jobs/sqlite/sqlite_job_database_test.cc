@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -544,7 +545,8 @@ TEST_F(SqliteJobDatabaseTest, ReadersBesideTheWriter) {
 // once, the log stays bounded, and commits seldom wait for it: no snapshot lasts.
 TEST_F(SqliteJobDatabaseTest, LongReadsDoNotHoldTheLog) {
   constexpr int kJobs = 100'000, kBatch = 1'000;
-  options_.path = (std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : folder_.path()) + "/hpvm-long-reads.db";
+  options_.path = (std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : folder_.path()) + "/hpvm-long-reads-" +
+                  std::to_string(getpid()) + ".db";
   options_.log_pages_max = 64;
   options_.read_connections = 3;
   const auto remove = [this] {

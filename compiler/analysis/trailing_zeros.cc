@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/analysis/trailing_zeros.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::ValueId;
+
+// A multiple of all powers of two: what is not known yet.
+constexpr uint8_t kAny = 64;
+
+class TrailingZeros {
+ public:
+  TrailingZeros(const ir::Function& function, const KnownZeros& known)
+      : f_(function), id_x_(known.id_x), known_(f_.values.size(), kAny), constants_(f_.values.size()) {
+    const ir::Region& body = f_.region(f_.body);
+    for (uint32_t i = 0; i < body.param_count; ++i) {
+      known_[body.first_param.index + i] = i < known.params.size() ? known.params[i] : 0;
+    }
+    for (size_t i = 0; known.ranges != nullptr && i < constants_.size(); ++i) {
+      if (const ValueRange& range = (*known.ranges)[i]; range.is_constant() && ir::IsInt(f_.values[i].type)) {
+        constants_[i] = range.lo;
+      }
+    }
+    ir::ForEachOp(f_, [&](OpId id) {
+      if (f_.op(id).code == Opcode::kConst) {
+        constants_[f_.op(id).first_result.index] = f_.op(id).imm;
+      }
+    });
+  }
+
+  std::vector<uint8_t> Run() {
+    constexpr int kSweepsMax = 64;
+    for (int sweep = 0; sweep < kSweepsMax; ++sweep) {
+      changed_ = false;
+      ir::ForEachOp(f_, [&](OpId id) { Visit(f_.op(id)); });
+      if (!changed_) {
+        return known_;
+      }
+    }
+    return std::vector<uint8_t>(known_.size());
+  }
+
+ private:
+  uint8_t Of(const Op& op, uint32_t operand) const { return known_[f_.operands_of(op)[operand].index]; }
+  std::optional<uint64_t> ConstantOf(const Op& op, uint32_t operand) const {
+    return constants_[f_.operands_of(op)[operand].index];
+  }
+  void Lower(ValueId id, uint8_t zeros) {
+    if (zeros < known_[id.index]) {
+      known_[id.index] = zeros;
+      changed_ = true;
+    }
+  }
+  void Bring(ValueId first, uint32_t count, const Op& op, uint32_t from) {
+    for (uint32_t i = 0; i < count; ++i) {
+      Lower(ValueId(first.index + i), Of(op, from + i));
+    }
+  }
+  void Visit(const Op& op) {
+    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+      return Bring(f_.region(op.body).first_param, f_.region(op.body).param_count, op, 0);
+    }
+    for (const ir::Target& target : f_.targets_of(op)) {
+      const Op& owner = f_.op(target.op);
+      const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
+      target.is_continue ? Bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, op, from)
+                         : Bring(owner.first_result, owner.result_count, op, from);
+    }
+    if ((ir::Info(op.code).effects & ir::kControl) != 0) {
+      return;
+    }
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      const ValueId result(op.first_result.index + i);
+      Lower(result, std::min<uint8_t>(Result(op), static_cast<uint8_t>(8 * ir::Bytes(f_.type_of(result)))));
+    }
+  }
+  uint8_t Result(const Op& op) const {
+    if (op.result_count == 1 && constants_[op.first_result.index]) {
+      return static_cast<uint8_t>(std::countr_zero(*constants_[op.first_result.index]));
+    }
+    const auto shift = [&] { return static_cast<uint8_t>(*ConstantOf(op, 1) % (8 * ir::Bytes(op.type))); };
+    switch (op.code) {
+      case Opcode::kInstanceId:
+        return ConstantOf(op, 0) == uint64_t{0} ? id_x_ : 0;
+      case Opcode::kLocalAlloc:
+        return 4;
+      case Opcode::kAdd:
+      case Opcode::kSub:
+      case Opcode::kOr:
+      case Opcode::kXor:
+        return std::min(Of(op, 0), Of(op, 1));
+      case Opcode::kAnd:
+        return std::max(Of(op, 0), Of(op, 1));
+      case Opcode::kMul:
+        return static_cast<uint8_t>(std::min(Of(op, 0) + Of(op, 1), int{kAny}));
+      case Opcode::kShl:
+        return ConstantOf(op, 1) ? static_cast<uint8_t>(std::min(Of(op, 0) + shift(), int{kAny})) : Of(op, 0);
+      case Opcode::kShrU:
+      case Opcode::kShrS:
+        return ConstantOf(op, 1) && Of(op, 0) > shift() ? static_cast<uint8_t>(Of(op, 0) - shift()) : 0;
+      case Opcode::kSelect:
+        return std::min(Of(op, 1), Of(op, 2));
+      case Opcode::kWrap:
+      case Opcode::kExtendS:
+      case Opcode::kExtendU:
+        return Of(op, 0);
+      default:
+        return 0;
+    }
+  }
+
+  const ir::Function& f_;
+  const uint8_t id_x_;
+  std::vector<uint8_t> known_;
+  std::vector<std::optional<uint64_t>> constants_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+std::vector<uint8_t> FindTrailingZeros(const ir::Function& function, const KnownZeros& known) {
+  return TrailingZeros(function, known).Run();
+}
+
+std::vector<uint8_t> ZerosOfParams(const ir::Module& module, std::span<const uint8_t> scalars) {
+  constexpr uint8_t kBuffer = 16;
+  std::vector<uint8_t> zeros(module.params.size());
+  for (size_t i = 0; i < zeros.size(); ++i) {
+    zeros[i] = module.params[i].is_buffer ? kBuffer : i < scalars.size() ? scalars[i] : 0;
+  }
+  return zeros;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many low bits of each value are zero: the alignment of addresses, and where `or` is addition.
+//
+// Data flow over the structured IR, from "all bits" downwards, as in a known-bits analysis that keeps only the low end.
+#ifndef HPVMD_COMPILER_ANALYSIS_TRAILING_ZEROS_H_
+#define HPVMD_COMPILER_ANALYSIS_TRAILING_ZEROS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/analysis/value_ranges.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+struct KnownZeros {
+  std::span<const uint8_t> params;                  // Of the function's parameters; may be empty: nothing is known.
+  uint8_t id_x = 0;                                 // Of the instance's id along x.
+  const std::vector<ValueRange>* ranges = nullptr;  // May be null. By ValueId; tells constants.
+};
+
+// By ValueId: a number of low bits that are zero in every instance; 64 or fewer, 0 for floats. Requires a verified
+// function.
+std::vector<uint8_t> FindTrailingZeros(const ir::Function& function, const KnownZeros& known);
+
+// What parameters of a kernel's entry have: buffers begin at multiples of 64 KiB (ir::AssignAddresses). `scalars`: of
+// those that are no buffers; may be empty.
+std::vector<uint8_t> ZerosOfParams(const ir::Module& module, std::span<const uint8_t> scalars = {});
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_ANALYSIS_TRAILING_ZEROS_H_

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/analysis/value_ranges.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+#include <unordered_map>
+
+#include "compiler/analysis/forward.h"
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::ValueId;
+using Origin = ValueRange::Origin;
+
+// Merges that still grow in this sweep are widened.
+constexpr int kWidenFrom = 3;
+constexpr int kSweepsMax = 64;
+// Globals whose values are followed: the shadow stack's pointer is among the first.
+constexpr size_t kGlobalsMax = 8;
+constexpr uint64_t kI32Max = (uint64_t{1} << 31) - 1;
+
+uint64_t MaxOf(ir::Type type) { return ir::Bytes(type) == 4 ? 0xffffffffull : ~uint64_t{0}; }
+ValueRange Number(uint64_t lo, uint64_t hi) { return {Origin::kNumber, lo, hi}; }
+// All ones up to the highest bit of `value`.
+uint64_t Mask(uint64_t value) { return value == 0 ? 0 : ~uint64_t{0} >> std::countl_zero(value); }
+
+Origin SumOf(Origin a, Origin b) {
+  if (a == Origin::kNumber) {
+    return b;
+  }
+  return b == Origin::kNumber ? a : Origin::kPointer;
+}
+
+// Keeps the interval of a sum or difference if all of it wraps around alike.
+ValueRange Wrapped(Origin origin, __int128 lo, __int128 hi, uint64_t max) {
+  const __int128 modulus = static_cast<__int128>(max) + 1;
+  if (hi >= modulus && lo >= modulus) {
+    lo -= modulus;
+    hi -= modulus;
+  } else if (lo < 0 && hi < 0) {
+    lo += modulus;
+    hi += modulus;
+  }
+  if (lo < 0 || hi >= modulus) {
+    return {origin, 0, max};
+  }
+  return {origin, static_cast<uint64_t>(lo), static_cast<uint64_t>(hi)};
+}
+
+class RangeDomain {
+ public:
+  using Fact = ValueRange;
+  using Sweep = ForwardSweep<RangeDomain>;
+
+  RangeDomain(const ir::Module& module, uint64_t id_max)
+      : module_(module), function_(module.function(module.entry)), id_max_(id_max) {
+    const std::optional<uint32_t> stack = StackPointerOf(module);
+    for (uint32_t i = 0; i < module.globals.size(); ++i) {
+      const bool is_stack = stack == i;
+      if ((is_stack || tracked_.size() < kGlobalsMax) && module.globals[i].is_mutable &&
+          ir::IsInt(module.globals[i].type)) {
+        tracked_.emplace(i, tracked_.size());
+        initial_.push_back(
+            {is_stack ? Origin::kStack : Origin::kNumber, module.globals[i].init, module.globals[i].init});
+      }
+    }
+    at_exit_.resize(function_.ops.size());
+    at_loop_.resize(function_.ops.size());
+    at_if_.resize(function_.ops.size());
+  }
+
+  bool Join(ValueRange& into, const ValueRange& from, int sweep) const {
+    if (from.origin == Origin::kUnset) {
+      return false;
+    }
+    if (into.origin == Origin::kUnset) {
+      into = from;
+      return true;
+    }
+    ValueRange joined = {into.origin == from.origin ? into.origin : Origin::kPointer, std::min(into.lo, from.lo),
+                         std::max(into.hi, from.hi)};
+    if (sweep >= kWidenFrom) {
+      joined.lo = joined.lo < into.lo ? 0 : joined.lo;
+      joined.hi = joined.hi > into.hi ? (joined.hi <= 0xffffffffull ? 0xffffffffull : ~uint64_t{0}) : joined.hi;
+    }
+    const bool changed = joined != into;
+    into = joined;
+    return changed;
+  }
+
+  void Start(Sweep& sweep) {
+    sweep_ = &sweep;
+    const ir::Region& body = function_.region(function_.body);
+    for (uint32_t k = 0; k < body.param_count; ++k) {
+      const Origin origin = module_.params[k].is_buffer ? Origin::kPointer : Origin::kNumber;
+      sweep.Set(ValueId(body.first_param.index + k), {origin, 0, MaxOf(module_.params[k].type)});
+    }
+  }
+
+  // Globals, followed along control; nothing while it is not known how a place is reached.
+  void BeginSweep() { now_ = initial_; }
+  void EnterRegion(ir::RegionId id) {
+    const ir::OpId owner = function_.region(id).owner;
+    if (!owner.valid()) {
+      return;
+    }
+    const Op& op = function_.op(owner);
+    if (op.code == Opcode::kLoop) {
+      JoinState(at_loop_[owner.index], now_);
+      now_ = at_loop_[owner.index];
+    } else if (op.code == Opcode::kIf) {
+      if (id == op.body) {
+        at_if_[owner.index] = now_;
+      } else {
+        now_ = at_if_[owner.index];
+      }
+    }
+  }
+  void Jump(const Op& op) {
+    for (const ir::Target& target : function_.targets_of(op)) {
+      JoinState(target.is_continue ? at_loop_[target.op.index] : at_exit_[target.op.index], now_);
+    }
+    now_.clear();
+  }
+  void Leave(ir::OpId id) { now_ = at_exit_[id.index]; }
+
+  void Transfer(const Op& op, Sweep& sweep) {
+    if (op.code == Opcode::kGlobalSet) {
+      if (const auto found = tracked_.find(static_cast<uint32_t>(op.imm)); found != tracked_.end() && !now_.empty()) {
+        now_[found->second] = sweep.At(op, 0);
+      }
+      return;
+    }
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      const ValueId result(op.first_result.index + i);
+      sweep.Set(result, ResultOf(op, function_.type_of(result), sweep));
+    }
+  }
+
+ private:
+  using State = std::vector<ValueRange>;
+
+  void JoinState(State& into, const State& from) {
+    if (from.empty()) {
+      return;
+    }
+    if (into.empty()) {
+      into = from;
+      sweep_->Touch();
+      return;
+    }
+    for (size_t i = 0; i < into.size(); ++i) {
+      if (Join(into[i], from[i], sweep_->sweep())) {
+        sweep_->Touch();
+      }
+    }
+  }
+
+  ValueRange GlobalOf(const Op& op, uint64_t max) const {
+    const auto index = static_cast<uint32_t>(op.imm);
+    if (!module_.globals[index].is_mutable) {
+      return Number(module_.globals[index].init, module_.globals[index].init);
+    }
+    const auto found = tracked_.find(index);
+    if (found == tracked_.end()) {
+      return {Origin::kPointer, 0, max};
+    }
+    return now_.empty() ? ValueRange{} : now_[found->second];
+  }
+
+  ValueRange ResultOf(const Op& op, ir::Type type, const Sweep& sweep) const {
+    const uint64_t max = MaxOf(type);
+    switch (ir::Info(op.code).family) {
+      case ir::Family::kConst:
+        return Number(op.imm & max, op.imm & max);
+      case ir::Family::kIntCompare:
+      case ir::Family::kFloatCompare:
+        return Number(0, 1);
+      case ir::Family::kQuery:
+        return Number(0, op.code == Opcode::kBufferSize ? max : std::min(max, id_max_));
+      case ir::Family::kGlobal:
+        return GlobalOf(op, max);
+      case ir::Family::kMemory:
+        return Loaded(op, max);
+      case ir::Family::kIntUnary:
+        return op.code == Opcode::kClz || op.code == Opcode::kCtz || op.code == Opcode::kPopcnt ? Number(0, 64)
+                                                                                                : Number(0, max);
+      case ir::Family::kIntBinary:
+        return Binary(op, max, sweep.At(op, 0), sweep.At(op, 1));
+      case ir::Family::kConvert:
+        return Converted(op, max, sweep.At(op, 0));
+      case ir::Family::kSelect: {
+        ValueRange joined = sweep.At(op, 1);
+        Join(joined, sweep.At(op, 2), 0);
+        return joined;
+      }
+      default:
+        return {Origin::kPointer, 0, max};
+    }
+  }
+
+  static ValueRange Loaded(const Op& op, uint64_t max) {
+    if (op.code == Opcode::kLoad && !op.sign && op.width < 4) {
+      return {Origin::kPointer, 0, (uint64_t{1} << (8 * op.width)) - 1};
+    }
+    return {Origin::kPointer, 0, max};
+  }
+
+  static ValueRange Converted(const Op& op, uint64_t max, const ValueRange& from) {
+    if (from.origin == Origin::kUnset) {
+      return {};
+    }
+    const bool keeps = (op.code == Opcode::kWrap && from.hi <= max) || op.code == Opcode::kExtendU ||
+                       (op.code == Opcode::kExtendS && from.hi <= kI32Max);
+    if (keeps) {
+      return from;
+    }
+    const bool is_integer = op.code == Opcode::kWrap || op.code == Opcode::kExtendS;
+    return {is_integer ? from.origin : Origin::kNumber, 0, max};
+  }
+
+  static ValueRange Binary(const Op& op, uint64_t max, const ValueRange& a, const ValueRange& b) {
+    if (a.origin == Origin::kUnset || b.origin == Origin::kUnset) {
+      return {};
+    }
+    const uint32_t bits = 8 * ir::Bytes(op.type);
+    switch (op.code) {
+      case Opcode::kAdd:
+        return Wrapped(SumOf(a.origin, b.origin), static_cast<__int128>(a.lo) + b.lo,
+                       static_cast<__int128>(a.hi) + b.hi, max);
+      case Opcode::kSub:
+        return Wrapped(b.origin == Origin::kNumber ? a.origin : Origin::kNumber, static_cast<__int128>(a.lo) - b.hi,
+                       static_cast<__int128>(a.hi) - b.lo, max);
+      case Opcode::kMul:
+        if (static_cast<unsigned __int128>(a.hi) * b.hi <= max) {
+          return Number(a.lo * b.lo, a.hi * b.hi);
+        }
+        return Number(0, max);
+      case Opcode::kShl:
+        if (b.is_constant() && a.hi <= max >> (b.lo % bits)) {
+          return Number(a.lo << (b.lo % bits), a.hi << (b.lo % bits));
+        }
+        return Number(0, max);
+      case Opcode::kShrU:
+        return b.is_constant() ? Number(a.lo >> (b.lo % bits), a.hi >> (b.lo % bits)) : Number(0, a.hi);
+      case Opcode::kAnd:
+        if (a.is_constant() && b.is_constant()) {
+          return {SumOf(a.origin, b.origin), a.lo & b.lo, a.lo & b.lo};
+        }
+        return {RoundsDown(bits, a, b) ? SumOf(a.origin, b.origin) : Origin::kNumber, 0, std::min(a.hi, b.hi)};
+      case Opcode::kOr:
+        if (a.is_constant() && b.is_constant()) {
+          return {SumOf(a.origin, b.origin), a.lo | b.lo, a.lo | b.lo};
+        }
+        return {SumOf(a.origin, b.origin), std::max(a.lo, b.lo), Mask(a.hi | b.hi)};
+      case Opcode::kXor:
+        return Number(0, Mask(a.hi | b.hi));
+      case Opcode::kDivU:
+        return Number(0, b.lo > 0 ? a.hi / b.lo : max);
+      case Opcode::kRemU:
+        return Number(0, b.hi > 0 ? std::min(a.hi, b.hi - 1) : max);
+      default:
+        return Number(0, max);
+    }
+  }
+
+  // By a constant that keeps the highest bits.
+  static bool RoundsDown(uint32_t bits, const ValueRange& a, const ValueRange& b) {
+    return (a.is_constant() && (a.lo >> (bits - 1) & 1) != 0) || (b.is_constant() && (b.lo >> (bits - 1) & 1) != 0);
+  }
+
+  const ir::Module& module_;
+  const ir::Function& function_;
+  const uint64_t id_max_;
+  Sweep* sweep_ = nullptr;
+  std::unordered_map<uint32_t, size_t> tracked_;  // Global -> its place in a State.
+  State initial_, now_;
+  std::vector<State> at_exit_, at_loop_, at_if_;  // By OpId.
+};
+
+}  // namespace
+
+std::optional<uint32_t> StackPointerOf(const ir::Module& module) {
+  if (module.stack_pointer.has_value()) {
+    return module.stack_pointer;
+  }
+  std::set<uint32_t> set;
+  const ir::Function& entry = module.function(module.entry);
+  ir::ForEachOp(entry, [&](ir::OpId id) {
+    const Op& op = entry.op(id);
+    const ir::Global* global = op.code == Opcode::kGlobalSet ? &module.globals[op.imm] : nullptr;
+    if (global != nullptr && global->type == module.address_type() && global->init != 0 &&
+        global->init <= module.memory_bytes) {
+      set.insert(static_cast<uint32_t>(op.imm));
+    }
+  });
+  return set.size() == 1 ? std::optional(*set.begin()) : std::nullopt;
+}
+
+std::vector<ValueRange> FindValueRanges(const ir::Module& module, uint64_t id_max) {
+  RangeDomain domain(module, id_max);
+  ForwardSweep<RangeDomain> sweep(module.function(module.entry), domain);
+  domain.Start(sweep);
+  if (!sweep.Run(kSweepsMax)) {
+    return std::vector<ValueRange>(module.function(module.entry).values.size(),
+                                   ValueRange{Origin::kPointer, 0, ~uint64_t{0}});
+  }
+  return sweep.Take();
+}
+
+}  // namespace hpvm

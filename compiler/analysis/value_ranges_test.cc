@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/analysis/value_ranges.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler/analysis/trailing_zeros.h"
+#include "compiler/ir/text/text.h"
+
+namespace hpvm {
+namespace {
+
+using Origin = ValueRange::Origin;
+
+struct Known {
+  ir::Module module;
+  std::vector<ValueRange> ranges;
+  std::vector<uint8_t> zeros;
+};
+
+// Of a kernel with the buffer %0 and the number %1, whose values are numbered.
+Known Find(const std::string& body, uint64_t id_max = ~uint64_t{0}) {
+  StatusOr<ir::Module> module = ir::ParseModule(
+      "module \"m\"\nmemory 65536 65536\nglobal mut i32 0x8000\nstack_pointer g0\nparam buffer inout \"b\"\n"
+      "param i32 \"n\"\nentry f0\nfunc f0 \"f\" (%0: i32, %1: i32) -> () {\n" +
+      body + " return ()\n}\n");
+  EXPECT_TRUE(module.ok()) << module.status();
+  Known known{*std::move(module), {}, {}};
+  known.ranges = FindValueRanges(known.module, id_max);
+  const std::vector<uint8_t> params = ZerosOfParams(known.module);
+  known.zeros =
+      FindTrailingZeros(known.module.function(known.module.entry), {.params = params, .ranges = &known.ranges});
+  return known;
+}
+
+constexpr char kFrame[] =
+    "%2: i32 = global_get.i32 g0\n %3: i32 = const.i32 48\n %4: i32 = sub.i32 %2, %3\n global_set.i32 g0 %4\n"
+    " %5: i32 = global_get.i32 g0\n";
+
+TEST(ValueRangesTest, TheStacksPointerIsAConstant) {
+  const Known known = Find(kFrame);
+  EXPECT_EQ(known.ranges[5], (ValueRange{Origin::kStack, 0x8000 - 48, 0x8000 - 48}));
+  EXPECT_EQ(known.zeros[5], 4);
+}
+
+TEST(ValueRangesTest, AnIndexUnderAMaskIsBounded) {
+  const Known known = Find(std::string(kFrame) +
+                           "%6: i32 = const.i32 7\n %7: i32 = and.i32 %1, %6\n %8: i32 = const.i32 2\n"
+                           " %9: i32 = shl.i32 %7, %8\n %10: i32 = add.i32 %5, %9\n %11: i32 = add.i32 %10, %1\n");
+  EXPECT_EQ(known.ranges[10], (ValueRange{Origin::kStack, 0x8000 - 48, 0x8000 - 48 + 28}));
+  EXPECT_EQ(known.zeros[10], 2);
+  EXPECT_EQ(known.ranges[11].origin, Origin::kStack);
+  EXPECT_EQ(known.ranges[11].hi, 0xffffffffu);
+  EXPECT_EQ(known.zeros[11], 0);
+}
+
+// A pointer that a loop moves on is of the stack's still, anywhere.
+TEST(ValueRangesTest, LoopsWiden) {
+  const Known known = Find(std::string(kFrame) +
+                           "%6: i32 = const.i32 4\n loop b0 (%7: i32 = %5) {\n %8: i32 = add.i32 %7, %6\n"
+                           " if b1 %1 {\n continue b0 (%8)\n} else {\n leave b1 ()\n}\n leave b0 ()\n}\n");
+  EXPECT_EQ(known.ranges[7].origin, Origin::kStack);
+  EXPECT_EQ(known.ranges[7].hi, 0xffffffffu);
+  EXPECT_EQ(known.zeros[7], 2);
+}
+
+TEST(ValueRangesTest, IdsAreAsLargeAsTheDeviceAllows) {
+  constexpr char kId[] = "%2: i32 = const.i32 0\n %3: i32 = instance_id.i32 %2\n";
+  EXPECT_EQ(Find(kId, kGpuIdMax).ranges[3].hi, kGpuIdMax);
+  EXPECT_EQ(Find(kId).ranges[3].hi, 0xffffffffu);
+}
+
+TEST(ValueRangesTest, BuffersAreApartFromTheStack) {
+  const Known known = Find(std::string(kFrame) + "%6: i32 = add.i32 %0, %5\n %7: i32 = select.i32 %1, %0, %5\n");
+  EXPECT_EQ(known.ranges[0].origin, Origin::kPointer);
+  EXPECT_EQ(known.zeros[0], 16);
+  EXPECT_EQ(known.ranges[6].origin, Origin::kPointer);
+  EXPECT_EQ(known.ranges[7].origin, Origin::kPointer);
+}
+
+}  // namespace
+}  // namespace hpvm

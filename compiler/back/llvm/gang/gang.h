@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the function of a whole tile (gang_tile.h). Internal to this folder.
+#ifndef HPVMD_COMPILER_BACK_LLVM_GANG_GANG_H_
+#define HPVMD_COMPILER_BACK_LLVM_GANG_GANG_H_
+
+#include <string>
+#include <vector>
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/IR/Instructions.h"
+
+#include "compiler/back/llvm/gang/gang_tile.h"
+#include "compiler/pass/gang/gang_records.h"
+
+namespace hpvm::cpu {
+
+// Operations that are neither control nor memory.
+class GangOps {
+ public:
+  GangOps(GangTile& tile, GangMasks& masks, GangTraps& traps) : tile_(tile), masks_(masks), traps_(traps) {}
+
+  // Emits an operation of ArithEmitter's families in its result's layout.
+  void EmitArith(const ir::Op& op);
+  // Loads and stores of Space::kPrivate, what lanes keep across barriers (group_values.cc).
+  Status EmitKept(const ir::Op& op);
+  // gang_call.cc: calls lane by lane, queries, global_get.
+  Status EmitCall(const ir::Op& op);
+  Status EmitQuery(const ir::Op& op);
+  Status EmitGlobal(const ir::Op& op);
+
+ private:
+  // An operation of ArithEmitter's families on vectors of a part.
+  llvm::Value* EmitVector(const ir::Op& op, ir::Type result, llvm::ArrayRef<llvm::Value*> operands, unsigned row,
+                          unsigned column);
+  // Calls for each active lane of a part. Slots of the results.
+  void EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::ArrayRef<Slots> results);
+  // `operands`: scalars where uniform, else vectors in memory.
+  void EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm::Value* lane,
+                    llvm::ArrayRef<llvm::Value*> operands, llvm::ArrayRef<Slots> results);
+  llvm::Value* RowId(unsigned row);  // Along y.
+  llvm::Value* Query(const ir::Op& op, llvm::Value* dimension, unsigned row, unsigned column);
+  llvm::Value* QueryOf(const ir::Op& op, unsigned dimension, unsigned row, unsigned column, bool is_vector);
+  llvm::Value* BufferSize(llvm::Value* param);
+
+  GangTile& tile_;
+  GangMasks& masks_;
+  GangTraps& traps_;
+  ModuleEmitter& m_ = tile_.m;
+  llvm::IRBuilder<>& b_ = tile_.b;
+};
+
+// The whole, and its control (gang_control.cc, gang_jump.cc).
+class GangEmitter {
+ public:
+  GangEmitter(ModuleEmitter& m, const GangPlan& plan, const GangFunction& kind, const std::vector<bool>& proven,
+              KernelReport* report);
+  StatusOr<llvm::Function*> Emit();
+
+ private:
+  // An open block, loop or if.
+  struct Open {
+    llvm::BasicBlock* exit = nullptr;
+    llvm::BasicBlock* header = nullptr;         // Loops without a mask.
+    llvm::SmallVector<Slots, 2> results, next;  // One a result; one a parameter of a loop.
+    Mask before;                                // The active lanes where it began.
+    Slots left, again;                          // Masked: lanes that have left it, or go on with the next iteration.
+    bool blends_results = false, blends_next = false;  // Several edges, or several runs of one, bring values.
+  };
+  Status EmitRegion(ir::RegionId region);
+  Status EmitOp(const ir::Op& op, ir::OpId id);
+  Status EmitControl(const ir::Op& op, ir::OpId id);
+  void NoteEdges();
+  void NoteJump(const ir::Op& op, std::span<const ir::OpId> open);
+  void Begin(const ir::Op& op, ir::OpId id);
+  void End(const ir::Op& op, ir::OpId id);
+  Status EmitBlock(const ir::Op& op, ir::OpId id);
+  Status EmitLoop(const ir::Op& op, ir::OpId id);
+  Status EmitMaskedLoop(const ir::Op& op, ir::OpId id);
+  Status EmitIf(const ir::Op& op, ir::OpId id);
+  Status EmitWays(const ir::Op& op, ir::OpId id, llvm::BasicBlock* then_block, llvm::BasicBlock* else_block);
+  Status EmitMaskedIf(const ir::Op& op, ir::OpId id);
+  Status EmitAssumedIf(const ir::Op& op, ir::OpId id);
+  void EmitAssumedExtension(const ir::Op& op);
+  llvm::BasicBlock* Mixed();
+  Status EmitArm(ir::RegionId region, const Mask& mask, llvm::BasicBlock* behind);
+  bool IsCheap(ir::RegionId region) const;
+  bool IsMasked(ir::OpId id) const { return tile_.plan.is_masked[id.index]; }
+  void Jump(const ir::Target& target, const ir::Op& op, uint32_t first_operand);
+  void Bring(const ir::Target& target, const ir::Op& op, uint32_t first_operand);
+  void EmitLeaveTable(const ir::Op& op);
+  void EmitMaskedTable(const ir::Op& op);
+  void EmitStackCheck();
+  // gang_memory.cc, gang_atomic.cc: by a GangAccess for each.
+  Status EmitMemory(const ir::Op& op, ir::OpId id);
+  Status EmitAtomic(const ir::Op& op, ir::OpId id);
+  // Emits a member of a record with all others, where the first load or the last store stands. False: it is to be
+  // emitted alone.
+  bool EmitOfRecord(ir::OpId id);
+
+  GangTile tile_;
+  ModuleEmitter& m_ = tile_.m;
+  llvm::IRBuilder<>& b_ = tile_.b;
+  const ir::Function& f_ = tile_.f;
+  GangMasks masks_{tile_};
+  GangTraps traps_{tile_, masks_};
+  GangOps ops_{tile_, masks_, traps_};
+  GangFrame frame_{tile_};
+  GangRecords records_;
+  // Where control goes when no lane is active any more: to the end of the innermost masked construct, or arm.
+  llvm::BasicBlock* join_ = nullptr;
+  llvm::BasicBlock* done_ = nullptr;          // Returns kGangDone.
+  llvm::BasicBlock* mixed_ = nullptr;         // Returns kGangMixed; null until asked for.
+  std::vector<Open> open_;                    // By operation.
+  std::vector<bool> is_passed_;               // By operation: some jump leaves it for a target further out.
+  std::vector<uint32_t> leaves_, continues_;  // By operation: how many jumps end there; a jump out of an inner loop: 2.
+};
+
+// The entry of a variant that runs tiles (gang_entry.cc).
+struct TileEntry {
+  std::string name;
+  GangShape shape;
+  llvm::Function* whole = nullptr;   // Runs whole tiles; null: all are run by `masked`.
+  llvm::Function* masked = nullptr;  // Of shape lanes x 1 x 1.
+};
+void EmitTileEntry(ModuleEmitter& m, const TileEntry& tiles);
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_COMPILER_BACK_LLVM_GANG_GANG_H_

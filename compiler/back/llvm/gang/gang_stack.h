@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One access to what the instances of a tile have on their stacks (Space::kStack). Internal to this folder.
+//
+// Of each part of a tile the frame is an array of vectors: of each unit (ir::StackFrame) of the frame one, which has
+// every lane's. An address that is the same for all lanes is one vector, which LLVM keeps in a register where it knows
+// the address; others are gathers and scatters. Whatever is known of an address, the code reaches nothing but the
+// array.
+#ifndef HPVMD_COMPILER_BACK_LLVM_GANG_GANG_STACK_H_
+#define HPVMD_COMPILER_BACK_LLVM_GANG_GANG_STACK_H_
+
+#include "compiler/back/llvm/gang/gang_tile.h"
+
+namespace hpvm::cpu {
+
+class GangStackAccess {
+ public:
+  GangStackAccess(GangTile& tile, GangMasks& masks, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id);
+  void Emit();
+
+ private:
+  // Where a part's bytes lie: the unit with the first of them, in [0, units - units of the access], and how many bits
+  // of the unit lie before it; both scalars (uniform) or vectors.
+  struct Where {
+    llvm::Value* unit = nullptr;   // i32.
+    llvm::Value* shift = nullptr;  // Of the unit's type; null: the access begins where the unit does.
+  };
+  Where Find(unsigned row, unsigned column);
+  llvm::Value* Offset(unsigned row, unsigned column);  // Of the address type, from the frame's beginning.
+  void TrapIfMisses(unsigned row, unsigned column, llvm::Value* offset);
+  llvm::Value* Pointers(const Where& where, unsigned index);
+  llvm::Value* LoadUnit(const Where& where, unsigned index);
+  void StoreUnit(const Where& where, unsigned index, llvm::Value* value);
+  llvm::Value* LoadBits(const Where& where);  // <lanes x iN>, N = 8 * width; width at most 8.
+  void StoreBits(const Where& where, llvm::Value* bits);
+  llvm::Value* Loaded(llvm::Value* bits);                       // As the result's type.
+  llvm::Value* SplatConstant(llvm::Type* type, uint64_t bits);  // `type` scalar.
+
+  GangTile& tile_;
+  GangMasks& masks_;
+  GangTraps& traps_;
+  GangFrame& frame_;
+  ModuleEmitter& m_ = tile_.m;
+  llvm::IRBuilder<>& b_ = tile_.b;
+  const ir::Op& op_;
+  const ir::StackFrame& of_ = *m_.source.stack_frame;
+  const bool is_inside_;   // Surely.
+  const bool is_uniform_;  // The address.
+  const unsigned units_;   // That an access touches.
+  llvm::Type* const unit_type_;
+  // Of the part at hand.
+  unsigned row_ = 0, column_ = 0;
+};
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_COMPILER_BACK_LLVM_GANG_GANG_STACK_H_

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/gang/gang_records.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::Space;
+using ir::ValueId;
+
+// Records of as many words, as large ones as are moved whole by wide vectors; others by a vector or more a lane.
+constexpr uint32_t kInterleavedMax = 4;
+constexpr uint32_t kSpanMax = 256;
+constexpr size_t kOpenMax = 16;
+
+class Finder {
+ public:
+  Finder(const ir::Module& module, const GangPlan& plan)
+      : module_(module), f_(module.function(module.entry)), plan_(plan), definitions_(f_.values.size()) {
+    found_.of.assign(f_.ops.size(), -1);
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        definitions_[op.first_result.index + i] = id;
+      }
+    });
+  }
+
+  GangRecords Run() {
+    for (const ir::Region& region : f_.regions) {
+      for (OpId id : region.ops) {
+        Visit(id);
+      }
+      CloseAll();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  // Where an access lies: sums with constants are taken apart.
+  struct Place {
+    uint32_t param = 0;
+    ValueId base, bias;  // The address is base - bias + offset.
+    int64_t offset = 0;  // From there on, the immediate included.
+  };
+  struct Member {
+    OpId id;
+    int64_t offset = 0;
+  };
+  // A record that more may join.
+  struct Open {
+    bool is_store = false;
+    Place place;
+    uint32_t width = 4;
+    int64_t step = 0;
+    std::vector<Member> members;
+    std::vector<int64_t> passed;  // Loads: offsets of other words of the records that were stored since.
+  };
+
+  std::optional<uint64_t> ConstantOf(ValueId id) const {
+    const OpId by = definitions_[id.index];
+    return by.valid() && f_.op(by).code == Opcode::kConst ? std::optional(f_.op(by).imm) : std::nullopt;
+  }
+  int64_t Signed(uint64_t value) const {
+    return module_.is_memory64 ? static_cast<int64_t>(value)
+                               : int64_t{static_cast<int32_t>(static_cast<uint32_t>(value))};
+  }
+
+  Place PlaceOf(const Op& op) const {
+    Place place{op.space_index, f_.operands_of(op)[0], ValueId(), static_cast<int64_t>(op.imm)};
+    uint64_t sum = 0;
+    for (OpId by = definitions_[place.base.index]; by.valid(); by = definitions_[place.base.index]) {
+      const Op& from = f_.op(by);
+      const std::optional<uint64_t> right =
+          from.operand_count == 2 ? ConstantOf(f_.operands_of(from)[1]) : std::nullopt;
+      if ((from.code == Opcode::kAdd || from.code == Opcode::kSub) && right) {
+        sum = from.code == Opcode::kAdd ? sum + *right : sum - *right;
+      } else if (from.code == Opcode::kSub && !place.bias.valid()) {
+        place.bias = f_.operands_of(from)[1];
+      } else {
+        break;
+      }
+      place.base = f_.operands_of(from)[0];
+    }
+    place.offset += Signed(sum);
+    return place;
+  }
+
+  // A load or store of a whole word with a constant distance between lanes that is not that of words in a row.
+  bool IsStrided(const Op& op, int64_t* step) const {
+    if ((op.code != Opcode::kLoad && op.code != Opcode::kStore) || op.space != Space::kParam || op.width < 4 ||
+        op.width != ir::Bytes(op.type) || op.imm > (uint64_t{1} << 30)) {
+      return false;
+    }
+    const Layout& layout = plan_.layouts[f_.operands_of(op)[0].index];
+    *step = Signed(layout.step);
+    return layout.kind == Layout::Kind::kLinear && *step % op.width == 0 && *step / op.width >= 2 &&
+           *step / op.width <= (int64_t{1} << 20);
+  }
+
+  void Visit(OpId id) {
+    const Op& op = f_.op(id);
+    if (ir::OwnsRegions(op.code) || ir::IsTerminator(op.code)) {
+      return CloseAll();
+    }
+    int64_t step = 0;
+    const bool is_strided = IsStrided(op, &step);
+    const Place place = is_strided ? PlaceOf(op) : Place();
+    CloseTouched(op, is_strided ? &place : nullptr);
+    if (is_strided) {
+      Join(id, op, place, step);
+    }
+  }
+
+  static bool IsSame(const Place& a, const Place& b) {
+    return a.param == b.param && a.base == b.base && a.bias == b.bias;
+  }
+
+  // Ends what cannot be moved past the operation. `place`: its own, if it may be of a record.
+  void CloseTouched(const Op& op, const Place* place) {
+    const ir::OpcodeInfo& info = ir::Info(op.code);
+    const bool is_memory = ir::HasSpace(op.code) && info.family == ir::Family::kMemory;
+    const bool is_apart = is_memory && (op.space == Space::kStack || ir::IsState(op.space));
+    const bool writes = !is_apart && (info.effects & (ir::kWrites | ir::kSyncs)) != 0;
+    const bool reads = !is_apart && (info.effects & ir::kReads) != 0;
+    // An instance that traps at its own stack may have lost what it stored right before.
+    const bool traps = !is_apart && (info.effects & ir::kTraps) != 0;
+    for (size_t i = open_.size(); i-- > 0;) {
+      Open& open = open_[i];
+      if (place != nullptr && IsSame(*place, open.place) && op.width == open.width) {
+        const bool is_met = std::any_of(open.members.begin(), open.members.end(), [&](const Member& member) {
+          return std::abs(member.offset - place->offset) < int64_t{op.width};
+        });
+        if (!open.is_store && writes) {
+          open.passed.push_back(place->offset);
+        } else if (open.is_store && is_met) {
+          Close(i);
+        }
+      } else if (open.is_store ? writes || reads || traps : writes) {
+        Close(i);
+      }
+    }
+  }
+
+  void Join(OpId id, const Op& op, const Place& place, int64_t step) {
+    const bool is_store = op.code == Opcode::kStore;
+    for (Open& open : open_) {
+      if (open.is_store == is_store && IsSame(open.place, place) && open.width == op.width && open.step == step) {
+        int64_t low = place.offset, high = place.offset;
+        for (const Member& member : open.members) {
+          low = std::min(low, member.offset);
+          high = std::max(high, member.offset);
+        }
+        const bool is_passed = std::any_of(open.passed.begin(), open.passed.end(), [&](int64_t offset) {
+          return std::abs(offset - place.offset) < int64_t{op.width};
+        });
+        if (!is_passed && (place.offset - open.members[0].offset) % op.width == 0 && high - low + op.width <= step &&
+            (high - low) / op.width < kSpanMax) {
+          open.members.push_back({id, place.offset});
+          return;
+        }
+      }
+    }
+    if (open_.size() == kOpenMax) {
+      Close(0);
+    }
+    open_.push_back({is_store, place, op.width, step, {{id, place.offset}}});
+  }
+
+  void CloseAll() {
+    while (!open_.empty()) {
+      Close(open_.size() - 1);
+    }
+  }
+
+  void Close(size_t index) {
+    const Open open = std::move(open_[index]);
+    open_.erase(open_.begin() + static_cast<ptrdiff_t>(index));
+    int64_t low = open.members[0].offset, high = low;
+    for (const Member& member : open.members) {
+      low = std::min(low, member.offset);
+      high = std::max(high, member.offset);
+    }
+    GangRecord record;
+    record.is_store = open.is_store;
+    record.width = open.width;
+    record.stride = static_cast<uint32_t>(open.step / open.width);
+    record.span = static_cast<uint32_t>((high - low) / open.width) + 1;
+    std::set<uint32_t> touched;
+    for (const Member& member : open.members) {
+      record.members.push_back(member.id);
+      record.words.push_back(static_cast<uint32_t>((member.offset - low) / open.width));
+      touched.insert(record.words.back());
+    }
+    if (!IsWorthIt(record, touched.size())) {
+      return;
+    }
+    for (OpId id : record.members) {
+      found_.of[id.index] = static_cast<int32_t>(found_.records.size());
+    }
+    found_.records.push_back(std::move(record));
+  }
+
+  static bool IsWorthIt(const GangRecord& record, size_t touched) {
+    if (record.is_store && touched != record.span) {
+      return false;  // What lies between belongs to others.
+    }
+    if (record.stride <= kInterleavedMax) {
+      return touched >= 2 && record.span == record.stride;
+    }
+    return record.span >= 4 && 2 * touched > record.span;
+  }
+
+  const ir::Module& module_;
+  const ir::Function& f_;
+  const GangPlan& plan_;
+  std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
+  std::vector<Open> open_;
+  GangRecords found_;
+};
+
+}  // namespace
+
+GangRecords FindRecords(const ir::Module& module, const GangPlan& plan) { return Finder(module, plan).Run(); }
+
+}  // namespace hpvm

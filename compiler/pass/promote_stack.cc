@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/promote_stack.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "compiler/analysis/trailing_zeros.h"
+#include "compiler/analysis/value_ranges.h"
+#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/resolve_provenance.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::Space;
+using Origin = ValueRange::Origin;
+
+// Whether a called function leaves alone what an instance has on the stack.
+bool LeavesStackAlone(const ir::Function& function, uint32_t pointer) {
+  bool leaves = true;
+  ir::ForEachOp(function, [&](OpId id) {
+    const Op& op = function.op(id);
+    const ir::Family family = ir::Info(op.code).family;
+    const bool is_memory =
+        (family == ir::Family::kMemory && op.code != Opcode::kMemorySize) || family == ir::Family::kAtomic;
+    leaves = leaves && op.code != Opcode::kCallRef && !(family == ir::Family::kGlobal && op.imm == pointer) &&
+             !(is_memory && !(ir::HasSpace(op.code) && ir::IsState(op.space)));
+  });
+  return leaves;
+}
+
+bool HasBulk(const ir::Function& function) {
+  bool found = false;
+  ir::ForEachOp(function, [&](OpId id) {
+    found |= function.op(id).code == Opcode::kMemoryCopy || function.op(id).code == Opcode::kMemoryFill;
+  });
+  return found;
+}
+
+class Promoter {
+ public:
+  Promoter(ir::Module& module, uint32_t pointer)
+      : module_(module),
+        pointer_(pointer),
+        f_(module.function(module.entry)),
+        ranges_(FindValueRanges(module, ~uint64_t{0})) {}
+
+  // Whether the stack is known; else nothing has changed.
+  bool Run() {
+    FindFrame();
+    if (!CallsAreHarmless() || frame_.bytes() > kStackFrameBytesMax || !BeginsAsZeros()) {
+      return false;
+    }
+    bool is_known = true;
+    ir::ForEachOp(f_, [&](OpId id) { is_known = is_known && Understand(id, f_.op(id)); });
+    if (!is_known || !IsAligned()) {
+      return false;
+    }
+    for (OpId id : accesses_) {
+      f_.op(id).space = Space::kStack;
+    }
+    DropPointer();
+    if (!accesses_.empty()) {
+      module_.stack_frame = frame_;
+    }
+    return true;
+  }
+
+ private:
+  const ValueRange& RangeOf(const Op& op, uint32_t operand) const { return ranges_[f_.operands_of(op)[operand].index]; }
+
+  // From the lowest constant on the way from the stack's pointer to its top.
+  void FindFrame() {
+    frame_.begin = frame_.end = module_.globals[pointer_].init;
+    for (const ValueRange& range : ranges_) {
+      if (range.origin == Origin::kStack && range.is_constant()) {
+        frame_.begin = std::min(frame_.begin, range.lo);
+      }
+    }
+    frame_.begin &= ~uint64_t{7};
+    frame_.end = (frame_.end + 7) & ~uint64_t{7};
+  }
+
+  bool BeginsAsZeros() const {
+    if (frame_.end > module_.memory_bytes) {
+      return false;
+    }
+    return std::none_of(module_.data.begin(), module_.data.end(), [&](const ir::DataSegment& segment) {
+      for (size_t i = 0; i < segment.bytes.size(); ++i) {
+        const uint64_t at = segment.address + i;
+        if (at >= frame_.begin && at < frame_.end && segment.bytes[i] != 0) {
+          return true;
+        }
+      }
+      return false;
+    });
+  }
+
+  bool CallsAreHarmless() const {
+    std::vector<bool> reached(module_.functions.size());
+    std::vector<uint32_t> work = {module_.entry.index};
+    while (!work.empty()) {
+      const ir::Function& function = module_.functions[work.back()];
+      if (work.back() != module_.entry.index && !LeavesStackAlone(function, pointer_)) {
+        return false;
+      }
+      work.pop_back();
+      bool is_fine = true;
+      ir::ForEachOp(function, [&](OpId id) {
+        const Op& op = function.op(id);
+        is_fine =
+            is_fine && op.code != Opcode::kCallRef && !(op.code == Opcode::kCall && op.imm == module_.entry.index);
+        if (op.code == Opcode::kCall && !reached[op.imm]) {
+          reached[op.imm] = true;
+          work.push_back(static_cast<uint32_t>(op.imm));
+        }
+      });
+      if (!is_fine) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // False for what may touch the frame in a way that is not understood.
+  bool Understand(OpId id, const Op& op) {
+    switch (op.code) {
+      case Opcode::kGlobalGet:
+        return op.imm != pointer_ || ranges_[op.first_result.index].is_constant() ||
+               ranges_[op.first_result.index].origin == Origin::kUnset;
+      case Opcode::kMemoryGrow:
+      case Opcode::kMemoryCopy:
+      case Opcode::kMemoryFill:
+      case Opcode::kMemoryInit:
+        return false;
+      default:
+        return !ir::HasSpace(op.code) || (op.space != Space::kFlat && op.space != Space::kModule) ||
+               UnderstandAccess(id, op);
+    }
+  }
+
+  bool UnderstandAccess(OpId id, const Op& op) {
+    const ValueRange& range = RangeOf(op, 0);
+    if (range.origin == Origin::kUnset) {
+      return true;  // Nothing reaches it.
+    }
+    if (range.origin == Origin::kStack) {
+      accesses_.push_back(id);
+      return ir::Info(op.code).family == ir::Family::kMemory && op.imm <= frame_.begin;
+    }
+    uint64_t end = 0;
+    const bool is_bounded =
+        !__builtin_add_overflow(range.hi, op.imm, &end) && !__builtin_add_overflow(end, op.width, &end);
+    return is_bounded && (end <= frame_.begin || range.lo >= frame_.end);
+  }
+
+  // Chooses the unit, too.
+  bool IsAligned() {
+    const std::vector<uint8_t> params = ZerosOfParams(module_);
+    const std::vector<uint8_t> zeros = FindTrailingZeros(f_, {.params = params, .ranges = &ranges_});
+    const bool is_wide = std::all_of(accesses_.begin(), accesses_.end(), [&](OpId id) { return f_.op(id).width == 8; });
+    frame_.unit = is_wide ? 8 : 4;
+    return std::all_of(accesses_.begin(), accesses_.end(), [&](OpId id) {
+      const Op& op = f_.op(id);
+      const uint64_t granule = std::min<uint64_t>(op.width, frame_.unit);
+      return op.imm % granule == 0 &&
+             uint64_t{1} << std::min<uint8_t>(zeros[f_.operands_of(op)[0].index], 3) >= granule;
+    });
+  }
+
+  void DropPointer() {
+    for (ir::Region& region : f_.regions) {
+      std::erase_if(region.ops,
+                    [&](OpId id) { return f_.op(id).code == Opcode::kGlobalSet && f_.op(id).imm == pointer_; });
+      for (OpId id : region.ops) {
+        Op& op = f_.op(id);
+        if (op.code == Opcode::kGlobalGet && op.imm == pointer_) {
+          op.code = Opcode::kConst;
+          op.imm = ranges_[op.first_result.index].lo;
+        }
+      }
+    }
+  }
+
+  ir::Module& module_;
+  const uint32_t pointer_;
+  ir::Function& f_;
+  const std::vector<ValueRange> ranges_;
+  ir::StackFrame frame_;
+  std::vector<OpId> accesses_;
+};
+
+}  // namespace
+
+Status PromoteStack(ir::Module& module) {
+  const std::optional<uint32_t> pointer = StackPointerOf(module);
+  if (!pointer.has_value() || module.uses_barrier || module.uses_group_memory || module.is_linked) {
+    return absl::OkStatus();
+  }
+  if (HasBulk(module.function(module.entry))) {  // Is understood in pieces, if at all.
+    ir::Module pieces = module;
+    if (ExpandStackCopies(pieces) && Promoter(pieces, *pointer).Run()) {
+      module = std::move(pieces);
+    }
+    return absl::OkStatus();
+  }
+  Promoter(module, *pointer).Run();
+  return absl::OkStatus();
+}
+
+std::vector<bool> FindInsideStack(const ir::Module& module) {
+  const ir::Function& f = module.function(module.entry);
+  std::vector<bool> is_inside(f.ops.size());
+  if (!module.stack_frame.has_value()) {
+    return is_inside;
+  }
+  const std::vector<ValueRange> ranges = FindValueRanges(module, ~uint64_t{0});
+  ir::ForEachOp(f, [&](OpId id) {
+    const Op& op = f.op(id);
+    if (!ir::HasSpace(op.code) || op.space != Space::kStack) {
+      return;
+    }
+    const ValueRange& range = ranges[f.operands_of(op)[0].index];
+    uint64_t end = 0;
+    is_inside[id.index] = range.origin != Origin::kUnset && range.lo + op.imm >= module.stack_frame->begin &&
+                          !__builtin_add_overflow(range.hi, op.imm, &end) &&
+                          !__builtin_add_overflow(end, op.width, &end) && end <= module.stack_frame->end;
+  });
+  return is_inside;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel keeps on its shadow stack becomes memory of Space::kStack, which instances in lockstep have a lane of
+// each and LLVM keeps in registers where it can.
+#ifndef HPVMD_COMPILER_PASS_PROMOTE_STACK_H_
+#define HPVMD_COMPILER_PASS_PROMOTE_STACK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// Of each instance; more stays in module memory. Zeroing it takes an instruction for every vector.
+inline constexpr uint64_t kStackFrameBytesMax = 2'048;
+
+// Requires inlined calls. Does nothing unless the frame is known: the stack's pointer is a constant wherever it is
+// read, every access of unknown place is one from the stack's pointer or from a buffer's parameter, and nothing else
+// (called functions, copies of a size that is not constant, atomics) may touch the frame. Copies and fills of a small
+// constant size in the frame become loads and stores first. Operations on the stack's pointer go.
+//
+// As on GPUs, an access that is computed from the stack's pointer and misses the frame traps then, and so does one that
+// is computed from a buffer's parameter and lands there (docs/KERNELS.md, "Addresses").
+Status PromoteStack(ir::Module& module);
+
+// By OpId of the entry: accesses of Space::kStack that surely lie in the frame.
+std::vector<bool> FindInsideStack(const ir::Module& module);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_PROMOTE_STACK_H_

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small loops over what an instance keeps on its stack, whose trips are constants, are written out: their indices
+// become constants, so that LLVM keeps the elements in registers, and neighbouring loads and stores become records.
+#ifndef HPVMD_COMPILER_PASS_UNROLL_LOOPS_H_
+#define HPVMD_COMPILER_PASS_UNROLL_LOOPS_H_
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// Trips of a loop, operations that its iterations have together, and those of all loops of a kernel.
+inline constexpr uint32_t kUnrolledTripsMax = 32;
+inline constexpr uint32_t kUnrolledOpsMax = 512;
+inline constexpr uint32_t kUnrolledOpsOfKernelMax = 1'536;
+
+// The entry, if the module has a stack_frame. A loop with an access of Space::kStack in it is unrolled if each
+// iteration's way to its end, or out, follows from constants. It becomes a block.
+Status UnrollLoops(ir::Module& module);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_UNROLL_LOOPS_H_

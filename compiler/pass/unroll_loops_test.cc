@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/unroll_loops.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/testing/golden.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/promote_stack.h"
+
+namespace hpvm {
+namespace {
+
+struct Counts {
+  size_t loops = 0, stores = 0;
+  friend bool operator==(const Counts&, const Counts&) = default;
+};
+
+// Of a kernel with the buffer %b and the number %n after unrolling, and that it does the same as before. %fp is where
+// the frame of 64 bytes begins.
+Counts Unrolled(const std::string& body) {
+  const StatusOr<ir::Module> module = ir::ParseModule(
+      "module \"m\"\nmemory 65536 65536\nstack_frame 1024 1088 4\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n"
+      "func f0 \"f\" (%b: i32, %n: i32) -> () {\n%zero: i32 = const.i32 0\n%one: i32 = const.i32 1\n"
+      "%two: i32 = const.i32 2\n%four: i32 = const.i32 4\n%fp: i32 = const.i32 1024\n" +
+      body + "\nreturn ()\n}\n");
+  EXPECT_TRUE(module.ok()) << module.status();
+  ir::Module unrolled = *module;
+  EXPECT_TRUE(UnrollLoops(unrolled).ok());
+  EXPECT_TRUE(ir::Verify(unrolled).empty()) << ToString(ir::Verify(unrolled)) << ir::Print(unrolled);
+  for (const uint64_t n : {0, 1, 3, 9}) {
+    std::vector<uint32_t> words[2];
+    for (int which = 0; which < 2; ++which) {
+      words[which].assign(64, 7);
+      ir::Launch launch;
+      launch.arguments = {{reinterpret_cast<uint8_t*>(words[which].data()), 256, 0}, {nullptr, 0, n}};
+      const StatusOr<ir::TrapReport> trap = ir::Interpret(which == 0 ? *module : unrolled, launch);
+      EXPECT_TRUE(trap.ok() && trap->code == ir::TrapCode::kNone) << n;
+    }
+    EXPECT_EQ(words[0], words[1]) << n;
+  }
+  Counts counts;
+  const ir::Function& entry = unrolled.function(unrolled.entry);
+  ir::ForEachOp(entry, [&](ir::OpId id) {
+    counts.loops += entry.op(id).code == ir::Opcode::kLoop ? 1 : 0;
+    counts.stores += entry.op(id).code == ir::Opcode::kStore ? 1 : 0;
+  });
+  return counts;
+}
+
+// do { stack[i] = n + i; i += `step` } while (i < `end`), with what stands before the test and behind it.
+std::string Loop(const std::string& end, const std::string& step = "%one", const std::string& before = "",
+                 const std::string& behind = "") {
+  return "%last: i32 = loop b0 (%i: i32 = %zero) {\n%o: i32 = shl.i32 %i, %two\n%p: i32 = add.i32 %fp, %o\n"
+         "%v: i32 = add.i32 %n, %i\nstore.i32 stack %p, %v\n" +
+         before + "%j: i32 = add.i32 %i, " + step + "\n%end: i32 = const.i32 " + end +
+         "\n%c: i32 = lt_u.i32 %j, %end\nif b1 %c {\ncontinue b0 (%j)\n} else {\nleave b1 ()\n}\n" + behind +
+         "leave b0 (%v)\n}\n%back: i32 = load.i32 stack %fp + 8\nstore.i32 param(0) %zero, %last\n"
+         "store.i32 param(0) %four, %back";
+}
+
+TEST(UnrollLoopsTest, ConstantTrips) {
+  EXPECT_EQ(Unrolled(Loop("5")), (Counts{0, 5 + 2}));
+  EXPECT_EQ(Unrolled(Loop("0")), (Counts{0, 1 + 2}));
+  EXPECT_EQ(Unrolled(Loop("9", "%four")), (Counts{0, 3 + 2}));
+}
+
+TEST(UnrollLoopsTest, OthersStay) {
+  EXPECT_EQ(Unrolled(Loop("16", "%s", "%s: i32 = or.i32 %n, %one\n")).loops, 1u);
+  EXPECT_EQ(Unrolled("%x: i32 = loop b0 (%i: i32 = %n) {\nstore.i32 stack %fp, %i\nif b1 %i {\n"
+                     "%j: i32 = sub.i32 %i, %one\ncontinue b0 (%j)\n} else {\nleave b1 ()\n}\nleave b0 (%i)\n}\n"
+                     "store.i32 param(0) %zero, %x"),
+            (Counts{1, 2}));
+}
+
+// An inner choice that is not known stays a choice, one that is known goes.
+TEST(UnrollLoopsTest, ChoicesWithin) {
+  EXPECT_EQ(
+      Unrolled(Loop("4", "%one", "if b2 %n {\nstore.i32 stack %fp + 60, %i\nleave b2 ()\n} else {\nleave b2 ()\n}\n"))
+          .loops,
+      0u);
+  EXPECT_EQ(
+      Unrolled(Loop("4", "%one",
+                    "%is: i32 = eq.i32 %i, %two\nif b2 %is {\nstore.i32 stack %fp + 60, %i\nleave b2 ()\n} else {\n"
+                    "leave b2 ()\n}\n")),
+      (Counts{0, 4 + 1 + 2}));
+}
+
+// A way out that is not known: of the loop, and of what is around it.
+TEST(UnrollLoopsTest, WaysOut) {
+  EXPECT_EQ(
+      Unrolled(Loop("4", "%one", "%g: i32 = gt_u.i32 %n, %i\nif b2 %g {\nleave b0 (%n)\n} else {\nleave b2 ()\n}\n"))
+          .loops,
+      0u);
+  EXPECT_EQ(
+      Unrolled(Loop("4", "%one", "%g: i32 = eq.i32 %n, %i\nif b2 %g {\nreturn ()\n} else {\nleave b2 ()\n}\n")).loops,
+      0u);
+  EXPECT_EQ(Unrolled(Loop("4", "%one", "", "store.i32 stack %fp + 60, %v\n")), (Counts{0, 4 + 1 + 2}));
+}
+
+// A loop in a loop: both, or the inner one alone.
+TEST(UnrollLoopsTest, Nested) {
+  const auto nested = [](const std::string& outer) {
+    return "%last: i32 = loop b4 (%k: i32 = %zero) {\n%m: i32 = loop b0 (%i: i32 = %zero) {\n%o: i32 = shl.i32 %i, "
+           "%two\n"
+           "%p: i32 = add.i32 %fp, %o\n%v: i32 = add.i32 %k, %i\nstore.i32 stack %p, %v\n%j: i32 = add.i32 %i, %one\n"
+           "%c: i32 = lt_u.i32 %j, %four\nif b1 %c {\ncontinue b0 (%j)\n} else {\nleave b1 ()\n}\nleave b0 (%v)\n}\n"
+           "%l: i32 = add.i32 %k, %one\n%d: i32 = lt_u.i32 %l, " +
+           outer +
+           "\nif b5 %d {\ncontinue b4 (%l)\n} else {\nleave b5 ()\n}\nleave b4 (%m)\n}\n"
+           "store.i32 param(0) %zero, %last";
+  };
+  EXPECT_EQ(Unrolled(nested("%two")), (Counts{0, 8 + 1}));
+  EXPECT_EQ(Unrolled(nested("%n")), (Counts{1, 4 + 1}));
+}
+
+TEST(UnrollLoopsTest, LargeOnesStay) {
+  std::string much;
+  for (int i = 0; i < 200; ++i) {
+    much += "store.i32 stack %fp + 60, %i\n";
+  }
+  EXPECT_EQ(Unrolled(Loop("4", "%one", much)).loops, 1u);
+  EXPECT_EQ(Unrolled("%s: i32 = loop b0 (%i: i32 = %zero) {\nstore.i32 stack %fp, %i\n%j: i32 = add.i32 %i, %one\n"
+                     "%end: i32 = const.i32 33\n%c: i32 = lt_u.i32 %j, %end\nif b1 %c {\ncontinue b0 (%j)\n} else {\n"
+                     "leave b1 ()\n}\nleave b0 (%j)\n}\nstore.i32 param(0) %zero, %s")
+                .loops,
+            1u);
+}
+
+// The golden kernels do the same afterwards.
+TEST(UnrollLoopsTest, KeepsTheMeaning) {
+  for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
+    ir::testing::CheckGoldenFile(path,
+                                 [](const ir::Module& module, const ir::Launch& launch) -> StatusOr<ir::TrapReport> {
+                                   ir::Module changed = module;
+                                   HPVMD_RETURN_IF_ERROR(PromoteStack(changed));
+                                   HPVMD_RETURN_IF_ERROR(UnrollLoops(changed));
+                                   return ir::Interpret(changed, launch);
+                                 });
+  }
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -2,13 +2,11 @@
 #include "compiler/pass/gang/gang_records.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
+#include "compiler/analysis/linear_form.h"
 #include "compiler/ir/spelling.h"
-#include "compiler/ir/walk.h"
 
 namespace hpvm {
 namespace {
@@ -17,7 +15,6 @@ using ir::Op;
 using ir::Opcode;
 using ir::OpId;
 using ir::Space;
-using ir::ValueId;
 
 // Records of as many words, as large ones as are moved whole by wide vectors; others by a vector or more a lane.
 constexpr uint32_t kInterleavedMax = 4;
@@ -27,14 +24,8 @@ constexpr size_t kOpenMax = 16;
 class Finder {
  public:
   Finder(const ir::Module& module, const GangPlan& plan)
-      : module_(module), f_(module.function(module.entry)), plan_(plan), definitions_(f_.values.size()) {
+      : module_(module), f_(module.function(module.entry)), plan_(plan), forms_(f_) {
     found_.of.assign(f_.ops.size(), -1);
-    ir::ForEachOp(f_, [&](OpId id) {
-      const Op& op = f_.op(id);
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        definitions_[op.first_result.index + i] = id;
-      }
-    });
   }
 
   GangRecords Run() {
@@ -48,11 +39,11 @@ class Finder {
   }
 
  private:
-  // Where an access lies: sums with constants are taken apart.
+  // Where an access lies: at a sum of values and an offset.
   struct Place {
     uint32_t param = 0;
-    ValueId base, bias;  // The address is base - bias + offset.
-    int64_t offset = 0;  // From there on, the immediate included.
+    std::vector<std::pair<uint32_t, uint64_t>> terms;  // LinearForm::terms.
+    int64_t offset = 0;                                // The immediate included.
   };
   struct Member {
     OpId id;
@@ -68,33 +59,14 @@ class Finder {
     std::vector<int64_t> passed;  // Loads: offsets of other words of the records that were stored since.
   };
 
-  std::optional<uint64_t> ConstantOf(ValueId id) const {
-    const OpId by = definitions_[id.index];
-    return by.valid() && f_.op(by).code == Opcode::kConst ? std::optional(f_.op(by).imm) : std::nullopt;
-  }
   int64_t Signed(uint64_t value) const {
     return module_.is_memory64 ? static_cast<int64_t>(value)
                                : int64_t{static_cast<int32_t>(static_cast<uint32_t>(value))};
   }
 
   Place PlaceOf(const Op& op) const {
-    Place place{op.space_index, f_.operands_of(op)[0], ValueId(), static_cast<int64_t>(op.imm)};
-    uint64_t sum = 0;
-    for (OpId by = definitions_[place.base.index]; by.valid(); by = definitions_[place.base.index]) {
-      const Op& from = f_.op(by);
-      const std::optional<uint64_t> right =
-          from.operand_count == 2 ? ConstantOf(f_.operands_of(from)[1]) : std::nullopt;
-      if ((from.code == Opcode::kAdd || from.code == Opcode::kSub) && right) {
-        sum = from.code == Opcode::kAdd ? sum + *right : sum - *right;
-      } else if (from.code == Opcode::kSub && !place.bias.valid()) {
-        place.bias = f_.operands_of(from)[1];
-      } else {
-        break;
-      }
-      place.base = f_.operands_of(from)[0];
-    }
-    place.offset += Signed(sum);
-    return place;
+    LinearForm form = forms_.Of(f_.operands_of(op)[0]);
+    return {op.space_index, std::move(form.terms), Signed(form.constant) + static_cast<int64_t>(op.imm)};
   }
 
   // A load or store of a whole word with a constant distance between lanes that is not that of words in a row.
@@ -123,9 +95,7 @@ class Finder {
     }
   }
 
-  static bool IsSame(const Place& a, const Place& b) {
-    return a.param == b.param && a.base == b.base && a.bias == b.bias;
-  }
+  static bool IsSame(const Place& a, const Place& b) { return a.param == b.param && a.terms == b.terms; }
 
   // Ends what cannot be moved past the operation. `place`: its own, if it may be of a record.
   void CloseTouched(const Op& op, const Place* place) {
@@ -225,7 +195,7 @@ class Finder {
   const ir::Module& module_;
   const ir::Function& f_;
   const GangPlan& plan_;
-  std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
+  const LinearForms forms_;
   std::vector<Open> open_;
   GangRecords found_;
 };

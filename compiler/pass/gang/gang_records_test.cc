@@ -68,6 +68,17 @@ TEST(GangRecordsTest, SumsAreTakenApart) {
   EXPECT_THAT(records[0].words, ElementsAre(1, 0));
 }
 
+// The constant stands in the index.
+TEST(GangRecordsTest, IndicesAreTakenApart) {
+  const std::vector<GangRecord> records = Records(
+      2,
+      "%one: i32 = const.i32 1\n%two: i32 = const.i32 2\n%e: i32 = shl.i32 %id, %one\n%o: i32 = add.i32 %e, %one\n"
+      "%eb: i32 = shl.i32 %e, %two\n%ob: i32 = shl.i32 %o, %two\n%ea: i32 = add.i32 %a, %eb\n"
+      "%oa: i32 = add.i32 %a, %ob\n%v: i32 = load.i32 flat %ea\n%w: i32 = load.i32 flat %oa\n");
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_THAT(records[0].words, ElementsAre(0, 1));
+}
+
 TEST(GangRecordsTest, Stores) {
   EXPECT_EQ(Records(8, Stores({0, 1, 2, 3, 4, 5, 6, 7})).size(), 1u);
   EXPECT_EQ(Records(2, Stores({1, 0})).size(), 1u);

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/analysis/linear_form.h"
+
+#include <algorithm>
+
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::ValueId;
+
+constexpr int kDepthMax = 8;  // A value costs at most 2^8 looks.
+
+}  // namespace
+
+LinearForms::LinearForms(const ir::Function& function) : f_(function), definitions_(function.values.size()) {
+  ir::ForEachOp(f_, [&](ir::OpId id) {
+    const Op& op = f_.op(id);
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      definitions_[op.first_result.index + i] = id;
+    }
+  });
+}
+
+const Op* LinearForms::DefinitionOf(ValueId value) const {
+  const ir::OpId by = definitions_[value.index];
+  return by.valid() ? &f_.op(by) : nullptr;
+}
+
+const Op* LinearForms::ConstantOf(ValueId value) const {
+  const Op* by = DefinitionOf(value);
+  return by != nullptr && by->code == Opcode::kConst ? by : nullptr;
+}
+
+LinearForm LinearForms::Of(ValueId value) const {
+  LinearForm form;
+  Add(value, 1, 0, form);
+  const uint64_t mask = ir::Bytes(f_.type_of(value)) == 4 ? 0xffffffffu : ~uint64_t{0};
+  form.constant &= mask;
+  std::sort(form.terms.begin(), form.terms.end());
+  std::vector<std::pair<uint32_t, uint64_t>> terms;
+  for (const auto& [id, factor] : form.terms) {
+    if (!terms.empty() && terms.back().first == id) {
+      terms.back().second += factor;
+    } else {
+      terms.emplace_back(id, factor);
+    }
+  }
+  for (auto& term : terms) {
+    term.second &= mask;
+  }
+  std::erase_if(terms, [](const auto& term) { return term.second == 0; });
+  form.terms = std::move(terms);
+  return form;
+}
+
+void LinearForms::Add(ValueId value, uint64_t factor, int depth, LinearForm& form) const {
+  const Op* by = DefinitionOf(value);
+  if (by != nullptr && by->code == Opcode::kConst && ir::IsInt(by->type)) {
+    form.constant += factor * by->imm;
+    return;
+  }
+  const auto operand = [&](uint32_t i) { return f_.operands_of(*by)[i]; };
+  switch (by == nullptr || depth == kDepthMax ? Opcode::kConst : by->code) {
+    case Opcode::kAdd:
+      Add(operand(0), factor, depth + 1, form);
+      return Add(operand(1), factor, depth + 1, form);
+    case Opcode::kSub:
+      Add(operand(0), factor, depth + 1, form);
+      return Add(operand(1), 0 - factor, depth + 1, form);
+    case Opcode::kMul:
+      for (uint32_t i : {0u, 1u}) {
+        if (const Op* constant = ConstantOf(operand(i)); constant != nullptr) {
+          return Add(operand(1 - i), factor * constant->imm, depth + 1, form);
+        }
+      }
+      break;
+    case Opcode::kShl:
+      if (const Op* constant = ConstantOf(operand(1)); constant != nullptr) {
+        return Add(operand(0), factor << (constant->imm % (8 * ir::Bytes(by->type))), depth + 1, form);
+      }
+      break;
+    default:
+      break;
+  }
+  form.terms.emplace_back(value.index, factor);
+}
+
+}  // namespace hpvm

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// An integer as a sum of other values with constant factors and a constant: two of one sum differ by a constant.
+#ifndef HPVMD_COMPILER_ANALYSIS_LINEAR_FORM_H_
+#define HPVMD_COMPILER_ANALYSIS_LINEAR_FORM_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// Modulo 2^64, for an i32 modulo 2^32.
+struct LinearForm {
+  std::vector<std::pair<uint32_t, uint64_t>> terms;  // ValueId and factor, which is not 0, by ValueId.
+  uint64_t constant = 0;
+};
+
+class LinearForms {
+ public:
+  // Borrows the function, whose operations must stay as they are.
+  explicit LinearForms(const ir::Function& function);
+  // Takes sums, differences, and products and shifts by constants apart, up to a depth.
+  LinearForm Of(ir::ValueId value) const;
+
+ private:
+  void Add(ir::ValueId value, uint64_t factor, int depth, LinearForm& form) const;
+  const ir::Op* DefinitionOf(ir::ValueId value) const;  // Null for parameters.
+  const ir::Op* ConstantOf(ir::ValueId value) const;    // Null for what is none.
+
+  const ir::Function& f_;
+  std::vector<ir::OpId> definitions_;  // By ValueId; invalid for parameters.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_ANALYSIS_LINEAR_FORM_H_

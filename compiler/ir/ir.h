@@ -276,7 +276,7 @@ struct Module {
   // The global that points to the shadow stack in module memory, when the front end knows: the stack lies between its
   // value and its initial value. For the checker (check.h).
   std::optional<uint32_t> stack_pointer;
-  std::optional<StackFrame> stack_frame;  // Set by a pass (compiler/pass/promote_stack.h).
+  std::optional<StackFrame> stack_frame;  // Set by a pass (compiler/pass/memory/promote_stack.h).
   std::vector<Function> functions;
   FunctionId entry;  // The kernel. Its parameters are `params`; it returns nothing.
   std::vector<KernelParam> params;

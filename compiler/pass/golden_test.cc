@@ -17,9 +17,9 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/gang_plan.h"
 #include "compiler/pass/inline_calls.h"
+#include "compiler/pass/memory/resolve_provenance.h"
 #include "compiler/pass/remove_barriers.h"
 #include "compiler/pass/remove_dead.h"
-#include "compiler/pass/resolve_provenance.h"
 #include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm {

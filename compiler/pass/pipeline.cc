@@ -3,12 +3,12 @@
 
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
+#include "compiler/pass/memory/promote_stack.h"
+#include "compiler/pass/memory/resolve_provenance.h"
+#include "compiler/pass/memory/unroll_loops.h"
 #include "compiler/pass/or_to_add.h"
-#include "compiler/pass/promote_stack.h"
 #include "compiler/pass/remove_barriers.h"
 #include "compiler/pass/remove_dead.h"
-#include "compiler/pass/resolve_provenance.h"
-#include "compiler/pass/unroll_loops.h"
 
 namespace hpvm {
 namespace {

@@ -9,6 +9,7 @@
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include "compiler/analysis/before_effects.h"
 #include "compiler/back/llvm/gang/gang.h"
 #include "compiler/back/llvm/group.h"
 #include "compiler/ir/walk.h"
@@ -56,7 +57,11 @@ void RemoveUnfinished(llvm::Module& module) {
 class VariantEmitter {
  public:
   VariantEmitter(ModuleEmitter& m, const VariantChoice& choice, KernelReport* report)
-      : m_(m), choice_(choice), report_(report), none_proven_(choice.proven.size(), false) {}
+      : m_(m),
+        choice_(choice),
+        report_(report),
+        none_proven_(choice.proven.size(), false),
+        before_effects_(FindBeforeEffects(m.source)) {}
   std::vector<EmittedVariant> Emit() {
     for (size_t i = 0; i < choice_.group_shapes.size() && EmitGroup(i, HasProof()); ++i) {
     }
@@ -89,7 +94,7 @@ class VariantEmitter {
     tiles.shape = shape;
     const std::string whole_name = tiles.name + ".whole";
     StatusOr<llvm::Function*> whole =
-        Gang({.shape = shape, .is_masked = false, .is_unchecked = HasProof()}, whole_name);
+        Gang({.shape = shape, .is_masked = false, .is_unchecked = HasProof(), .gives_up = true}, whole_name);
     if (!whole.ok()) {
       return Leave(shape, whole.status());
     }
@@ -145,8 +150,8 @@ class VariantEmitter {
     const std::string name = "hpvm_unchecked";
     const uint32_t entry = m_.source.entry.index;
     llvm::Function* instance = m_.Declare(m_.source.functions[entry].type, name + ".instance");
-    HPVMD_RETURN_IF_ERROR(FunctionEmitter(m_, entry, instance, &choice_.proven).Emit());
-    EmitEntry(m_, name, instance);
+    HPVMD_RETURN_IF_ERROR(FunctionEmitter(m_, entry, instance, &choice_.proven, &before_effects_).Emit());
+    EmitEntry(m_, name, instance, m_.functions[entry]);
     made_.push_back({{.unit = CpuVariant::Unit::kTile, .needs_proof = true}, name, {name + ".instance"}, 0});
     return absl::OkStatus();
   }
@@ -195,6 +200,7 @@ class VariantEmitter {
   const VariantChoice& choice_;
   KernelReport* report_;
   const std::vector<bool> none_proven_;
+  const std::vector<bool> before_effects_;
   std::map<std::pair<uint32_t, bool>, llvm::Function*> masked_;  // By lanes and whether it is unchecked.
   std::map<std::pair<bool, bool>, std::optional<GangPlan>> plans_;
   std::vector<EmittedVariant> made_;

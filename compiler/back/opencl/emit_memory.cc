@@ -102,10 +102,11 @@ bool Memory::LocateParam(OpId id, Bytes* bytes) {
   const std::string at = v_.OmitsCheck(id) && !is_refused ? "" : Effective(id);
   const auto address = [&] { return Cat("(uint)(", facts_.Fact(GpuArgument::Kind::kBufferBase, k), " + ", at, ")"); };
   if (!v_.OmitsCheck(id)) {
-    const std::string size = facts_.BufferBytes(k);
-    // Sums of 32-bit addresses and immediates stay far below 2^64.
-    const bool is_small = text_.TypeOf(v_.f.operands_of(op)[0]) == Type::kI32 && op.imm >> 32 == 0;
-    const std::string miss = is_small ? Cat(at, " + ", op.width, "ul > ", size)
+    // Buffers of 32-bit kernels have less than 4 GiB, so that what fits is counted in 32 bits, once for a kernel.
+    const ValueId offset = v_.f.operands_of(op)[0];
+    const bool is_small = text_.TypeOf(offset) == Type::kI32 && op.imm >> 31 == 0;
+    const std::string size = is_small ? "" : facts_.BufferBytes(k);
+    const std::string miss = is_small ? Cat(text_.Name(offset), " >= ", facts_.Places(k, op.imm + op.width))
                                       : Cat(size, " < ", op.width, "ul || ", at, " > ", size, " - ", op.width, "ul");
     traps_.Trap(id, miss, v_.MissCode(id), address(), op.width);
   }

@@ -120,6 +120,12 @@ std::string Facts::BufferBase(uint32_t param) {
   return Literal(v_.module.address_type(), gpu::StandInBase(v_.module));
 }
 
+std::string Facts::Places(uint32_t param, uint64_t reach) {
+  BufferBytes(param);
+  places_.insert({param, reach});
+  return Cat("places", param, "_", reach);
+}
+
 std::string Facts::InstanceId(uint32_t dimension) {
   Fact(Kind::kFirst, dimension);
   return std::string(kDimensions[dimension]);
@@ -176,6 +182,10 @@ std::string Facts::Head(GpuVariant* variant) {
 }
 
 void Facts::WriteVariables() {
+  for (const auto& [k, reach] : places_) {
+    text_.Line("const uint places", k, "_", reach, " = n", k, " >= ", reach, "ul ? (uint)(n", k, " - ", reach - 1,
+               "ul) : 0u;");
+  }
   for (uint32_t k = 0; k < v_.module.params.size(); ++k) {
     if (facts_.count({Kind::kBuffer, k}) != 0) {
       text_.Line("__global ", v_.module.params[k].is_writable ? "" : "const ", "uchar* p", k, " = b", k, " + ",

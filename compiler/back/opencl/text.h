@@ -111,6 +111,8 @@ class Facts {
   std::string Buffer(uint32_t param) { return Fact(GpuArgument::Kind::kBuffer, param); }
   std::string BufferBytes(uint32_t param) { return Fact(GpuArgument::Kind::kBufferBytes, param); }
   std::string BufferBase(uint32_t param);
+  // A uint: how many offsets an access may have that ends `reach` bytes behind its offset; none: 0. For 32-bit kernels.
+  std::string Places(uint32_t param, uint64_t reach);
   std::string InstanceId(uint32_t dimension);
   // Written last, as the body decides what it has to say: the kernel's head, and variables at its beginning.
   std::string Head(GpuVariant* variant);
@@ -120,6 +122,7 @@ class Facts {
   Variant& v_;
   Text& text_;
   std::set<std::pair<GpuArgument::Kind, uint32_t>> facts_;
+  std::set<std::pair<uint32_t, uint64_t>> places_;  // Parameters and reaches.
 };
 
 }  // namespace hpvm::opencl

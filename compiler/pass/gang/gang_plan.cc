@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "compiler/analysis/before_effects.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/uniformity.h"
 
@@ -27,11 +28,6 @@ constexpr size_t kOpsMax = 8'000;
 bool IsBulk(Opcode code) {
   return code == Opcode::kMemoryGrow || code == Opcode::kMemoryCopy || code == Opcode::kMemoryFill ||
          code == Opcode::kMemoryInit;
-}
-
-// What others may see, so that a tile cannot begin anew behind it.
-bool HasEffect(const Op& op) {
-  return op.space != Space::kStack && (ir::Info(op.code).effects & (ir::kWrites | ir::kSyncs)) != 0;
 }
 
 bool IsSync(Opcode code) { return code == Opcode::kBarrier || code == Opcode::kLocalAlloc; }

@@ -12,12 +12,13 @@ using ir::Opcode;
 using ir::TrapCode;
 
 FunctionEmitter::FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Function* into,
-                                 const std::vector<bool>* proven)
+                                 const std::vector<bool>* proven, const std::vector<bool>* repeatable)
     : m_(m),
       index_(index),
       f_(m.source.functions[index]),
       function_(into != nullptr ? into : m.functions[index]),
       proven_(proven),
+      repeatable_(repeatable),
       b_(m.context()),
       entry_(m.context()),
       fields_(m, b_, function_->getArg(0), function_->getArg(1)),
@@ -26,6 +27,13 @@ FunctionEmitter::FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Functio
       arguments_(function_->getArg(1)),
       values_(f_.values.size(), nullptr),
       open_(f_.ops.size()) {
+  if (repeatable_ != nullptr) {
+    std::vector<bool> is_asked = *repeatable_;
+    for (size_t i = 0; proven_ != nullptr && i < is_asked.size(); ++i) {
+      is_asked[i] = is_asked[i] && !(*proven_)[i];
+    }
+    shared_ = FindSharedChecks(m_.source, is_asked);
+  }
   for (unsigned d = 0; d < 3; ++d) {
     id_[d] = function_->getArg(kFirstId + d);
   }

@@ -13,9 +13,10 @@ using ir::TrapCode;
 
 class EntryEmitter {
  public:
-  EntryEmitter(ModuleEmitter& m, const std::string& name, llvm::Function* instance)
+  EntryEmitter(ModuleEmitter& m, const std::string& name, llvm::Function* instance, llvm::Function* again)
       : m_(m),
         instance_(instance),
+        again_(again),
         function_(DeclareEntry(m, name)),
         b_(m.context()),
         fields_(m, b_, function_->getArg(0), nullptr),
@@ -70,13 +71,36 @@ class EntryEmitter {
     if (m_.source.uses_group_memory) {
       fields_.Store(I64(0), offsetof(CpuContext, group_memory_used));
     }
-    llvm::CallInst* status = b_.CreateCall(instance_, Arguments());
-    status->setCallingConv(llvm::CallingConv::Fast);
+    llvm::Value* status = Call();
     llvm::BasicBlock* finished = NewBlock("finished");
     b_.CreateCondBr(b_.CreateICmpNE(status, b_.getInt32(0)), trapped_, finished, unlikely);
     b_.SetInsertPoint(finished);
     EmitRestore();
     EmitNext();
+  }
+  // The status of the instance.
+  llvm::Value* Call() {
+    llvm::CallInst* status = b_.CreateCall(instance_, Arguments());
+    status->setCallingConv(llvm::CallingConv::Fast);
+    if (again_ == nullptr) {
+      return status;
+    }
+    llvm::BasicBlock* repeat = NewBlock("repeat");
+    llvm::BasicBlock* ran = NewBlock("ran");
+    llvm::BasicBlock* before = b_.GetInsertBlock();
+    b_.CreateCondBr(b_.CreateICmpEQ(status, b_.getInt32(kRepeatStatus)), repeat, ran,
+                    llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
+    b_.SetInsertPoint(repeat);
+    llvm::CallInst* second = b_.CreateCall(again_, Arguments());
+    second->setCallingConv(llvm::CallingConv::Fast);
+    second->setIsNoInline();
+    llvm::BasicBlock* repeated = b_.GetInsertBlock();
+    b_.CreateBr(ran);
+    b_.SetInsertPoint(ran);
+    llvm::PHINode* last = b_.CreatePHI(b_.getInt32Ty(), 2);
+    last->addIncoming(status, before);
+    last->addIncoming(second, repeated);
+    return last;
   }
   void EmitRestore() {
     llvm::BasicBlock* restore = NewBlock("restore");
@@ -147,6 +171,7 @@ class EntryEmitter {
 
   ModuleEmitter& m_;
   llvm::Function* instance_;
+  llvm::Function* again_;
   llvm::Function* function_;
   llvm::IRBuilder<> b_;
   ContextFields fields_;
@@ -187,8 +212,8 @@ llvm::SmallVector<llvm::Value*, 8> LoadParams(ModuleEmitter& m, llvm::IRBuilder<
   return params;
 }
 
-void EmitEntry(ModuleEmitter& m, const std::string& name, llvm::Function* function) {
-  EntryEmitter(m, name, function).Emit();
+void EmitEntry(ModuleEmitter& m, const std::string& name, llvm::Function* function, llvm::Function* again) {
+  EntryEmitter(m, name, function, again).Emit();
 }
 
 }  // namespace hpvm::cpu

@@ -115,6 +115,35 @@ std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op,
   }
 }
 
+// Searches nothing: a loop without calls has its registers to itself.
+void FunctionEmitter::RepeatIf(llvm::Value* condition) {
+  if (repeat_block_ == nullptr) {
+    repeat_block_ = NewBlock("repeat");
+    llvm::ReturnInst::Create(m_.context(), I32(kRepeatStatus), repeat_block_);
+  }
+  llvm::BasicBlock* next = NewBlock("next");
+  b_.CreateCondBr(condition, repeat_block_, next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(next);
+}
+
+void FunctionEmitter::CheckOrRepeat(ir::OpId id, const Fast& fast) {
+  const int32_t index = shared_.of[id.index];
+  if (index < 0) {
+    return RepeatIf(b_.CreateICmpUGE(fast.offset, fast.valid));
+  }
+  const SharedCheck& check = shared_.checks[static_cast<size_t>(index)];
+  if (check.members[0] != id) {
+    return;  // What dominates it has looked.
+  }
+  llvm::Value* limit = nullptr;
+  for (const SharedCheck::Bound& bound : check.bounds) {
+    llvm::Value* valid = ParamValid(bound.param, bound.reach - 1, /*is_store=*/false);
+    limit = limit == nullptr ? valid : entry_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, limit, valid);
+  }
+  llvm::Value* first = Operand(f_.op(id), 0);
+  RepeatIf(b_.CreateICmpUGE(Wide(b_.CreateSub(first, llvm::ConstantInt::get(AddressType(), check.below))), limit));
+}
+
 // In memory of the function's own, as zeros.
 llvm::Value* FunctionEmitter::StackFrame() {
   if (stack_frame_ == nullptr) {
@@ -225,6 +254,10 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, 
     if (!fast.has_value()) {
       fast = Fast{I64(0), 0, llvm::PoisonValue::get(b_.getPtrTy()), nullptr};  // Never reached.
     }
+    return AccessInside(op, is_store, *fast, access);
+  }
+  if (fast.has_value() && !is_store && repeatable_ != nullptr && (*repeatable_)[id]) {
+    CheckOrRepeat(ir::OpId(id), *fast);
     return AccessInside(op, is_store, *fast, access);
   }
   llvm::BasicBlock* done = NewBlock("accessed");

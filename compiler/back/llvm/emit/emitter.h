@@ -24,7 +24,8 @@
 #include "compiler/back/llvm/emit/arith.h"
 #include "compiler/ir/ir.h"
 #include "compiler/pass/index_loads.h"
-#include "compiler/pass/promote_stack.h"
+#include "compiler/pass/memory/promote_stack.h"
+#include "compiler/pass/memory/shared_checks.h"
 
 namespace hpvm::cpu {
 
@@ -36,6 +37,8 @@ inline constexpr unsigned kFirstParam = 5;
 // Functions that call on another's behalf return kTrapStatus + c to have the caller, which knows the place, trap with
 // code c.
 inline constexpr uint32_t kTrapStatus = 2;
+// Of an instance that is to be run again; nothing has had an effect yet.
+inline constexpr uint32_t kRepeatStatus = 0xffffffff;
 
 // What code is made for.
 struct Machine {
@@ -110,8 +113,9 @@ Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context);
 // Drops what nothing uses, gives every function the processor's attributes and checks the module (emit_module.cc).
 Status FinishModule(ModuleEmitter& m);
 
-// The loop over instances, each a call of `function` (emit_entry.cc).
-void EmitEntry(ModuleEmitter& m, const std::string& name, llvm::Function* function);
+// The loop over instances, each a call of `function`, and of `again` if that gives kRepeatStatus (emit_entry.cc); null:
+// it never does.
+void EmitEntry(ModuleEmitter& m, const std::string& name, llvm::Function* function, llvm::Function* again = nullptr);
 
 // The atomic operation `op` on the bytes at a host address: `values` are its operands behind the address. Gives the old
 // value, or null for a store (atomic.cc).
@@ -151,9 +155,11 @@ llvm::SmallVector<llvm::Value*, 8> LoadParams(ModuleEmitter& m, llvm::IRBuilder<
 class FunctionEmitter {
  public:
   // `into`: another function of that type than the module's own. `proven`: by OpId, accesses to parameters that are
-  // known to be inside, in buffers of at most 2^31 bytes; null for none.
+  // known to be inside, in buffers of at most 2^31 bytes; null for none. `repeatable`: by OpId, where the function may
+  // return kRepeatStatus when a load misses its buffer, and the instance is run again by another function; null for
+  // none.
   FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Function* into = nullptr,
-                  const std::vector<bool>* proven = nullptr);
+                  const std::vector<bool>* proven = nullptr, const std::vector<bool>* repeatable = nullptr);
   Status Emit();
 
  private:
@@ -208,6 +214,8 @@ class FunctionEmitter {
   llvm::Value* AccessInside(const ir::Op& op, bool is_store, const Fast& fast, F access);
   std::optional<Fast> FastPath(const ir::Op& op, bool is_store);
   llvm::Value* StackFrame();
+  void RepeatIf(llvm::Value* condition);
+  void CheckOrRepeat(ir::OpId id, const Fast& fast);  // A load's place; may be looked at with others'.
   llvm::Value* FlatAddress(const ir::Op& op);
   void MarkDirty(llvm::Value* address, uint32_t width);
   llvm::Value* ParamValid(uint32_t param, uint64_t reach, bool is_store);
@@ -249,6 +257,8 @@ class FunctionEmitter {
   const ir::Function& f_;
   llvm::Function* function_;
   const std::vector<bool>* proven_;
+  const std::vector<bool>* repeatable_;
+  SharedChecks shared_;      // Of repeatable loads that are not proven.
   llvm::IRBuilder<> b_;      // The current place.
   llvm::IRBuilder<> entry_;  // The function's first block, for what is loaded once a call.
   class Arith final : public ArithEmitter {
@@ -272,6 +282,7 @@ class FunctionEmitter {
   std::vector<Open> open_;                                                                   // By operation.
   llvm::BasicBlock* body_block_ = nullptr;
   llvm::BasicBlock* failed_block_ = nullptr;  // Returns a callee's status.
+  llvm::BasicBlock* repeat_block_ = nullptr;  // Returns kRepeatStatus.
   struct TrapEdge {
     llvm::BasicBlock* from;
     uint32_t function;

@@ -72,6 +72,7 @@ GangTile::GangTile(ModuleEmitter& module, const GangPlan& gang_plan, const GangF
       fields(m, b, function->getArg(0), function->getArg(1)),
       entry_fields(m, entry, function->getArg(0), function->getArg(1)),
       written_in(m.WrittenIn(m.source.entry.index)),
+      gives_up(kind.gives_up ? FindBeforeEffects(m.source) : std::vector<bool>()),
       values_(f.values.size()) {}
 
 GangEmitter::GangEmitter(ModuleEmitter& m, const GangPlan& plan, const GangFunction& kind,
@@ -107,10 +108,6 @@ StatusOr<llvm::Function*> GangEmitter::Emit() {
   HPVMD_RETURN_IF_ERROR(EmitRegion(f_.body));
   b_.SetInsertPoint(done_);
   b_.CreateRet(tile_.I32(kGangDone));
-  if (mixed_ != nullptr) {
-    b_.SetInsertPoint(mixed_);
-    b_.CreateRet(tile_.I32(kGangMixed));
-  }
   traps_.EmitTrapBlock();
   tile_.entry.CreateBr(body_block);
   return tile_.function;
@@ -127,6 +124,14 @@ void GangEmitter::EmitStackCheck() {
   llvm::Value* limit = tile_.fields.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
   traps_.TrapIf(kAllRows, 0, b_.CreateICmpULT(stack, limit), tile_.I32(static_cast<uint32_t>(TrapCode::kStackOverflow)),
                 0);
+}
+
+llvm::BasicBlock* GangTile::Mixed() {
+  if (mixed_ == nullptr) {
+    mixed_ = NewBlock("mixed");
+    llvm::ReturnInst::Create(m.context(), I32(kGangMixed), mixed_);
+  }
+  return mixed_;
 }
 
 llvm::Type* GangTile::VectorOf(llvm::Type* scalar) const { return llvm::FixedVectorType::get(scalar, lanes()); }

@@ -109,7 +109,6 @@ class GangEmitter {
   // Where control goes when no lane is active any more: to the end of the innermost masked construct, or arm.
   llvm::BasicBlock* join_ = nullptr;
   llvm::BasicBlock* done_ = nullptr;          // Returns kGangDone.
-  llvm::BasicBlock* mixed_ = nullptr;         // Returns kGangMixed; null until asked for.
   std::vector<Open> open_;                    // By operation.
   std::vector<bool> is_passed_;               // By operation: some jump leaves it for a target further out.
   std::vector<uint32_t> leaves_, continues_;  // By operation: how many jumps end there; a jump out of an inner loop: 2.

@@ -358,7 +358,7 @@ Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
   llvm::BasicBlock* else_block = tile_.NewBlock("else");
   b_.CreateCondBr(masks_.AnyOf(b_.CreateNot(all)), some_block, then_block);
   b_.SetInsertPoint(some_block);
-  b_.CreateCondBr(masks_.Any(taken), Mixed(), else_block);
+  b_.CreateCondBr(masks_.Any(taken), tile_.Mixed(), else_block);
   return EmitWays(op, id, then_block, else_block);
 }
 
@@ -379,15 +379,8 @@ void GangEmitter::EmitAssumedExtension(const ir::Op& op) {
     is_mixed = b_.CreateOr(is_mixed, b_.CreateICmpNE(wide, expected));
   }
   llvm::BasicBlock* next = tile_.NewBlock("linear");
-  b_.CreateCondBr(is_mixed, Mixed(), next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
+  b_.CreateCondBr(is_mixed, tile_.Mixed(), next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(next);
-}
-
-llvm::BasicBlock* GangEmitter::Mixed() {
-  if (mixed_ == nullptr) {
-    mixed_ = tile_.NewBlock("mixed");
-  }
-  return mixed_;
 }
 
 }  // namespace hpvm::cpu

@@ -95,7 +95,9 @@ GangAccess::GangAccess(GangTile& tile, GangMasks& masks, GangTraps& traps, GangF
       lanes_(tile.lanes()),
       columns_(tile.columns()),
       words_(Is128(op) ? 4 : 1),
-      word_bytes_(op.width / words_) {
+      word_bytes_(op.width / words_),
+      gives_up_(!tile.gives_up.empty() && tile.gives_up[id.index] &&
+                (op.code == Opcode::kLoad || op.code == Opcode::kLoad128)) {
   const bool is_whole = words_ > 1 || op.width == ir::Bytes(op.type);
   stored_ = words_ > 1 ? b_.getInt32Ty() : is_whole ? m_.TypeOf(op.type) : b_.getIntNTy(8u * op.width);
   FindForm();
@@ -431,8 +433,13 @@ GangAccess::Row GangAccess::Split(llvm::Value* misses, llvm::function_ref<Row()>
   if (misses == nullptr) {
     return inside();
   }
-  llvm::BasicBlock* search_block = tile_.NewBlock("search");
   llvm::BasicBlock* inside_block = tile_.NewBlock("inside");
+  if (gives_up_) {
+    b_.CreateCondBr(misses, tile_.Mixed(), inside_block, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
+    b_.SetInsertPoint(inside_block);
+    return inside();
+  }
+  llvm::BasicBlock* search_block = tile_.NewBlock("search");
   llvm::BasicBlock* done = tile_.NewBlock("accessed");
   b_.CreateCondBr(misses, search_block, inside_block, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(search_block);

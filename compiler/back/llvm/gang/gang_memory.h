@@ -93,7 +93,7 @@ class GangAccess {
   llvm::Value* Narrow(llvm::Value* value);  // As it lies in memory; scalar or vector.
   llvm::Value* Widen(llvm::Value* value);
   llvm::Value* Misses(unsigned row, const Run& run);
-  // Runs `search` if `misses` holds, else `inside`, and merges what they give.
+  // Runs `search` if `misses` holds, or gives the tile up, else `inside`, and merges what they give.
   Row Split(llvm::Value* misses, llvm::function_ref<Row()> inside, llvm::function_ref<Row()> search);
   void Guarded(llvm::Value* condition, llvm::function_ref<void()> body);  // Null: always.
 
@@ -150,6 +150,7 @@ class GangAccess {
   const unsigned lanes_, columns_;
   const unsigned words_;       // 4 for load128 and store128, else 1.
   const unsigned word_bytes_;  // Of each.
+  const bool gives_up_;        // The tile, if it misses.
   bool is_shared_ = false;     // By all rows: done once, for the lanes that are active in any.
   int64_t step_ = 0;           // Of a linear address.
   Form form_ = Form::kVarying;

@@ -24,6 +24,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/Instructions.h"
 
+#include "compiler/analysis/before_effects.h"
 #include "compiler/api/report.h"
 #include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/pass/gang/gang_plan.h"
@@ -46,6 +47,9 @@ struct GangFunction {
   GangShape shape;
   bool is_masked = false;     // Has a mask from the start: lanes i < count; one row, one column.
   bool is_unchecked = false;  // Accesses in `proven` are known to be inside, buffers to have at most 2^31 bytes.
+  // A load that misses its buffer before anything has had an effect gives the tile up (kGangMixed), and whoever calls
+  // runs it otherwise.
+  bool gives_up = false;
 };
 
 using Slots = llvm::SmallVector<llvm::AllocaInst*, 1>;  // As a Tiled or a Mask.
@@ -90,6 +94,8 @@ class GangTile {
   Slots NewSlots(ir::ValueId like);  // Of the layout of `like`.
   Tiled LoadFrom(const Slots& slots);
   void StorePoison(const Slots& slots);
+  // Gives the tile up.
+  llvm::BasicBlock* Mixed();
   llvm::BasicBlock* NewBlock(const char* name) { return llvm::BasicBlock::Create(m.context(), name, function); }
   llvm::Value* I32(uint32_t value) { return b.getInt32(value); }
   llvm::Value* I64(uint64_t value) { return b.getInt64(value); }
@@ -105,8 +111,11 @@ class GangTile {
   llvm::IRBuilder<> entry;  // The function's first block: allocas, what is loaded once.
   ContextFields fields, entry_fields;
   uint32_t written_in;  // The function in which the operation at hand was written.
+  // By OpId: where a load that misses gives the tile up; empty for nowhere.
+  const std::vector<bool> gives_up;
 
  private:
+  llvm::BasicBlock* mixed_ = nullptr;  // Returns kGangMixed; null until asked for.
   std::vector<Tiled> values_;
   const std::vector<bool> index_loads_ = FindIndexLoads(m.source, m.source.entry);  // By ValueId.
 };

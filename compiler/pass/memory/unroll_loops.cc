@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/unroll_loops.h"
+#include "compiler/pass/memory/unroll_loops.h"
 
 #include <algorithm>
 #include <optional>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/ir/spelling.h"
-#include "compiler/pass/fold.h"
+#include "compiler/pass/memory/fold.h"
 
 namespace hpvm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/fold.h"
+#include "compiler/pass/memory/fold.h"
 
 #include <algorithm>
 #include <type_traits>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel keeps on its shadow stack becomes memory of Space::kStack, which instances in lockstep have a lane of
 // each and LLVM keeps in registers where it can.
-#ifndef HPVMD_COMPILER_PASS_PROMOTE_STACK_H_
-#define HPVMD_COMPILER_PASS_PROMOTE_STACK_H_
+#ifndef HPVMD_COMPILER_PASS_MEMORY_PROMOTE_STACK_H_
+#define HPVMD_COMPILER_PASS_MEMORY_PROMOTE_STACK_H_
 
 #include <cstdint>
 #include <vector>
@@ -29,4 +29,4 @@ std::vector<bool> FindInsideStack(const ir::Module& module);
 
 }  // namespace hpvm
 
-#endif  // HPVMD_COMPILER_PASS_PROMOTE_STACK_H_
+#endif  // HPVMD_COMPILER_PASS_MEMORY_PROMOTE_STACK_H_

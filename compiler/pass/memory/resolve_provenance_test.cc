@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/resolve_provenance.h"
+#include "compiler/pass/memory/resolve_provenance.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/promote_stack.h"
+#include "compiler/pass/memory/promote_stack.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +9,7 @@
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/resolve_provenance.h"
+#include "compiler/pass/memory/resolve_provenance.h"
 
 namespace hpvm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/unroll_loops.h"
+#include "compiler/pass/memory/unroll_loops.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/promote_stack.h"
+#include "compiler/pass/memory/promote_stack.h"
 
 namespace hpvm {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills of a small constant size, which compilers write for structures, as loads and stores: their bounds
 // can be proven, they run in lanes, and a launch of them can be divided.
-#ifndef HPVMD_COMPILER_PASS_EXPAND_BULK_H_
-#define HPVMD_COMPILER_PASS_EXPAND_BULK_H_
+#ifndef HPVMD_COMPILER_PASS_MEMORY_EXPAND_BULK_H_
+#define HPVMD_COMPILER_PASS_MEMORY_EXPAND_BULK_H_
 
 #include <cstdint>
 #include <vector>
@@ -25,4 +25,4 @@ std::vector<ir::OpId> ExpandBulk(ir::Function& function, ir::OpId bulk, uint64_t
 
 }  // namespace hpvm
 
-#endif  // HPVMD_COMPILER_PASS_EXPAND_BULK_H_
+#endif  // HPVMD_COMPILER_PASS_MEMORY_EXPAND_BULK_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/resolve_provenance.h"
+#include "compiler/pass/memory/resolve_provenance.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -7,7 +7,7 @@
 
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/expand_bulk.h"
+#include "compiler/pass/memory/expand_bulk.h"
 
 namespace hpvm {
 namespace {

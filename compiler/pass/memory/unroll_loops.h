@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small loops over what an instance keeps on its stack, whose trips are constants, are written out: their indices
 // become constants, so that LLVM keeps the elements in registers, and neighbouring loads and stores become records.
-#ifndef HPVMD_COMPILER_PASS_UNROLL_LOOPS_H_
-#define HPVMD_COMPILER_PASS_UNROLL_LOOPS_H_
+#ifndef HPVMD_COMPILER_PASS_MEMORY_UNROLL_LOOPS_H_
+#define HPVMD_COMPILER_PASS_MEMORY_UNROLL_LOOPS_H_
 
 #include <cstdint>
 
@@ -22,4 +22,4 @@ Status UnrollLoops(ir::Module& module);
 
 }  // namespace hpvm
 
-#endif  // HPVMD_COMPILER_PASS_UNROLL_LOOPS_H_
+#endif  // HPVMD_COMPILER_PASS_MEMORY_UNROLL_LOOPS_H_

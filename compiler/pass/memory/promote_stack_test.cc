@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/promote_stack.h"
+#include "compiler/pass/memory/promote_stack.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/expand_bulk.h"
+#include "compiler/pass/memory/expand_bulk.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/resolve_provenance.h"
+#include "compiler/pass/memory/resolve_provenance.h"
 
 namespace hpvm {
 namespace {

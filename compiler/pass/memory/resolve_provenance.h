@@ -8,8 +8,8 @@
 //
 // Sets Module::has_separate_buffers where it holds. That one must be right: such a kernel may be given buffers whose
 // addresses overlap, since it cannot tell.
-#ifndef HPVMD_COMPILER_PASS_RESOLVE_PROVENANCE_H_
-#define HPVMD_COMPILER_PASS_RESOLVE_PROVENANCE_H_
+#ifndef HPVMD_COMPILER_PASS_MEMORY_RESOLVE_PROVENANCE_H_
+#define HPVMD_COMPILER_PASS_MEMORY_RESOLVE_PROVENANCE_H_
 
 #include "base/status.h"
 #include "compiler/ir/ir.h"
@@ -24,4 +24,4 @@ bool ExpandStackCopies(ir::Module& module);
 
 }  // namespace hpvm
 
-#endif  // HPVMD_COMPILER_PASS_RESOLVE_PROVENANCE_H_
+#endif  // HPVMD_COMPILER_PASS_MEMORY_RESOLVE_PROVENANCE_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer operations whose operands are constants.
-#ifndef HPVMD_COMPILER_PASS_FOLD_H_
-#define HPVMD_COMPILER_PASS_FOLD_H_
+#ifndef HPVMD_COMPILER_PASS_MEMORY_FOLD_H_
+#define HPVMD_COMPILER_PASS_MEMORY_FOLD_H_
 
 #include <cstdint>
 #include <optional>
@@ -18,4 +18,4 @@ std::optional<uint64_t> FoldInteger(const ir::Op& op, ir::Type result,
 
 }  // namespace hpvm
 
-#endif  // HPVMD_COMPILER_PASS_FOLD_H_
+#endif  // HPVMD_COMPILER_PASS_MEMORY_FOLD_H_

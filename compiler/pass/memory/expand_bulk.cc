@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/expand_bulk.h"
+#include "compiler/pass/memory/expand_bulk.h"
 
 #include <algorithm>
 #include <array>

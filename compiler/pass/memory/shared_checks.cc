@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/memory/shared_checks.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "compiler/analysis/linear_form.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::OpId;
+
+// Bytes between the places of a check: what lies further apart may be beyond a buffer's end when the first is not.
+constexpr int64_t kApartMax = 256;
+
+struct Member {
+  OpId id;
+  int64_t offset = 0;  // Of the operand, from the sum that the members share.
+};
+
+int64_t Signed(const ir::Module& module, uint64_t value) {
+  return module.is_memory64 ? static_cast<int64_t>(value) : int64_t{static_cast<int32_t>(static_cast<uint32_t>(value))};
+}
+
+SharedCheck CheckOf(const ir::Function& f, const std::vector<Member>& members) {
+  SharedCheck check;
+  const auto by_offset = [](const Member& a, const Member& b) { return a.offset < b.offset; };
+  const int64_t lowest = std::min_element(members.begin(), members.end(), by_offset)->offset;
+  check.below = static_cast<uint64_t>(members[0].offset - lowest);
+  for (const Member& member : members) {
+    const Op& op = f.op(member.id);
+    check.members.push_back(member.id);
+    const uint64_t reach = static_cast<uint64_t>(member.offset - lowest) + op.imm + op.width;
+    const auto bound = std::find_if(check.bounds.begin(), check.bounds.end(),
+                                    [&](const SharedCheck::Bound& b) { return b.param == op.space_index; });
+    if (bound == check.bounds.end()) {
+      check.bounds.push_back({op.space_index, reach});
+    } else {
+      bound->reach = std::max(bound->reach, reach);
+    }
+  }
+  return check;
+}
+
+}  // namespace
+
+SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked) {
+  const ir::Function& f = module.function(module.entry);
+  const LinearForms forms(f);
+  SharedChecks found;
+  found.of.assign(f.ops.size(), -1);
+  for (const ir::Region& region : f.regions) {
+    std::map<std::vector<std::pair<uint32_t, uint64_t>>, std::vector<Member>> places;  // By LinearForm::terms.
+    for (OpId id : region.ops) {
+      const Op& op = f.op(id);
+      const bool is_load = op.code == ir::Opcode::kLoad || op.code == ir::Opcode::kLoad128;
+      if (!is_load || op.space != ir::Space::kParam || !is_asked[id.index] || op.imm > kApartMax) {
+        continue;
+      }
+      const LinearForm form = forms.Of(f.operands_of(op)[0]);
+      std::vector<Member>& members = places[form.terms];
+      const int64_t offset = Signed(module, form.constant);
+      if (members.empty() || std::abs(offset - members[0].offset) <= kApartMax) {
+        members.push_back({id, offset});
+      }
+    }
+    for (const auto& [terms, members] : places) {
+      if (members.size() < 2) {
+        continue;
+      }
+      for (const Member& member : members) {
+        found.of[member.id.index] = static_cast<int32_t>(found.checks.size());
+      }
+      found.checks.push_back(CheckOf(f, members));
+    }
+  }
+  return found;
+}
+
+}  // namespace hpvm

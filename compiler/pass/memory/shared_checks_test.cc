@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/memory/shared_checks.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler/ir/text/text.h"
+#include "compiler/pass/memory/resolve_provenance.h"
+
+namespace hpvm {
+namespace {
+
+// Of a kernel with the buffers %a and %c and the number %n, of which %p and %q are the places of element n.
+std::vector<SharedCheck> Checks(const std::string& body, bool is_asked = true) {
+  StatusOr<ir::Module> module = ir::ParseModule(
+      "module \"m\"\nparam buffer in \"a\"\nparam buffer in \"c\"\nparam i32 \"n\"\nentry f0\n"
+      "func f0 \"f\" (%a: i32, %c: i32, %n: i32) -> () {\n%two: i32 = const.i32 2\n%four: i32 = const.i32 4\n"
+      "%off: i32 = shl.i32 %n, %two\n%p: i32 = add.i32 %a, %off\n%q: i32 = add.i32 %c, %off\n" +
+      body + "\nreturn ()\n}\n");
+  EXPECT_TRUE(module.ok()) << module.status();
+  EXPECT_TRUE(ResolveProvenance(*module).ok());
+  return FindSharedChecks(*module, std::vector<bool>(module->function(module->entry).ops.size(), is_asked)).checks;
+}
+
+TEST(SharedChecksTest, SeveralBuffersAndConstants) {
+  const std::vector<SharedCheck> checks = Checks(
+      "%v: i32 = load.i32 flat %p + 4\n%w: i32 = load.i32 flat %q\n%m: i32 = sub.i32 %q, %four\n"
+      "%x: i32 = load.i32 w2 flat %m\n%y: i32 = load.i32 flat %p");
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].members.size(), 4u);
+  EXPECT_EQ(checks[0].below, 4u);
+  ASSERT_EQ(checks[0].bounds.size(), 2u);
+  EXPECT_EQ(checks[0].bounds[0].param, 0u);
+  EXPECT_EQ(checks[0].bounds[0].reach, 12u);  // From 4 below the element: 4 + 4 + 4.
+  EXPECT_EQ(checks[0].bounds[1].param, 1u);
+  EXPECT_EQ(checks[0].bounds[1].reach, 8u);
+}
+
+TEST(SharedChecksTest, OthersStayApart) {
+  EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p").empty());
+  EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p\n%w: i32 = load.i32 flat %q", /*is_asked=*/false).empty());
+  EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p\n%w: i32 = load.i32 flat %c").empty());
+  EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p\n%k: i32 = const.i32 260\n%r: i32 = add.i32 %p, %k\n"
+                     "%w: i32 = load.i32 flat %r")
+                  .empty());
+  EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p\nif b0 %n {\n%w: i32 = load.i32 flat %q\nleave b0 ()\n} else {\n"
+                     "leave b0 ()\n}")
+                  .empty());
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -117,6 +117,7 @@ __kernel void checked(__global uchar* b0,
     uint first_z,
     __global uint* traps,
     uint trap_index) {
+  const uint places0_4 = n0 >= 4ul ? (uint)(n0 - 3ul) : 0u;
   __global uchar* p0 = b0 + start0;
   const uint x = first_x + (uint)get_global_id(0);
   const uint y = first_y + (uint)get_global_id(1);
@@ -125,6 +126,6 @@ __kernel void checked(__global uchar* b0,
   if (!own_holds((ulong)a0, 4ul, 0)) { record_trap(HERE, 262146u, 0u, 0u, (uint)(ulong)a0); return; }
   uint v1 = (uint)own_load(&ranges, (ulong)a0, 4u);
   uint v2 = a0 - a0;
-  if ((ulong)v2 + 4ul > n0) { record_trap(HERE, 262146u, 0u, 0u, (uint)(a0 + (ulong)v2)); return; }
+  if (v2 >= places0_4) { record_trap(HERE, 262146u, 0u, 0u, (uint)(a0 + (ulong)v2)); return; }
   *(__global u32*)(AT(__global, p0, (ulong)v2)) = v1;
 }

@@ -140,6 +140,8 @@ __kernel void checked(__global const uchar* b0,
     uint first_z,
     __global uint* traps,
     uint trap_index) {
+  const uint places0_4 = n0 >= 4ul ? (uint)(n0 - 3ul) : 0u;
+  const uint places1_4 = n1 >= 4ul ? (uint)(n1 - 3ul) : 0u;
   __global const uchar* p0 = b0 + start0;
   __global uchar* p1 = b1 + start1;
   const uint x = first_x + (uint)get_global_id(0);
@@ -153,7 +155,7 @@ __kernel void checked(__global const uchar* b0,
   uint v9 = v6 << 2u;
   uint v10 = 131072u + v9;
   uint v40 = v10 - 131072u;
-  if ((ulong)v40 + 4ul > n1) { record_trap(HERE, 262146u, 147u, 0u, (uint)(a1 + (ulong)v40)); return; }
+  if (v40 >= places1_4) { record_trap(HERE, 262146u, 147u, 0u, (uint)(a1 + (ulong)v40)); return; }
   *(__global u32*)(AT(__global, p1, (ulong)v40)) = 0xffffffffu;
   uint v13 = (uint)((int)s3 < (int)1u);
   if (v13 != 0u) {
@@ -173,7 +175,7 @@ __kernel void checked(__global const uchar* b0,
     for (;;) {
       uint v27;
       uint v41 = v25 - 131072u;
-      if ((ulong)v41 + 4ul > n0) { record_trap(HERE, 262146u, 205u, 0u, (uint)(a0 + (ulong)v41)); return; }
+      if (v41 >= places0_4) { record_trap(HERE, 262146u, 205u, 0u, (uint)(a0 + (ulong)v41)); return; }
       uint v28 = once32(*(__global const u32*)(AT(__global const, p0, (ulong)v41)));
       uint v29 = (uint)(v28 != s4);
       if (v29 != 0u) {
@@ -181,7 +183,7 @@ __kernel void checked(__global const uchar* b0,
         goto end5;
       }
       uint v42 = v10 - 131072u;
-      if ((ulong)v42 + 4ul > n1) { record_trap(HERE, 262146u, 219u, 0u, (uint)(a1 + (ulong)v42)); return; }
+      if (v42 >= places1_4) { record_trap(HERE, 262146u, 219u, 0u, (uint)(a1 + (ulong)v42)); return; }
       *(__global u32*)(AT(__global, p1, (ulong)v42)) = v26;
       goto end0;
      end5:;

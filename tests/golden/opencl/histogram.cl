@@ -67,6 +67,7 @@ __kernel void unchecked(__global const uchar* b0,
     uint extent_x,
     __global uint* traps,
     uint trap_index) {
+  const uint places0_1 = n0 >= 1ul ? (uint)(n0 - 0ul) : 0u;
   __global const uchar* p0 = b0 + start0;
   __global uchar* p1 = b1 + start1;
   __global uchar* p2 = b2 + start2;
@@ -88,19 +89,19 @@ __kernel void unchecked(__global const uchar* b0,
   for (;;) {
     uint v15 = 131072u + v14;
     uint v32 = v15 - 131072u;
-    if ((ulong)v32 + 1ul > n0) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
+    if (v32 >= places0_1) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
     uint v16 = (uint)(once32((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v32))));
     uint v18 = v16 << 2u;
     uint v19 = 131072u + v18;
     uint v33 = v19 - 131072u;
     uint v21 = atomic_add((volatile __global uint*)(AT(__global, p1, (ulong)v33)), 1u);
     uint v34 = v15 - 131072u;
-    if ((ulong)v34 + 1ul > n0) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
+    if (v34 >= places0_1) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
     uint v22 = (uint)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v34)));
     uint v35 = 131072u - 131072u;
     uint v23 = atomic_max((volatile __global uint*)(AT(__global, p2, (ulong)v35)), v22);
     uint v36 = v15 - 131072u;
-    if ((ulong)v36 + 1ul > n0) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
+    if (v36 >= places0_1) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
     ulong v24 = (ulong)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v36)));
     ulong v25 = v13 + v24;
     uint v27 = extent_x;
@@ -142,6 +143,10 @@ __kernel void checked(__global const uchar* b0,
     uint extent_x,
     __global uint* traps,
     uint trap_index) {
+  const uint places0_1 = n0 >= 1ul ? (uint)(n0 - 0ul) : 0u;
+  const uint places1_4 = n1 >= 4ul ? (uint)(n1 - 3ul) : 0u;
+  const uint places2_4 = n2 >= 4ul ? (uint)(n2 - 3ul) : 0u;
+  const uint places3_8 = n3 >= 8ul ? (uint)(n3 - 7ul) : 0u;
   __global const uchar* p0 = b0 + start0;
   __global uchar* p1 = b1 + start1;
   __global uchar* p2 = b2 + start2;
@@ -163,21 +168,21 @@ __kernel void checked(__global const uchar* b0,
   for (;;) {
     uint v15 = 131072u + v14;
     uint v32 = v15 - 131072u;
-    if ((ulong)v32 + 1ul > n0) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
+    if (v32 >= places0_1) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
     uint v16 = (uint)(once32((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v32))));
     uint v18 = v16 << 2u;
     uint v19 = 131072u + v18;
     uint v33 = v19 - 131072u;
-    if ((ulong)v33 + 4ul > n1) { record_trap(HERE, 262146u, 301u, 0u, (uint)(a1 + (ulong)v33)); return; }
+    if (v33 >= places1_4) { record_trap(HERE, 262146u, 301u, 0u, (uint)(a1 + (ulong)v33)); return; }
     uint v21 = atomic_add((volatile __global uint*)(AT(__global, p1, (ulong)v33)), 1u);
     uint v34 = v15 - 131072u;
-    if ((ulong)v34 + 1ul > n0) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
+    if (v34 >= places0_1) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
     uint v22 = (uint)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v34)));
     uint v35 = 131072u - 131072u;
-    if ((ulong)v35 + 4ul > n2) { record_trap(HERE, 262146u, 315u, 0u, (uint)(a2 + (ulong)v35)); return; }
+    if (v35 >= places2_4) { record_trap(HERE, 262146u, 315u, 0u, (uint)(a2 + (ulong)v35)); return; }
     uint v23 = atomic_max((volatile __global uint*)(AT(__global, p2, (ulong)v35)), v22);
     uint v36 = v15 - 131072u;
-    if ((ulong)v36 + 1ul > n0) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
+    if (v36 >= places0_1) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
     ulong v24 = (ulong)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v36)));
     ulong v25 = v13 + v24;
     uint v27 = extent_x;
@@ -194,6 +199,6 @@ __kernel void checked(__global const uchar* b0,
   v7 = v12;
  end0:;
   uint v31 = 131072u - 131072u;
-  if ((ulong)v31 + 8ul > n3) { record_trap(HERE, 524290u, 356u, 0u, (uint)(a3 + (ulong)v31)); return; }
+  if (v31 >= places3_8) { record_trap(HERE, 524290u, 356u, 0u, (uint)(a3 + (ulong)v31)); return; }
   ulong v30 = atom_add((volatile __global ulong*)(AT(__global, p3, (ulong)v31)), v7);
 }

@@ -86,6 +86,9 @@ __kernel void checked(__global uchar* b0,
     uint first_z,
     __global uint* traps,
     uint trap_index) {
+  const uint places0_8 = n0 >= 8ul ? (uint)(n0 - 7ul) : 0u;
+  const uint places1_8 = n1 >= 8ul ? (uint)(n1 - 7ul) : 0u;
+  const uint places2_8 = n2 >= 8ul ? (uint)(n2 - 7ul) : 0u;
   __global uchar* p0 = b0 + start0;
   __global const uchar* p1 = b1 + start1;
   __global const uchar* p2 = b2 + start2;
@@ -96,20 +99,20 @@ __kernel void checked(__global uchar* b0,
   uint v7 = v5 << 3u;
   uint v8 = 131072u + v7;
   uint v9 = v8 - 131072u;
-  if ((ulong)v9 + 8ul > n0) { record_trap(HERE, 524290u, 607u, 0u, (uint)(a0 + (ulong)v9)); return; }
+  if (v9 >= places0_8) { record_trap(HERE, 524290u, 607u, 0u, (uint)(a0 + (ulong)v9)); return; }
   double v10 = as_double(*(__global u64*)(AT(__global, p0, (ulong)v9)));
   uint v11 = 131072u + v7;
   uint v12 = v11 - 131072u;
-  if ((ulong)v12 + 8ul > n1) { record_trap(HERE, 524290u, 615u, 0u, (uint)(a1 + (ulong)v12)); return; }
+  if (v12 >= places1_8) { record_trap(HERE, 524290u, 615u, 0u, (uint)(a1 + (ulong)v12)); return; }
   double v13 = as_double(*(__global const u64*)(AT(__global const, p1, (ulong)v12)));
   uint v14 = 131072u + v7;
   uint v15 = v14 - 131072u;
-  if ((ulong)v15 + 8ul > n2) { record_trap(HERE, 524290u, 625u, 0u, (uint)(a2 + (ulong)v15)); return; }
+  if (v15 >= places2_8) { record_trap(HERE, 524290u, 625u, 0u, (uint)(a2 + (ulong)v15)); return; }
   double v16 = as_double(*(__global const u64*)(AT(__global const, p2, (ulong)v15)));
   double v17 = s3 * v16;
   double v18 = v13 + v17;
   double v19 = v10 + v18;
   uint v20 = v8 - 131072u;
-  if ((ulong)v20 + 8ul > n0) { record_trap(HERE, 524290u, 631u, 0u, (uint)(a0 + (ulong)v20)); return; }
+  if (v20 >= places0_8) { record_trap(HERE, 524290u, 631u, 0u, (uint)(a0 + (ulong)v20)); return; }
   *(__global u64*)(AT(__global, p0, (ulong)v20)) = as_ulong(v19);
 }

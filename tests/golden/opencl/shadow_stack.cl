@@ -406,6 +406,8 @@ __kernel void checked(__global const uchar* b0,
     uint first_z,
     __global uint* traps,
     uint trap_index) {
+  const uint places0_2 = n0 >= 2ul ? (uint)(n0 - 1ul) : 0u;
+  const uint places1_2 = n1 >= 2ul ? (uint)(n1 - 1ul) : 0u;
   __global const uchar* p0 = b0 + start0;
   __global uchar* p1 = b1 + start1;
   const uint x = first_x + (uint)get_global_id(0);
@@ -453,7 +455,7 @@ __kernel void checked(__global const uchar* b0,
   uint v34 = v16 << 1u;
   uint v35 = v22 + v34;
   uint v229 = v35 - 131072u;
-  if ((ulong)v229 + 2ul > n0) { record_trap(HERE, 131074u, 257u, 0u, (uint)(a0 + (ulong)v229)); return; }
+  if (v229 >= places0_2) { record_trap(HERE, 131074u, 257u, 0u, (uint)(a0 + (ulong)v229)); return; }
   uint v36 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v229)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v6 - 65504ul)) = (ushort)v36;
   uint v38 = v6 | 2u;
@@ -476,7 +478,7 @@ __kernel void checked(__global const uchar* b0,
   uint v46 = v8 << 1u;
   uint v47 = v22 + v46;
   uint v230 = v47 - 131072u;
-  if ((ulong)v230 + 2ul > n0) { record_trap(HERE, 131074u, 305u, 0u, (uint)(a0 + (ulong)v230)); return; }
+  if (v230 >= places0_2) { record_trap(HERE, 131074u, 305u, 0u, (uint)(a0 + (ulong)v230)); return; }
   uint v48 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v230)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v23 - 65504ul)) = (ushort)v48;
   uint v50 = v24 + 1u;
@@ -501,7 +503,7 @@ __kernel void checked(__global const uchar* b0,
   uint v63 = v55 << 1u;
   uint v64 = v22 + v63;
   uint v231 = v64 - 131072u;
-  if ((ulong)v231 + 2ul > n0) { record_trap(HERE, 131074u, 360u, 0u, (uint)(a0 + (ulong)v231)); return; }
+  if (v231 >= places0_2) { record_trap(HERE, 131074u, 360u, 0u, (uint)(a0 + (ulong)v231)); return; }
   uint v65 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v231)));
   if ((ulong)v61 - 65504ul > 30ul) { record_trap(HERE, 131074u, 363u, 0u, (uint)(ulong)v61); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v61 - 65504ul)) = (ushort)v65;
@@ -535,7 +537,7 @@ __kernel void checked(__global const uchar* b0,
   uint v85 = v16 << 1u;
   uint v86 = v75 + v85;
   uint v232 = v86 - 131072u;
-  if ((ulong)v232 + 2ul > n0) { record_trap(HERE, 131074u, 439u, 0u, (uint)(a0 + (ulong)v232)); return; }
+  if (v232 >= places0_2) { record_trap(HERE, 131074u, 439u, 0u, (uint)(a0 + (ulong)v232)); return; }
   uint v87 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v232)));
   if ((ulong)v83 - 65504ul > 30ul) { record_trap(HERE, 131074u, 442u, 0u, (uint)(ulong)v83); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v83 - 65504ul)) = (ushort)v87;
@@ -559,7 +561,7 @@ __kernel void checked(__global const uchar* b0,
   uint v99 = v8 << 1u;
   uint v100 = v75 + v99;
   uint v233 = v100 - 131072u;
-  if ((ulong)v233 + 2ul > n0) { record_trap(HERE, 131074u, 486u, 0u, (uint)(a0 + (ulong)v233)); return; }
+  if (v233 >= places0_2) { record_trap(HERE, 131074u, 486u, 0u, (uint)(a0 + (ulong)v233)); return; }
   uint v101 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v233)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v97 - 65504ul)) = (ushort)v101;
   uint v103 = v76 + 1u;
@@ -584,7 +586,7 @@ __kernel void checked(__global const uchar* b0,
   uint v116 = v108 << 1u;
   uint v117 = v75 + v116;
   uint v234 = v117 - 131072u;
-  if ((ulong)v234 + 2ul > n0) { record_trap(HERE, 131074u, 541u, 0u, (uint)(a0 + (ulong)v234)); return; }
+  if (v234 >= places0_2) { record_trap(HERE, 131074u, 541u, 0u, (uint)(a0 + (ulong)v234)); return; }
   uint v118 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v234)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v114 - 65504ul)) = (ushort)v118;
   uint v120 = v90 + 1u;
@@ -618,7 +620,7 @@ __kernel void checked(__global const uchar* b0,
   uint v140 = v16 << 1u;
   uint v141 = v130 + v140;
   uint v235 = v141 - 131072u;
-  if ((ulong)v235 + 2ul > n0) { record_trap(HERE, 131074u, 623u, 0u, (uint)(a0 + (ulong)v235)); return; }
+  if (v235 >= places0_2) { record_trap(HERE, 131074u, 623u, 0u, (uint)(a0 + (ulong)v235)); return; }
   uint v142 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v235)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v138 - 65504ul)) = (ushort)v142;
   uint v144 = v104 + 1u;
@@ -641,7 +643,7 @@ __kernel void checked(__global const uchar* b0,
   uint v154 = v8 << 1u;
   uint v155 = v130 + v154;
   uint v236 = v155 - 131072u;
-  if ((ulong)v236 + 2ul > n0) { record_trap(HERE, 131074u, 670u, 0u, (uint)(a0 + (ulong)v236)); return; }
+  if (v236 >= places0_2) { record_trap(HERE, 131074u, 670u, 0u, (uint)(a0 + (ulong)v236)); return; }
   uint v156 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v236)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v152 - 65504ul)) = (ushort)v156;
   uint v158 = v131 + 1u;
@@ -666,7 +668,7 @@ __kernel void checked(__global const uchar* b0,
   uint v171 = v163 << 1u;
   uint v172 = v130 + v171;
   uint v237 = v172 - 131072u;
-  if ((ulong)v237 + 2ul > n0) { record_trap(HERE, 131074u, 725u, 0u, (uint)(a0 + (ulong)v237)); return; }
+  if (v237 >= places0_2) { record_trap(HERE, 131074u, 725u, 0u, (uint)(a0 + (ulong)v237)); return; }
   uint v173 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v237)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v169 - 65504ul)) = (ushort)v173;
   uint v175 = v145 + 1u;
@@ -741,7 +743,7 @@ __kernel void checked(__global const uchar* b0,
   uint v224 = v6 + v223;
   uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v224 - 65504ul)));
   uint v228 = v221 - 131072u;
-  if ((ulong)v228 + 2ul > n1) { record_trap(HERE, 131074u, 775u, 0u, (uint)(a1 + (ulong)v228)); return; }
+  if (v228 >= places1_2) { record_trap(HERE, 131074u, 775u, 0u, (uint)(a1 + (ulong)v228)); return; }
   *(__global u16*)(AT(__global, p1, (ulong)v228)) = (ushort)v225;
   uint v227 = v6 + 32u;
   g0 = v227;

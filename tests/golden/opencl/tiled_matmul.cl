@@ -284,6 +284,9 @@ __kernel GROUP void checked(__global const uchar* b0,
     __global uint* traps,
     uint trap_index,
     uint group_base) {
+  const uint places0_4 = n0 >= 4ul ? (uint)(n0 - 3ul) : 0u;
+  const uint places1_4 = n1 >= 4ul ? (uint)(n1 - 3ul) : 0u;
+  const uint places2_4 = n2 >= 4ul ? (uint)(n2 - 3ul) : 0u;
   __global const uchar* p0 = b0 + start0;
   __global const uchar* p1 = b1 + start1;
   __global uchar* p2 = b2 + start2;
@@ -367,13 +370,13 @@ __kernel GROUP void checked(__global const uchar* b0,
   float v108 = 0.0f;
   for (;;) {
     uint v109 = v105 - 131072u;
-    if ((ulong)v109 + 4ul > n0) { record_trap(HERE, 262146u, 6698u, 0u, (uint)(a0 + (ulong)v109)); stopped[meeting] = 1u; goto meet111; }
+    if (v109 >= places0_4) { record_trap(HERE, 262146u, 6698u, 0u, (uint)(a0 + (ulong)v109)); stopped[meeting] = 1u; goto meet111; }
     float v110 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v109)));
     const ulong at_0 = (ulong)(v44 - group_base) + 0ul;
     if (at_0 > 2044ul) { record_trap(HERE, 262146u, 6701u, 0u, (uint)(group_base + at_0)); stopped[meeting] = 1u; goto meet111; }
     *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v110);
     uint v111 = v106 - 131072u;
-    if ((ulong)v111 + 4ul > n1) { record_trap(HERE, 262146u, 6708u, 0u, (uint)(a1 + (ulong)v111)); stopped[meeting] = 1u; goto meet111; }
+    if (v111 >= places1_4) { record_trap(HERE, 262146u, 6708u, 0u, (uint)(a1 + (ulong)v111)); stopped[meeting] = 1u; goto meet111; }
     float v112 = as_float(*(__global const u32*)(AT(__global const, p1, (ulong)v111)));
     const ulong at_1 = (ulong)(v43 - group_base) + 0ul;
     if (at_1 > 2044ul) { record_trap(HERE, 262146u, 6711u, 0u, (uint)(group_base + at_1)); stopped[meeting] = 1u; goto meet111; }
@@ -539,6 +542,6 @@ __kernel GROUP void checked(__global const uchar* b0,
   uint v194 = v13 << 2u;
   uint v195 = v192 + v194;
   uint v196 = v195 - 131072u;
-  if ((ulong)v196 + 4ul > n2) { record_trap(HERE, 262146u, 6980u, 0u, (uint)(a2 + (ulong)v196)); return; }
+  if (v196 >= places2_4) { record_trap(HERE, 262146u, 6980u, 0u, (uint)(a2 + (ulong)v196)); return; }
   *(__global u32*)(AT(__global, p2, (ulong)v196)) = as_uint(v16);
 }

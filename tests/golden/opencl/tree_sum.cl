@@ -214,6 +214,8 @@ __kernel GROUP void checked(__global const uchar* b0,
     __global uint* traps,
     uint trap_index,
     uint group_base) {
+  const uint places0_4 = n0 >= 4ul ? (uint)(n0 - 3ul) : 0u;
+  const uint places1_4 = n1 >= 4ul ? (uint)(n1 - 3ul) : 0u;
   __global const uchar* p0 = b0 + start0;
   __global uchar* p1 = b1 + start1;
   const uint x = first_x + (uint)get_global_id(0);
@@ -238,11 +240,11 @@ __kernel GROUP void checked(__global const uchar* b0,
   uint v13 = 131072u + v12;
   uint v14 = v13 + v9;
   uint v15 = v14 - 131072u;
-  if ((ulong)v15 + 4ul > n0) { record_trap(HERE, 262146u, 7043u, 0u, (uint)(a0 + (ulong)v15)); stopped[meeting] = 1u; goto meet21; }
+  if (v15 >= places0_4) { record_trap(HERE, 262146u, 7043u, 0u, (uint)(a0 + (ulong)v15)); stopped[meeting] = 1u; goto meet21; }
   float v16 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v15)));
   uint v18 = v14 + 1024u;
   uint v19 = v18 - 131072u;
-  if ((ulong)v19 + 4ul > n0) { record_trap(HERE, 262146u, 7052u, 0u, (uint)(a0 + (ulong)v19)); stopped[meeting] = 1u; goto meet21; }
+  if (v19 >= places0_4) { record_trap(HERE, 262146u, 7052u, 0u, (uint)(a0 + (ulong)v19)); stopped[meeting] = 1u; goto meet21; }
   float v20 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v19)));
   float v21 = v16 + v20;
   const ulong at_0 = (ulong)(v10 - group_base) + 0ul;
@@ -421,7 +423,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   if (at_25 > 1020ul) { record_trap(HERE, 262146u, 7366u, 0u, (uint)(group_base + at_25)); return; }
   float v81 = as_float(*(__local u32*)((__local uchar*)group_memory + at_25));
   uint v82 = v80 - 131072u;
-  if ((ulong)v82 + 4ul > n1) { record_trap(HERE, 262146u, 7369u, 0u, (uint)(a1 + (ulong)v82)); return; }
+  if (v82 >= places1_4) { record_trap(HERE, 262146u, 7369u, 0u, (uint)(a1 + (ulong)v82)); return; }
   *(__global u32*)(AT(__global, p1, (ulong)v82)) = as_uint(v81);
  end16:;
 }

@@ -12,6 +12,9 @@ using gpu::Reach;
 using ir::Opcode;
 using ir::Type;
 
+// Buffers of 32-bit kernels have less than 4 GiB, so that what fits is counted in 32 bits, once for a kernel.
+bool HasSmallOffset(const ir::Module& module, const Op& op) { return !module.is_memory64 && op.imm >> 31 == 0; }
+
 bool IsStore(Opcode code) { return code == Opcode::kStore || code == Opcode::kStore128; }
 
 }  // namespace
@@ -94,6 +97,42 @@ std::string Memory::ParamPointer(const Op& op, std::string_view space) {
   return op.imm == 0 ? at : Cat(at, " + ", Literal(Type::kI64, op.imm));
 }
 
+SharedChecks Memory::SharedOf(const Variant& variant) {
+  std::vector<bool> is_asked(variant.f.ops.size());
+  for (size_t i = 0; i < is_asked.size(); ++i) {
+    is_asked[i] = variant.plan.reach[i] == Reach::kParam && !variant.OmitsCheck(OpId(i)) &&
+                  HasSmallOffset(variant.module, variant.f.ops[i]);
+  }
+  return FindSharedChecks(variant.module, is_asked, /*is_together=*/true);
+}
+
+// Where any misses each is looked at, in order.
+void Memory::CheckShared(const SharedCheck& check) {
+  const std::string& first = text_.Operand(v_.f.op(check.members[0]), 0);
+  std::string most;
+  for (const SharedCheck::Bound& bound : check.bounds) {
+    const std::string places = facts_.Places(bound.param, bound.reach);
+    most = most.empty() ? places : Cat("min(", most, ", ", places, ")");
+  }
+  const auto sum = [&](uint64_t bytes) {
+    const auto low = static_cast<uint32_t>(bytes);
+    return low == 0 ? first : Cat("(", first, " + ", low, "u)");
+  };
+  text_.Line("if (", sum(0 - check.below), " >= ", most, ") {");
+  text_.Indent();
+  for (size_t i = 0; i < check.members.size(); ++i) {
+    const Op& op = v_.f.op(check.members[i]);
+    const std::string offset = sum(check.from_first[i]);
+    traps_.Trap(check.members[i], Cat(offset, " >= ", facts_.Places(op.space_index, op.imm + op.width)),
+                v_.MissCode(check.members[i]),
+                Cat("(uint)(", facts_.Fact(GpuArgument::Kind::kBufferBase, op.space_index), " + (ulong)", offset, " + ",
+                    Literal(Type::kI64, op.imm), ")"),
+                op.width);
+  }
+  text_.Outdent();
+  text_.Line("}");
+}
+
 bool Memory::LocateParam(OpId id, Bytes* bytes) {
   const Op& op = v_.f.op(id);
   const uint32_t k = op.space_index;
@@ -101,13 +140,15 @@ bool Memory::LocateParam(OpId id, Bytes* bytes) {
   const bool is_refused = writes && !v_.module.params[k].is_writable;
   const std::string at = v_.OmitsCheck(id) && !is_refused ? "" : Effective(id);
   const auto address = [&] { return Cat("(uint)(", facts_.Fact(GpuArgument::Kind::kBufferBase, k), " + ", at, ")"); };
-  if (!v_.OmitsCheck(id)) {
-    // Buffers of 32-bit kernels have less than 4 GiB, so that what fits is counted in 32 bits, once for a kernel.
-    const ValueId offset = v_.f.operands_of(op)[0];
-    const bool is_small = text_.TypeOf(offset) == Type::kI32 && op.imm >> 31 == 0;
-    const std::string size = is_small ? "" : facts_.BufferBytes(k);
-    const std::string miss = is_small ? Cat(text_.Name(offset), " >= ", facts_.Places(k, op.imm + op.width))
-                                      : Cat(size, " < ", op.width, "ul || ", at, " > ", size, " - ", op.width, "ul");
+  if (const int32_t shared = shared_.of[id.index]; shared >= 0) {
+    const SharedCheck& check = shared_.checks[static_cast<size_t>(shared)];
+    check.members[0] == id ? CheckShared(check) : void();
+  } else if (!v_.OmitsCheck(id) && HasSmallOffset(v_.module, op)) {
+    const std::string miss = Cat(text_.Operand(op, 0), " >= ", facts_.Places(k, op.imm + op.width));
+    traps_.Trap(id, miss, v_.MissCode(id), address(), op.width);
+  } else if (!v_.OmitsCheck(id)) {
+    const std::string size = facts_.BufferBytes(k);
+    const std::string miss = Cat(size, " < ", op.width, "ul || ", at, " > ", size, " - ", op.width, "ul");
     traps_.Trap(id, miss, v_.MissCode(id), address(), op.width);
   }
   if (is_refused) {

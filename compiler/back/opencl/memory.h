@@ -13,6 +13,7 @@
 #include "compiler/back/opencl/control.h"
 #include "compiler/back/opencl/text.h"
 #include "compiler/pass/index_loads.h"
+#include "compiler/pass/memory/shared_checks.h"
 
 namespace hpvm::opencl {
 
@@ -49,7 +50,7 @@ class Memory {
   };
 
   Memory(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges)
-      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges) {}
+      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges), shared_(SharedOf(variant)) {}
 
   void WriteAccess(OpId id);
   void WriteLocalAlloc(OpId id);
@@ -63,6 +64,8 @@ class Memory {
 
  private:
   void WriteFlatAccess(OpId id);
+  static SharedChecks SharedOf(const Variant& variant);
+  void CheckShared(const SharedCheck& check);
   bool LocateParam(OpId id, Bytes* bytes);
   std::string ParamPointer(const Op& op, std::string_view space);
   bool LocateGroup(OpId id, Bytes* bytes);
@@ -79,6 +82,7 @@ class Memory {
   Facts& facts_;
   Traps& traps_;
   Ranges& ranges_;
+  const SharedChecks shared_;
   const std::vector<bool> index_loads_ = FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
 };
 

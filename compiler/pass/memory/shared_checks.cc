@@ -33,6 +33,7 @@ SharedCheck CheckOf(const ir::Function& f, const std::vector<Member>& members) {
   for (const Member& member : members) {
     const Op& op = f.op(member.id);
     check.members.push_back(member.id);
+    check.from_first.push_back(static_cast<uint64_t>(member.offset - members[0].offset));
     const uint64_t reach = static_cast<uint64_t>(member.offset - lowest) + op.imm + op.width;
     const auto bound = std::find_if(check.bounds.begin(), check.bounds.end(),
                                     [&](const SharedCheck::Bound& b) { return b.param == op.space_index; });
@@ -47,17 +48,33 @@ SharedCheck CheckOf(const ir::Function& f, const std::vector<Member>& members) {
 
 }  // namespace
 
-SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked) {
+SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked, bool is_together) {
   const ir::Function& f = module.function(module.entry);
   const LinearForms forms(f);
   SharedChecks found;
   found.of.assign(f.ops.size(), -1);
   for (const ir::Region& region : f.regions) {
     std::map<std::vector<std::pair<uint32_t, uint64_t>>, std::vector<Member>> places;  // By LinearForm::terms.
+    const auto close = [&] {
+      for (const auto& [terms, members] : places) {
+        for (size_t i = 0; i < members.size() && members.size() > 1; ++i) {
+          found.of[members[i].id.index] = static_cast<int32_t>(found.checks.size());
+        }
+        if (members.size() > 1) {
+          found.checks.push_back(CheckOf(f, members));
+        }
+      }
+      places.clear();
+    };
     for (OpId id : region.ops) {
       const Op& op = f.op(id);
       const bool is_load = op.code == ir::Opcode::kLoad || op.code == ir::Opcode::kLoad128;
-      if (!is_load || op.space != ir::Space::kParam || !is_asked[id.index] || op.imm > kApartMax) {
+      const bool is_of_param = is_load && op.space == ir::Space::kParam;
+      constexpr uint8_t kParts = ir::kWrites | ir::kTraps | ir::kSyncs | ir::kControl;
+      if (is_together && !is_of_param && (ir::Info(op.code).effects & kParts) != 0) {
+        close();
+      }
+      if (!is_of_param || !is_asked[id.index] || op.imm > kApartMax) {
         continue;
       }
       const LinearForm form = forms.Of(f.operands_of(op)[0]);
@@ -67,15 +84,7 @@ SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>&
         members.push_back({id, offset});
       }
     }
-    for (const auto& [terms, members] : places) {
-      if (members.size() < 2) {
-        continue;
-      }
-      for (const Member& member : members) {
-        found.of[member.id.index] = static_cast<int32_t>(found.checks.size());
-      }
-      found.checks.push_back(CheckOf(f, members));
-    }
+    close();
   }
   return found;
 }

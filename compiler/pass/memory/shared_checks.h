@@ -17,7 +17,8 @@ struct SharedCheck {
     uint32_t param = 0;
     uint64_t reach = 0;
   };
-  std::vector<ir::OpId> members;  // In order; at least 2.
+  std::vector<ir::OpId> members;     // In order; at least 2.
+  std::vector<uint64_t> from_first;  // Of each: its operand less the first's, wrapped to the address type.
   uint64_t below = 0;
   std::vector<Bound> bounds;  // One a parameter.
 };
@@ -28,8 +29,9 @@ struct SharedChecks {
 };
 
 // Of loads of space param(k) where `is_asked`, by OpId, holds. Where the first member stands the others need not be
-// reached: such a check may fail though no load does.
-SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked);
+// reached: such a check may fail though no load does; unless `is_together`: then nothing stands between them that
+// branches, has an effect, waits or traps but such loads.
+SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked, bool is_together = false);
 
 }  // namespace hpvm
 

@@ -10,7 +10,7 @@ namespace hpvm {
 namespace {
 
 // Of a kernel with the buffers %a and %c and the number %n, of which %p and %q are the places of element n.
-std::vector<SharedCheck> Checks(const std::string& body, bool is_asked = true) {
+std::vector<SharedCheck> Checks(const std::string& body, bool is_asked = true, bool is_together = false) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer in \"a\"\nparam buffer in \"c\"\nparam i32 \"n\"\nentry f0\n"
       "func f0 \"f\" (%a: i32, %c: i32, %n: i32) -> () {\n%two: i32 = const.i32 2\n%four: i32 = const.i32 4\n"
@@ -18,7 +18,8 @@ std::vector<SharedCheck> Checks(const std::string& body, bool is_asked = true) {
       body + "\nreturn ()\n}\n");
   EXPECT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(ResolveProvenance(*module).ok());
-  return FindSharedChecks(*module, std::vector<bool>(module->function(module->entry).ops.size(), is_asked)).checks;
+  return FindSharedChecks(*module, std::vector<bool>(module->function(module->entry).ops.size(), is_asked), is_together)
+      .checks;
 }
 
 TEST(SharedChecksTest, SeveralBuffersAndConstants) {
@@ -45,6 +46,17 @@ TEST(SharedChecksTest, OthersStayApart) {
   EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p\nif b0 %n {\n%w: i32 = load.i32 flat %q\nleave b0 ()\n} else {\n"
                      "leave b0 ()\n}")
                   .empty());
+}
+
+TEST(SharedChecksTest, Together) {
+  const auto apart = [](const std::string& between) {
+    return Checks("%v: i32 = load.i32 flat %p\n" + between + "%w: i32 = load.i32 flat %q", true, /*is_together=*/true);
+  };
+  ASSERT_EQ(apart("%x: i32 = load.i32 flat %a\n%s: i32 = add.i32 %v, %x\n").size(), 1u);
+  EXPECT_EQ(apart("%m: i32 = sub.i32 %q, %four\n%x: i32 = load.i32 flat %m\n")[0].from_first[1], 0xfffffffffffffffcu);
+  EXPECT_TRUE(apart("%x: i32 = div_u.i32 %n, %v\n").empty());
+  EXPECT_TRUE(apart("store.i32 flat %c, %v\n").empty());
+  EXPECT_TRUE(apart("if b0 %n {\nleave b0 ()\n} else {\nleave b0 ()\n}\n").empty());
 }
 
 }  // namespace

@@ -99,15 +99,17 @@ __kernel void checked(__global uchar* b0,
   uint v7 = v5 << 3u;
   uint v8 = 131072u + v7;
   uint v9 = v8 - 131072u;
-  if (v9 >= places0_8) { record_trap(HERE, 524290u, 607u, 0u, (uint)(a0 + (ulong)v9)); return; }
+  if (v9 >= min(min(places0_8, places1_8), places2_8)) {
+    if (v9 >= places0_8) { record_trap(HERE, 524290u, 607u, 0u, (uint)(a0 + (ulong)v9 + 0ul)); return; }
+    if (v9 >= places1_8) { record_trap(HERE, 524290u, 615u, 0u, (uint)(a1 + (ulong)v9 + 0ul)); return; }
+    if (v9 >= places2_8) { record_trap(HERE, 524290u, 625u, 0u, (uint)(a2 + (ulong)v9 + 0ul)); return; }
+  }
   double v10 = as_double(*(__global u64*)(AT(__global, p0, (ulong)v9)));
   uint v11 = 131072u + v7;
   uint v12 = v11 - 131072u;
-  if (v12 >= places1_8) { record_trap(HERE, 524290u, 615u, 0u, (uint)(a1 + (ulong)v12)); return; }
   double v13 = as_double(*(__global const u64*)(AT(__global const, p1, (ulong)v12)));
   uint v14 = 131072u + v7;
   uint v15 = v14 - 131072u;
-  if (v15 >= places2_8) { record_trap(HERE, 524290u, 625u, 0u, (uint)(a2 + (ulong)v15)); return; }
   double v16 = as_double(*(__global const u64*)(AT(__global const, p2, (ulong)v15)));
   double v17 = s3 * v16;
   double v18 = v13 + v17;

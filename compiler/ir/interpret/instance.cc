@@ -258,7 +258,8 @@ uint8_t* Instance::InModule(uint64_t address, uint64_t offset, uint64_t bytes, b
 uint8_t* Instance::InStack(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code) {
   const StackFrame& frame = *module().stack_frame;
   uint64_t at = 0;
-  if (__builtin_add_overflow(address, offset, &at) || at < frame.begin || at > frame.end - bytes) {
+  if (__builtin_add_overflow(address, offset, &at) || at < frame.begin || bytes > frame.bytes() ||
+      at > frame.end - bytes) {
     TrapAt(TrapCode::kOutOfBounds, code, at < address ? ~uint64_t{0} : at, bytes);
     return nullptr;
   }

@@ -151,7 +151,8 @@ class Promoter {
     }
     if (range.origin == Origin::kStack) {
       accesses_.push_back(id);
-      return ir::Info(op.code).family == ir::Family::kMemory && op.imm <= frame_.begin;
+      // Stacks grow downwards: what begins at the top or above is somebody's own pointer.
+      return ir::Info(op.code).family == ir::Family::kMemory && op.imm <= frame_.begin && range.lo < frame_.end;
     }
     uint64_t end = 0;
     const bool is_bounded =

@@ -32,6 +32,7 @@ TEST(SharedChecksTest, SeveralBuffersAndConstants) {
   ASSERT_EQ(checks[0].bounds.size(), 2u);
   EXPECT_EQ(checks[0].bounds[0].param, 0u);
   EXPECT_EQ(checks[0].bounds[0].reach, 12u);  // From 4 below the element: 4 + 4 + 4.
+  EXPECT_EQ(Checks("%v: i32 = load.i32 flat %p\n%w: i32 = load.i32 flat %p + 4")[0].bounds[0].reach, 8u);
   EXPECT_EQ(checks[0].bounds[1].param, 1u);
   EXPECT_EQ(checks[0].bounds[1].reach, 8u);
 }

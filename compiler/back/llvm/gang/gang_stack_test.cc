@@ -257,11 +257,12 @@ TEST(GangStackRowsTest, Agree) {
 // One instance's place lies outside of the frame, below or above, or wraps around.
 TEST(GangStackTrapTest, OutsideOfTheFrame) {
   for (const char* access : {"store.i32 stack %p, %v", "%w: i32 = load.i32 stack %p", "store.i32 w1 stack %p + 3, %v",
-                             "store128 stack %p + 16, %v, %v, %v, %v", "%w: i32 = load.i32 w2 signed stack %p + 2"}) {
+                             "store128 stack %p + 16, %v, %v, %v, %v", "store128 stack %p, %v, %v, %v, %v",
+                             "%w: i64 = load.i64 stack %p", "%w: i32 = load.i32 w2 signed stack %p + 2"}) {
     SCOPED_TRACE(access);
     GangCompared kernel(InFrame("%word: i32 = shl.i32 %v, %two\n%p: i32 = add.i32 %fp, %word\n" + std::string(access) +
                                 " @9\nstore.i32 flat %ra, %id"));
-    for (const uint32_t index : {3u, 15u, 16u, 0xffffffffu, 0x3fffffffu, 0x40000002u}) {
+    for (const uint32_t index : {3u, 13u, 15u, 16u, 0xffffffffu, 0x3fffffffu, 0x40000002u}) {
       for (const uint64_t extent : {1, 17, 40}) {
         kernel.Check({{WordsOf(extent, [](size_t i) { return i; }),
                        WordsOf(extent, [&](size_t i) { return i == extent / 2 ? index : 0; }),

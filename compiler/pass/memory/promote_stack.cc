@@ -199,7 +199,7 @@ class Promoter {
 }  // namespace
 
 Status PromoteStack(ir::Module& module) {
-  const std::optional<uint32_t> pointer = StackPointerOf(module);
+  const std::optional<uint32_t> pointer = module.stack_pointer;
   if (!pointer.has_value() || module.uses_barrier || module.uses_group_memory || module.is_linked) {
     return absl::OkStatus();
   }

@@ -224,4 +224,16 @@ GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const Gp
   return Planner(coarse.module, target, diagnostics).Run(&coarse, &original);
 }
 
+bool HasSmallOffset(const ir::Module& module, const ir::Op& op) { return !module.is_memory64 && op.imm >> 31 == 0; }
+
+SharedChecks ShareChecks(const ir::Module& module, const GpuPlan& plan,
+                         const std::function<bool(ir::OpId)>& omits_check) {
+  const ir::Function& f = module.function(module.entry);
+  std::vector<bool> is_asked(f.ops.size());
+  for (size_t i = 0; i < is_asked.size(); ++i) {
+    is_asked[i] = plan.reach[i] == Reach::kParam && !omits_check(ir::OpId(i)) && HasSmallOffset(module, f.ops[i]);
+  }
+  return FindSharedChecks(module, is_asked, /*is_together=*/true);
+}
+
 }  // namespace hpvm::gpu

@@ -10,6 +10,7 @@
 #define HPVMD_COMPILER_BACK_GPU_GPU_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "compiler/api/gpu_target.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/ir.h"
+#include "compiler/pass/memory/shared_checks.h"
 #include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::gpu {
@@ -100,6 +102,12 @@ GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& 
 // Of a coarse form of the module that `original` is the plan of: its bounds program is the original's.
 GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics);
+
+// Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.
+bool HasSmallOffset(const ir::Module& module, const ir::Op& op);
+// Of the entry's loads of buffers that keep their check and have small offsets.
+SharedChecks ShareChecks(const ir::Module& module, const GpuPlan& plan,
+                         const std::function<bool(ir::OpId)>& omits_check);
 
 }  // namespace hpvm::gpu
 

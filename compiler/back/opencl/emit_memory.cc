@@ -12,9 +12,6 @@ using gpu::Reach;
 using ir::Opcode;
 using ir::Type;
 
-// Buffers of 32-bit kernels have less than 4 GiB, so that what fits is counted in 32 bits, once for a kernel.
-bool HasSmallOffset(const ir::Module& module, const Op& op) { return !module.is_memory64 && op.imm >> 31 == 0; }
-
 bool IsStore(Opcode code) { return code == Opcode::kStore || code == Opcode::kStore128; }
 
 }  // namespace
@@ -97,15 +94,6 @@ std::string Memory::ParamPointer(const Op& op, std::string_view space) {
   return op.imm == 0 ? at : Cat(at, " + ", Literal(Type::kI64, op.imm));
 }
 
-SharedChecks Memory::SharedOf(const Variant& variant) {
-  std::vector<bool> is_asked(variant.f.ops.size());
-  for (size_t i = 0; i < is_asked.size(); ++i) {
-    is_asked[i] = variant.plan.reach[i] == Reach::kParam && !variant.OmitsCheck(OpId(i)) &&
-                  HasSmallOffset(variant.module, variant.f.ops[i]);
-  }
-  return FindSharedChecks(variant.module, is_asked, /*is_together=*/true);
-}
-
 // Where any misses each is looked at, in order.
 void Memory::CheckShared(const SharedCheck& check) {
   const std::string& first = text_.Operand(v_.f.op(check.members[0]), 0);
@@ -143,7 +131,7 @@ bool Memory::LocateParam(OpId id, Bytes* bytes) {
   if (const int32_t shared = shared_.of[id.index]; shared >= 0) {
     const SharedCheck& check = shared_.checks[static_cast<size_t>(shared)];
     check.members[0] == id ? CheckShared(check) : void();
-  } else if (!v_.OmitsCheck(id) && HasSmallOffset(v_.module, op)) {
+  } else if (!v_.OmitsCheck(id) && gpu::HasSmallOffset(v_.module, op)) {
     const std::string miss = Cat(text_.Operand(op, 0), " >= ", facts_.Places(k, op.imm + op.width));
     traps_.Trap(id, miss, v_.MissCode(id), address(), op.width);
   } else if (!v_.OmitsCheck(id)) {

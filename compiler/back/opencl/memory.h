@@ -50,7 +50,12 @@ class Memory {
   };
 
   Memory(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges)
-      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges), shared_(SharedOf(variant)) {}
+      : v_(variant),
+        text_(text),
+        facts_(facts),
+        traps_(traps),
+        ranges_(ranges),
+        shared_(gpu::ShareChecks(variant.module, variant.plan, [&](OpId id) { return variant.OmitsCheck(id); })) {}
 
   void WriteAccess(OpId id);
   void WriteLocalAlloc(OpId id);
@@ -64,7 +69,6 @@ class Memory {
 
  private:
   void WriteFlatAccess(OpId id);
-  static SharedChecks SharedOf(const Variant& variant);
   void CheckShared(const SharedCheck& check);
   bool LocateParam(OpId id, Bytes* bytes);
   std::string ParamPointer(const Op& op, std::string_view space);

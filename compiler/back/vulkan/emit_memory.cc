@@ -36,6 +36,31 @@ SpvId Search::IsOutside(SpvId offset, SpvId count) {
   return c.Test(spv::OpUGreaterThanEqual, offset, w.Op(spv::OpUConvert, w.Int(64), {count}));
 }
 
+void Search::CheckParam(ir::OpId id, SpvId offset) {
+  const ir::Op& op = v_.f.op(id);
+  const auto address = [&] {
+    return c.AddK(c.Add(v_.ParamBase(op.space_index), v_.Narrow(offset)), static_cast<uint32_t>(op.imm));
+  };
+  const SpvId count = RangeCount(op.space_index, op.imm + op.width);
+  traps_.TrapIf(IsOutside(offset, count), v_.MissCode(id), op, address, op.width);
+}
+
+// Where any misses each is looked at, in order.
+void Search::CheckShared(const SharedCheck& check) {
+  const SpvId first = values_.Operand(v_.f.op(check.members[0]), 0);
+  SpvId least = 0;
+  for (const SharedCheck::Bound& bound : check.bounds) {
+    const SpvId count = RangeCount(bound.param, bound.reach);
+    least = least == 0 ? count : c.Select(c.U32(), c.Test(spv::OpULessThan, least, count), least, count);
+  }
+  c.If(IsOutside(c.AddK(first, static_cast<uint32_t>(0 - check.below)), least), [&] {
+    for (size_t i = 0; i < check.members.size(); ++i) {
+      CheckParam(check.members[i], c.AddK(first, static_cast<uint32_t>(check.from_first[i])));
+    }
+    return true;
+  });
+}
+
 std::optional<Spot> Search::FindInParam(ir::OpId id) {
   const ir::Op& op = v_.f.op(id);
   const uint32_t k = op.space_index;
@@ -49,9 +74,11 @@ std::optional<Spot> Search::FindInParam(ir::OpId id) {
     traps_.TrapNow(TrapCode::kOutOfBounds, op, address(), op.width);
     return std::nullopt;
   }
-  if (!v_.OmitsCheck(id)) {
-    const SpvId count = RangeCount(k, op.imm + op.width);
-    traps_.TrapIf(IsOutside(offset, count), v_.MissCode(id), op, address, op.width);
+  if (const int32_t shared = shared_.of[id.index]; shared >= 0) {
+    const SharedCheck& check = shared_.checks[static_cast<size_t>(shared)];
+    check.members[0] == id ? CheckShared(check) : void();
+  } else if (!v_.OmitsCheck(id)) {
+    CheckParam(id, offset);
   }
   if (writes && !v_.module.params[k].is_writable) {
     traps_.TrapNow(TrapCode::kReadOnlyBuffer, op, address(), op.width);

@@ -108,7 +108,13 @@ class Search : private Room {
   };
 
   Search(Variant& variant, Functions& functions, Values& values, Traps& traps, Arrays& arrays, Access& access)
-      : Room(variant), functions_(functions), values_(values), traps_(traps), arrays_(arrays), access_(access) {}
+      : Room(variant),
+        functions_(functions),
+        values_(values),
+        traps_(traps),
+        arrays_(arrays),
+        access_(access),
+        shared_(gpu::ShareChecks(v_.module, v_.plan, [this](ir::OpId id) { return v_.OmitsCheck(id); })) {}
 
   // Nothing: the access always traps, and the block has ended.
   std::optional<Spot> FindInParam(ir::OpId id);
@@ -129,6 +135,8 @@ class Search : private Room {
 
  private:
   SpvId RangeCount(uint32_t param, uint64_t reach);
+  void CheckParam(ir::OpId id, SpvId offset);
+  void CheckShared(const SharedCheck& check);
   SpvId IsOutside(SpvId offset, SpvId count);
   SpvId SearchByte(Memory memory);
   SpvId LoadByBytes(Memory memory, SpvId address, uint32_t width);
@@ -138,6 +146,7 @@ class Search : private Room {
   Traps& traps_;
   Arrays& arrays_;
   Access& access_;
+  const SharedChecks shared_;
   SpvId fault_ = 0;
 };
 

@@ -82,7 +82,7 @@ class Rehearsal {
         known_[f_.region(loop.body).first_param.index + i] = next_[i];
       }
       const End end = Follow(loop.body);
-      if (end == End::kUnknown || ops_ > kUnrolledOpsMax) {
+      if (end == End::kUnknown) {
         return std::nullopt;
       }
       if (end != End::kContinued) {
@@ -109,7 +109,9 @@ class Rehearsal {
   End Follow(RegionId region) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
-      ++ops_;
+      if (++ops_ > kUnrolledOpsMax) {
+        return End::kUnknown;
+      }
       if (ir::IsTerminator(op.code)) {
         return Jump(op);
       }
@@ -362,7 +364,7 @@ class Unroller {
 }  // namespace
 
 Status UnrollLoops(ir::Module& module) {
-  if (!module.stack_frame.has_value()) {
+  if (!module.stack_frame.has_value() || module.function(module.entry).ops.size() > kUnrolledFromOpsMax) {
     return absl::OkStatus();
   }
   Unroller unroller(module.function(module.entry));

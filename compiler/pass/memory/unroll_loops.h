@@ -15,6 +15,8 @@ namespace hpvm {
 inline constexpr uint32_t kUnrolledTripsMax = 32;
 inline constexpr uint32_t kUnrolledOpsMax = 512;
 inline constexpr uint32_t kUnrolledOpsOfKernelMax = 1'536;
+// Larger entries stay as they are: loops in loops are looked at once a level.
+inline constexpr size_t kUnrolledFromOpsMax = 20'000;
 
 // The entry, if the module has a stack_frame. A loop with an access of Space::kStack in it is unrolled if each
 // iteration's way to its end, or out, follows from constants. It becomes a block.

@@ -58,7 +58,7 @@ class Promoter {
     }
     bool is_known = true;
     ir::ForEachOp(f_, [&](OpId id) { is_known = is_known && Understand(id, f_.op(id)); });
-    if (!is_known || !IsAligned()) {
+    if (!is_known || !IsAligned() || (frame_.begin == frame_.end && !accesses_.empty())) {
       return false;
     }
     for (OpId id : accesses_) {
@@ -72,6 +72,8 @@ class Promoter {
   }
 
  private:
+  // Or nothing reaches it.
+  static bool IsConstant(const ValueRange& range) { return range.is_constant() || range.origin == Origin::kUnset; }
   const ValueRange& RangeOf(const Op& op, uint32_t operand) const { return ranges_[f_.operands_of(op)[operand].index]; }
 
   // From the lowest constant on the way from the stack's pointer to its top.
@@ -131,8 +133,9 @@ class Promoter {
   bool Understand(OpId id, const Op& op) {
     switch (op.code) {
       case Opcode::kGlobalGet:
-        return op.imm != pointer_ || ranges_[op.first_result.index].is_constant() ||
-               ranges_[op.first_result.index].origin == Origin::kUnset;
+        return op.imm != pointer_ || IsConstant(ranges_[op.first_result.index]);
+      case Opcode::kGlobalSet:  // By another number for an array of variable length.
+        return op.imm != pointer_ || IsConstant(RangeOf(op, 0));
       case Opcode::kMemoryGrow:
       case Opcode::kMemoryCopy:
       case Opcode::kMemoryFill:

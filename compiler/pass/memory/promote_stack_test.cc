@@ -72,6 +72,8 @@ TEST(PromoteStackTest, WhatIsNotUnderstoodStays) {
       {"Unaligned", "%q: i32 = add.i32 %fp, %low\nstore.i32 flat %q, %n"},
       {"UnalignedImmediate", "store.i32 flat %p + 2, %n"},
       {"Atomic", "store.i32 flat %fp, %n\n%v: i32 = atomic_add.i32 flat %p, %n"},
+      {"VariableSizeBelow",
+       "store.i32 flat %p, %n\n%v: i32 = sub.i32 %fp, %at\nglobal_set.i32 g0 %v\nstore.i32 flat %v, %n"},
       {"GrowsUpwards", "%q: i32 = add.i32 %sp, %at\nstore.i32 flat %q, %n"},
       {"Copy", "memory_copy %fp, %p, %n"},
       {"CopyFromAnywhere", "memory_copy %fp, %n, %size"},

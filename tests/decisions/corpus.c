@@ -44,6 +44,34 @@ HPVM_KERNEL void stack_histogram(const int* values, int* counts, int n) {
   for (int i = 0; i < 16; ++i) counts[hpvm_x() * 16 + i] = bins[i];
 }
 
+// One whose length the launch says, one whose address is passed on, and bytes.
+HPVM_KERNEL void stack_variable_length(const int* values, int* sums, int n) {
+  int row[n];
+  for (int i = 0; i < n; ++i) row[i] = values[hpvm_x()] ^ i;
+  int sum = 0;
+  for (int i = 0; i < n; ++i) sum += row[(i * 7) % n] * i;
+  sums[hpvm_x()] = sum;
+}
+
+__attribute__((noinline)) static int running_sum(int* row, int n) {
+  for (int i = 1; i < n; ++i) row[i] += row[i - 1];
+  return row[n - 1];
+}
+HPVM_KERNEL void stack_passed_on(const int* values, int* sums) {
+  int row[8];
+  for (int i = 0; i < 8; ++i) row[i] = values[hpvm_x()] + i;
+  const int sum = running_sum(row, 8);
+  sums[hpvm_x()] = sum ^ row[sum & 7];
+}
+
+HPVM_KERNEL void stack_bytes(const int* values, int* sums) {
+  unsigned char bytes[32];
+  short shorts[8];
+  for (int i = 0; i < 32; ++i) bytes[i] = (unsigned char)(values[hpvm_x()] >> (i & 7));
+  for (int i = 0; i < 8; ++i) shorts[i] = (short)(bytes[i * 3] * bytes[values[hpvm_x()] & 31]);
+  sums[hpvm_x()] = shorts[values[hpvm_x()] >> 5 & 7] + bytes[7];
+}
+
 // Rows that indices from memory delimit.
 HPVM_KERNEL void sparse_rows(const int* starts, const int* columns, const float* values, const float* x, float* y) {
   float sum = 0;

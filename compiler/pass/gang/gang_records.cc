@@ -145,7 +145,7 @@ class Finder {
     if (open_.size() == kOpenMax) {
       Close(0);
     }
-    open_.push_back({is_store, place, op.width, step, {{id, place.offset}}});
+    open_.push_back({is_store, place, op.width, step, {{id, place.offset}}, {}});
   }
 
   void CloseAll() {

@@ -59,6 +59,13 @@ Op Generator::StackSlot(Opcode code, Type type, uint32_t width, ValueId* address
   Op op{.code = code};
   op.type = type;
   op.width = static_cast<uint8_t>(width);
+  if (width < 16 && width < frame_bytes_ && random_.Percent(12)) {  // Where no word begins.
+    const ValueId any = Masked(Value(kI32, 1), frame_bytes_ / 2 - 1);
+    const uint32_t most = frame_bytes_ / 2 - std::min(width, frame_bytes_ / 2);
+    *address = AddressOf(frame_, any, 1, /*is_param=*/false);
+    op.imm = random_.Below(most + 1);
+    return op;
+  }
   const uint32_t slots = frame_bytes_ / width;
   if (random_.Percent(35)) {
     *address = frame_;

@@ -2,6 +2,9 @@
 #include "compiler/pass/memory/promote_stack.h"
 
 #include <algorithm>
+#include <bit>
+#include <initializer_list>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -58,12 +61,13 @@ class Promoter {
     }
     bool is_known = true;
     ir::ForEachOp(f_, [&](OpId id) { is_known = is_known && Understand(id, f_.op(id)); });
-    if (!is_known || !IsAligned() || (frame_.begin == frame_.end && !accesses_.empty())) {
+    if (!is_known || !FindPieces() || (frame_.begin == frame_.end && !accesses_.empty())) {
       return false;
     }
     for (OpId id : accesses_) {
       f_.op(id).space = Space::kStack;
     }
+    CutPieces();
     DropPointer();
     if (!accesses_.empty()) {
       module_.stack_frame = frame_;
@@ -155,7 +159,8 @@ class Promoter {
     if (range.origin == Origin::kStack) {
       accesses_.push_back(id);
       // Stacks grow downwards: what begins at the top or above is somebody's own pointer.
-      return ir::Info(op.code).family == ir::Family::kMemory && op.imm <= frame_.begin && range.lo < frame_.end;
+      return ir::Info(op.code).family == ir::Family::kMemory && op.imm <= frame_.begin &&
+             op.width <= frame_.begin - op.imm && range.lo < frame_.end;
     }
     uint64_t end = 0;
     const bool is_bounded =
@@ -163,18 +168,137 @@ class Promoter {
     return is_bounded && (end <= frame_.begin || range.lo >= frame_.end);
   }
 
-  // Chooses the unit, too.
-  bool IsAligned() {
+  // Chooses the unit, and what accesses that are less aligned than it are to be cut into. False for those of 16 bytes.
+  bool FindPieces() {
     const std::vector<uint8_t> params = ZerosOfParams(module_);
     const std::vector<uint8_t> zeros = FindTrailingZeros(f_, {.params = params, .ranges = &ranges_});
-    const bool is_wide = std::all_of(accesses_.begin(), accesses_.end(), [&](OpId id) { return f_.op(id).width == 8; });
+    const auto alignment = [&](const Op& op) {
+      const int known = std::min<int>(zeros[f_.operands_of(op)[0].index], std::countr_zero(op.imm));
+      return uint32_t{1} << std::min(known, 3);
+    };
+    const bool is_wide = std::all_of(accesses_.begin(), accesses_.end(),
+                                     [&](OpId id) { return f_.op(id).width == 8 && alignment(f_.op(id)) == 8; });
     frame_.unit = is_wide ? 8 : 4;
-    return std::all_of(accesses_.begin(), accesses_.end(), [&](OpId id) {
+    for (OpId id : accesses_) {
       const Op& op = f_.op(id);
-      const uint64_t granule = std::min<uint64_t>(op.width, frame_.unit);
-      return op.imm % granule == 0 &&
-             uint64_t{1} << std::min<uint8_t>(zeros[f_.operands_of(op)[0].index], 3) >= granule;
-    });
+      if (alignment(op) < std::min<uint32_t>(op.width, frame_.unit)) {
+        pieces_.emplace(id.index, alignment(op));
+      }
+    }
+    return std::none_of(pieces_.begin(), pieces_.end(), [&](const auto& p) { return f_.ops[p.first].width == 16; });
+  }
+
+  ir::ValueId Add(Op op, std::initializer_list<ir::ValueId> operands, ir::Type type, std::vector<OpId>& out) {
+    op.first_operand = static_cast<uint32_t>(f_.operands.size());
+    op.operand_count = static_cast<uint32_t>(operands.size());
+    op.first_result = ir::ValueId(f_.values.size());
+    op.result_count = 1;
+    f_.operands.insert(f_.operands.end(), operands.begin(), operands.end());
+    f_.values.push_back({type});
+    out.push_back(OpId(f_.ops.size()));
+    f_.ops.push_back(op);
+    return op.first_result;
+  }
+  ir::ValueId Compute(const Op& like, Opcode code, ir::ValueId a, ir::ValueId b, ir::Type type,
+                      std::vector<OpId>& out) {
+    Op op{.code = code};
+    op.type = type;
+    op.source = like.source;
+    op.origin = like.origin;
+    return Add(op, {a, b}, type, out);
+  }
+  ir::ValueId Count(const Op& like, uint64_t bits, ir::Type type, std::vector<OpId>& out) {
+    Op op{.code = Opcode::kConst};
+    op.type = type;
+    op.imm = bits;
+    op.source = like.source;
+    op.origin = like.origin;
+    return Add(op, {}, type, out);
+  }
+  // Makes the operation, whose result stays, another one.
+  void Become(OpId id, Opcode code, std::initializer_list<ir::ValueId> operands, ir::Type type) {
+    Op& op = f_.op(id);
+    op.code = code;
+    op.type = type;
+    op.space = Space::kFlat;
+    op.width = 0;
+    op.sign = false;
+    op.imm = 0;
+    op.first_operand = static_cast<uint32_t>(f_.operands.size());
+    op.operand_count = static_cast<uint32_t>(operands.size());
+    f_.operands.insert(f_.operands.end(), operands.begin(), operands.end());
+  }
+
+  // Loads of `bytes` put together.
+  void CutLoad(OpId id, uint32_t bytes, std::vector<OpId>& out) {
+    const Op load = f_.op(id);
+    const ir::Type type = ir::Bytes(load.type) == 8 ? ir::Type::kI64 : ir::Type::kI32;
+    const ir::ValueId address = f_.operands_of(load)[0];
+    ir::ValueId sum, last;
+    for (uint32_t at = 0; at < load.width; at += bytes) {
+      Op piece = load;
+      piece.type = type;
+      piece.width = static_cast<uint8_t>(bytes);
+      piece.sign = false;
+      piece.imm = load.imm + at;
+      sum = at <= bytes ? last : Compute(load, Opcode::kOr, sum, last, type, out);
+      last = Add(piece, {address}, type, out);
+      last = at == 0 ? last : Compute(load, Opcode::kShl, last, Count(load, 8 * at, type, out), type, out);
+    }
+    if (ir::IsInt(load.type) && !load.sign) {
+      Become(id, Opcode::kOr, {sum, last}, type);
+    } else {
+      sum = Compute(load, Opcode::kOr, sum, last, type, out);
+      const uint64_t above = 8 * ir::Bytes(type) - 8 * load.width;
+      if (ir::IsInt(load.type)) {
+        const ir::ValueId count = Count(load, above, type, out);
+        Become(id, Opcode::kShrS, {Compute(load, Opcode::kShl, sum, count, type, out), count}, type);
+      } else {
+        Become(id, Opcode::kReinterpret, {sum}, type);
+      }
+    }
+    out.push_back(id);
+  }
+  void CutStore(OpId id, uint32_t bytes, std::vector<OpId>& out) {
+    const Op store = f_.op(id);
+    const ir::Type type = ir::Bytes(store.type) == 8 ? ir::Type::kI64 : ir::Type::kI32;
+    const ir::ValueId address = f_.operands_of(store)[0];
+    ir::ValueId value = f_.operands_of(store)[1];
+    if (!ir::IsInt(store.type)) {
+      Op bits{.code = Opcode::kReinterpret};
+      bits.type = store.type;
+      bits.source = store.source;
+      bits.origin = store.origin;
+      value = Add(bits, {value}, type, out);
+    }
+    for (uint32_t at = 0; at < store.width; at += bytes) {
+      const ir::ValueId part =
+          at == 0 ? value : Compute(store, Opcode::kShrU, value, Count(store, 8 * at, type, out), type, out);
+      Op piece = store;
+      piece.type = type;
+      piece.width = static_cast<uint8_t>(bytes);
+      piece.imm = store.imm + at;
+      piece.first_operand = static_cast<uint32_t>(f_.operands.size());
+      f_.operands.insert(f_.operands.end(), {address, part});
+      out.push_back(OpId(f_.ops.size()));
+      f_.ops.push_back(piece);
+    }
+  }
+  void CutPieces() {
+    for (ir::Region& region : f_.regions) {
+      std::vector<OpId> ops;
+      for (OpId id : region.ops) {
+        const auto found = pieces_.find(id.index);
+        if (found == pieces_.end()) {
+          ops.push_back(id);
+        } else if (f_.op(id).code == Opcode::kLoad) {
+          CutLoad(id, found->second, ops);
+        } else {
+          CutStore(id, found->second, ops);
+        }
+      }
+      region.ops = std::move(ops);
+    }
   }
 
   void DropPointer() {
@@ -197,6 +321,7 @@ class Promoter {
   const std::vector<ValueRange> ranges_;
   ir::StackFrame frame_;
   std::vector<OpId> accesses_;
+  std::map<uint32_t, uint32_t> pieces_;  // By OpId: bytes that an access is cut into.
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ inline constexpr uint64_t kStackFrameBytesMax = 2'048;
 // Requires inlined calls. Does nothing unless the frame is known: the stack's pointer is a constant wherever it is
 // read, every access of unknown place is one from the stack's pointer or from a buffer's parameter, and nothing else
 // (called functions, copies of a size that is not constant, atomics) may touch the frame. Copies and fills of a small
-// constant size in the frame become loads and stores first. Operations on the stack's pointer go.
+// constant size in the frame become loads and stores first, and what is not aligned several of them. Operations on the
+// stack's pointer go.
 //
 // As on GPUs, an access that is computed from the stack's pointer and misses the frame traps then, and so does one that
 // is computed from a buffer's parameter and lands there (docs/KERNELS.md, "Addresses").

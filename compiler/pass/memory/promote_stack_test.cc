@@ -69,8 +69,7 @@ TEST(PromoteStackTest, WhatIsNotUnderstoodStays) {
       {"StoreAnywhere", "store.i32 flat %p, %n\nstore.i32 flat %n, %n"},
       {"LoadAnywhere", "store.i32 flat %p, %n\n%v: i32 = load.i32 flat %n"},
       {"LoadedPointer", "store.i32 flat %p, %n\n%q: i32 = load.i32 flat %p\n%v: i32 = load.i32 flat %q"},
-      {"Unaligned", "%q: i32 = add.i32 %fp, %low\nstore.i32 flat %q, %n"},
-      {"UnalignedImmediate", "store.i32 flat %p + 2, %n"},
+      {"UnalignedQuad", "store128 flat %p + 2, %n, %n, %n, %n"},
       {"Atomic", "store.i32 flat %fp, %n\n%v: i32 = atomic_add.i32 flat %p, %n"},
       {"VariableSizeBelow",
        "store.i32 flat %p, %n\n%v: i32 = sub.i32 %fp, %at\nglobal_set.i32 g0 %v\nstore.i32 flat %v, %n"},
@@ -109,6 +108,19 @@ TEST(PromoteStackTest, SmallCopiesAreLoadsAndStores) {
   ASSERT_TRUE(module.stack_frame.has_value());
   EXPECT_EQ(Count(module, ir::Opcode::kLoad, ir::Space::kParam), 2u);
   EXPECT_EQ(Count(module, ir::Opcode::kStore, ir::Space::kStack), 3u);
+}
+
+TEST(PromoteStackTest, UnalignedAccessesAreCut) {
+  const auto counts = [](const std::string& body) {
+    const ir::Module module = Promoted(body);
+    EXPECT_TRUE(module.stack_frame.has_value());
+    return std::pair(Count(module, ir::Opcode::kLoad, ir::Space::kStack),
+                     Count(module, ir::Opcode::kStore, ir::Space::kStack));
+  };
+  EXPECT_EQ(counts("%q: i32 = add.i32 %fp, %low\nstore.i32 flat %q, %n"), std::pair(size_t{0}, size_t{4}));
+  EXPECT_EQ(counts("store.i32 flat %p + 2, %n"), std::pair(size_t{0}, size_t{2}));
+  EXPECT_EQ(counts("%v: f64 = load.f64 flat %fp + 17"), std::pair(size_t{8}, size_t{0}));
+  EXPECT_EQ(counts("%v: i64 = load.i64 w2 signed flat %fp + 1"), std::pair(size_t{2}, size_t{0}));
 }
 
 TEST(PromoteStackTest, SaysWhatIsInside) {

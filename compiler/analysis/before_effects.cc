@@ -12,8 +12,8 @@ class Finder {
   explicit Finder(const ir::Function& function) : f_(function), is_before_(f_.ops.size()), has_effect_(f_.ops.size()) {}
 
   std::vector<bool> Run() {
-    // Of what is in a loop, all comes behind all of it. Operations come before those in their regions: what is within
-    // is looked at from the last one on.
+    // A loop's operations all come behind each other. ForEachOp visits an operation before those in its regions, so
+    // the reverse order has looked at everything within it first.
     std::vector<ir::OpId> order;
     ir::ForEachOp(f_, [&](ir::OpId id) { order.push_back(id); });
     for (size_t i = order.size(); i-- > 0;) {
@@ -40,7 +40,7 @@ class Finder {
 
   const ir::Function& f_;
   std::vector<bool> is_before_;
-  std::vector<bool> has_effect_;  // By OpId: it, or anything within.
+  std::vector<bool> has_effect_;  // By OpId: the operation, or anything within it.
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an instance can begin anew, since nobody has seen anything of it.
+// Finds the operations up to which an instance can begin anew, since nobody has seen anything of it.
 #ifndef HPVMD_COMPILER_ANALYSIS_BEFORE_EFFECTS_H_
 #define HPVMD_COMPILER_ANALYSIS_BEFORE_EFFECTS_H_
 
@@ -9,10 +9,11 @@
 
 namespace hpvm {
 
-// Whether others may see what the operation does: what an instance has on its stack nobody does.
+// True if others may see what the operation does. Nobody else sees what an instance has on its stack.
 bool HasEffect(const ir::Op& op);
 
-// By OpId of the entry: on no way to the operation, around loops too, has anything had an effect.
+// The result, by OpId of the entry, is true where nothing has had an effect on any way to the operation, around loops
+// too.
 std::vector<bool> FindBeforeEffects(const ir::Module& module);
 
 }  // namespace hpvm

@@ -9,7 +9,7 @@
 namespace hpvm {
 namespace {
 
-// Of each load of a kernel with the buffer %b and the number %n, in order: B before effects, or a.
+// Gives a letter for each load of a kernel with the buffer %b and the number %n, in order: B before effects, else a.
 std::string Loads(const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nstack_frame 1024 1088 4\nparam buffer inout \"b\"\n"

@@ -15,17 +15,17 @@
 namespace hpvm {
 
 struct KnownZeros {
-  std::span<const uint8_t> params;                  // Of the function's parameters; may be empty: nothing is known.
-  uint8_t id_x = 0;                                 // Of the instance's id along x.
+  std::span<const uint8_t> params;                  // The parameters' zeros; empty: nothing is known.
+  uint8_t id_x = 0;                                 // The zeros of the instance's id along x.
   const std::vector<ValueRange>* ranges = nullptr;  // May be null. By ValueId; tells constants.
 };
 
-// By ValueId: a number of low bits that are zero in every instance; 64 or fewer, 0 for floats. Requires a verified
-// function.
+// The result, by ValueId, is a number of low bits that are zero in every instance; 64 or fewer, 0 for floats. Requires
+// a verified function.
 std::vector<uint8_t> FindTrailingZeros(const ir::Function& function, const KnownZeros& known);
 
-// What parameters of a kernel's entry have: buffers begin at multiples of 64 KiB (ir::AssignAddresses). `scalars`: of
-// those that are no buffers; may be empty.
+// The zeros of the entry's parameters: buffers begin at multiples of 64 KiB (ir::AssignAddresses). `scalars` has those
+// of the other parameters, and may be empty.
 std::vector<uint8_t> ZerosOfParams(const ir::Module& module, std::span<const uint8_t> scalars = {});
 
 }  // namespace hpvm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of an entry's integers when it is compiled: intervals, and what an address was made from.
+// Finds what is known of an entry's integers when it is compiled: intervals, and what an address was made from.
 //
 // One forward analysis over the structured IR, swept until nothing changes; a merge that keeps growing is widened to
 // its type. Globals are followed along control, so that the shadow stack's pointer is a constant minus constants.

@@ -17,7 +17,7 @@ struct Known {
   std::vector<uint8_t> zeros;
 };
 
-// Of a kernel with the buffer %0 and the number %1, whose values are numbered.
+// Analyses a kernel with the buffer %0 and the number %1, whose values are numbered.
 Known Find(const std::string& body, uint64_t id_max = ~uint64_t{0}) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nglobal mut i32 0x8000\nstack_pointer g0\nparam buffer inout \"b\"\n"

@@ -105,7 +105,7 @@ GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const Gp
 
 // Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op);
-// Of the entry's loads of buffers that keep their check and have small offsets.
+// Finds the checks that loads of buffers share which keep their check and have small offsets.
 SharedChecks ShareChecks(const ir::Module& module, const GpuPlan& plan,
                          const std::function<bool(ir::OpId)>& omits_check);
 

@@ -94,7 +94,7 @@ std::string Memory::ParamPointer(const Op& op, std::string_view space) {
   return op.imm == 0 ? at : Cat(at, " + ", Literal(Type::kI64, op.imm));
 }
 
-// Where any misses each is looked at, in order.
+// If one of the members misses, each is looked at, in order.
 void Memory::CheckShared(const SharedCheck& check) {
   const std::string& first = text_.Operand(v_.f.op(check.members[0]), 0);
   std::string most;

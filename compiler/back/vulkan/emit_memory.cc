@@ -45,7 +45,7 @@ void Search::CheckParam(ir::OpId id, SpvId offset) {
   traps_.TrapIf(IsOutside(offset, count), v_.MissCode(id), op, address, op.width);
 }
 
-// Where any misses each is looked at, in order.
+// If one of the members misses, each is looked at, in order.
 void Search::CheckShared(const SharedCheck& check) {
   const SpvId first = values_.Operand(v_.f.op(check.members[0]), 0);
   SpvId least = 0;

@@ -39,7 +39,7 @@ class Finder {
   }
 
  private:
-  // Where an access lies: at a sum of values and an offset.
+  // An access lies at a sum of values and an offset.
   struct Place {
     uint32_t param = 0;
     std::vector<std::pair<uint32_t, uint64_t>> terms;  // LinearForm::terms.
@@ -184,7 +184,7 @@ class Finder {
 
   static bool IsWorthIt(const GangRecord& record, size_t touched) {
     if (record.is_store && touched != record.span) {
-      return false;  // What lies between belongs to others.
+      return false;  // Others own the words between.
     }
     if (record.stride <= kInterleavedMax) {
       return touched >= 2 && record.span == record.stride;

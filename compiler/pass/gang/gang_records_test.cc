@@ -14,8 +14,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Of a kernel with the buffers %a (in), %c (inout) and the number %n: %p is the place of the instance's record of
-// `words` words in %a, %q that of one in %c.
+// Finds those of a kernel with the buffers %a (in), %c (inout) and the number %n: %p is the place of the instance's
+// record of `words` words in %a, %q that of one in %c.
 std::vector<GangRecord> Records(uint32_t words, const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer in \"a\"\nparam buffer inout \"c\"\nparam i32 \"n\"\nentry f0\n"
@@ -82,7 +82,7 @@ TEST(GangRecordsTest, IndicesAreTakenApart) {
 TEST(GangRecordsTest, Stores) {
   EXPECT_EQ(Records(8, Stores({0, 1, 2, 3, 4, 5, 6, 7})).size(), 1u);
   EXPECT_EQ(Records(2, Stores({1, 0})).size(), 1u);
-  // What lies between them belongs to others.
+  // Others own the words between.
   EXPECT_THAT(Records(8, Stores({0, 1, 2, 3, 4, 6, 7})), IsEmpty());
   EXPECT_THAT(Records(3, Stores({0, 1})), IsEmpty());
 }

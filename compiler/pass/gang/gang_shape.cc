@@ -40,7 +40,7 @@ bool UsesY(const ir::Module& module) {
 
 // Code grows with a tile's parts; a kernel this large gains little from more. So do compiles with the number of shapes.
 constexpr size_t kOpsTimesPartsMax = 12'000;
-// What the instances of a tile have on their stacks is to stay in the first-level cache.
+// The stacks of a tile's instances are to stay in the first-level cache.
 constexpr uint64_t kStackOfTileMax = 16 * 1024;
 constexpr size_t kOpsForTwoShapes = 1'000;
 constexpr size_t kOpsForOneShape = 3'000;

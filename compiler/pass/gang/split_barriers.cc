@@ -149,6 +149,7 @@ ir::Module WithoutData(const ir::Module& module) {
   copy.passive_segments = module.passive_segments;
   copy.formats = module.formats;
   copy.stack_pointer = module.stack_pointer;
+  copy.stack_frame = module.stack_frame;
   copy.functions = module.functions;
   copy.entry = module.entry;
   copy.params = module.params;

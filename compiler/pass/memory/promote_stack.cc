@@ -23,7 +23,7 @@ using ir::OpId;
 using ir::Space;
 using Origin = ValueRange::Origin;
 
-// Whether a called function leaves alone what an instance has on the stack.
+// True if a called function leaves alone what an instance has on the stack.
 bool LeavesStackAlone(const ir::Function& function, uint32_t pointer) {
   bool leaves = true;
   ir::ForEachOp(function, [&](OpId id) {
@@ -53,7 +53,7 @@ class Promoter {
         f_(module.function(module.entry)),
         ranges_(FindValueRanges(module, ~uint64_t{0})) {}
 
-  // Whether the stack is known; else nothing has changed.
+  // False if the stack is not known; then nothing has changed.
   bool Run() {
     FindFrame();
     if (!CallsAreHarmless() || frame_.bytes() > kStackFrameBytesMax || !BeginsAsZeros()) {
@@ -76,7 +76,7 @@ class Promoter {
   }
 
  private:
-  // Or nothing reaches it.
+  // True also of what nothing reaches.
   static bool IsConstant(const ValueRange& range) { return range.is_constant() || range.origin == Origin::kUnset; }
   const ValueRange& RangeOf(const Op& op, uint32_t operand) const { return ranges_[f_.operands_of(op)[operand].index]; }
 
@@ -97,9 +97,9 @@ class Promoter {
       return false;
     }
     return std::none_of(module_.data.begin(), module_.data.end(), [&](const ir::DataSegment& segment) {
-      for (size_t i = 0; i < segment.bytes.size(); ++i) {
-        const uint64_t at = segment.address + i;
-        if (at >= frame_.begin && at < frame_.end && segment.bytes[i] != 0) {
+      const uint64_t begin = std::max(segment.address, frame_.begin);
+      for (uint64_t at = begin; at < std::min(frame_.end, segment.address + segment.bytes.size()); ++at) {
+        if (segment.bytes[at - segment.address] != 0) {
           return true;
         }
       }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel keeps on its shadow stack becomes memory of Space::kStack, which instances in lockstep have a lane of
+// A kernel's frame on the shadow stack becomes memory of Space::kStack, of which instances in lockstep have a lane
 // each and LLVM keeps in registers where it can.
 #ifndef HPVMD_COMPILER_PASS_MEMORY_PROMOTE_STACK_H_
 #define HPVMD_COMPILER_PASS_MEMORY_PROMOTE_STACK_H_
@@ -12,7 +12,7 @@
 
 namespace hpvm {
 
-// Of each instance; more stays in module memory. Zeroing it takes an instruction for every vector.
+// An instance's frame; a larger one stays in module memory. Zeroing it takes an instruction for every vector.
 inline constexpr uint64_t kStackFrameBytesMax = 2'048;
 
 // Requires inlined calls. Does nothing unless the frame is known: the stack's pointer is a constant wherever it is
@@ -25,7 +25,7 @@ inline constexpr uint64_t kStackFrameBytesMax = 2'048;
 // is computed from a buffer's parameter and lands there (docs/KERNELS.md, "Addresses").
 Status PromoteStack(ir::Module& module);
 
-// By OpId of the entry: accesses of Space::kStack that surely lie in the frame.
+// The result, by OpId of the entry, is true for accesses of Space::kStack that surely lie in the frame.
 std::vector<bool> FindInsideStack(const ir::Module& module);
 
 }  // namespace hpvm

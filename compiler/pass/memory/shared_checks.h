@@ -28,8 +28,8 @@ struct SharedChecks {
   std::vector<int32_t> of;  // By OpId of the entry: an index in `checks`, or -1.
 };
 
-// Of loads of space param(k) where `is_asked`, by OpId, holds. Where the first member stands the others need not be
-// reached: such a check may fail though no load does; unless `is_together`: then nothing stands between them that
+// Looks at loads of space param(k) where `is_asked`, by OpId, holds. Where the first member stands the others need not
+// be reached: such a check may fail though no load does; unless `is_together`: then nothing stands between them that
 // branches, has an effect, waits or traps but such loads.
 SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked, bool is_together = false);
 

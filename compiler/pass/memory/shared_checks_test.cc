@@ -9,7 +9,7 @@
 namespace hpvm {
 namespace {
 
-// Of a kernel with the buffers %a and %c and the number %n, of which %p and %q are the places of element n.
+// Finds those of a kernel with the buffers %a and %c and the number %n, of which %p and %q are the places of element n.
 std::vector<SharedCheck> Checks(const std::string& body, bool is_asked = true, bool is_together = false) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer in \"a\"\nparam buffer in \"c\"\nparam i32 \"n\"\nentry f0\n"

@@ -18,8 +18,8 @@ struct Counts {
   friend bool operator==(const Counts&, const Counts&) = default;
 };
 
-// Of a kernel with the buffer %b and the number %n after unrolling, and that it does the same as before. %fp is where
-// the frame of 64 bytes begins.
+// Counts in a kernel with the buffer %b and the number %n after unrolling, and checks that it does the same as before.
+// %fp is where the frame of 64 bytes begins.
 Counts Unrolled(const std::string& body) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nstack_frame 1024 1088 4\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n"

@@ -133,7 +133,7 @@ void FunctionEmitter::CheckOrRepeat(ir::OpId id, const Fast& fast) {
   }
   const SharedCheck& check = shared_.checks[static_cast<size_t>(index)];
   if (check.members[0] != id) {
-    return;  // What dominates it has looked.
+    return;  // The first member dominates it, and has looked.
   }
   llvm::Value* limit = nullptr;
   for (const SharedCheck::Bound& bound : check.bounds) {
@@ -239,7 +239,7 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, 
     return AccessInside(op, is_store, *fast, access);
   }
   if (op.space == Space::kStack && m_.is_inside_stack[id]) {
-    // What is known is not relied on for memory's safety.
+    // Memory's safety does not rest on the range: the offset is clamped besides.
     llvm::Value* last = b_.CreateSub(fast->valid, I64(1));
     fast->offset = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, fast->offset, last);
     return AccessInside(op, is_store, *fast, access);

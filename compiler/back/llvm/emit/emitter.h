@@ -37,7 +37,7 @@ inline constexpr unsigned kFirstParam = 5;
 // Functions that call on another's behalf return kTrapStatus + c to have the caller, which knows the place, trap with
 // code c.
 inline constexpr uint32_t kTrapStatus = 2;
-// Of an instance that is to be run again; nothing has had an effect yet.
+// An instance returns it that is to be run again; nothing has had an effect yet.
 inline constexpr uint32_t kRepeatStatus = 0xffffffff;
 
 // What code is made for.
@@ -89,7 +89,7 @@ struct ModuleEmitter {
   llvm::FastMathFlags FastMathOf(uint32_t function) const;
   // The stack pointer's value, an i64.
   llvm::Value* StackPointer(llvm::IRBuilder<>& b) const;
-  // Whether an access at a flat address, an i64 or a vector of them, touches what the instance has on its stack, where
+  // True if an access at a flat address, an i64 or a vector of them, touches what the instance has on its stack, where
   // nothing but Space::kStack reaches. The module has a frame.
   llvm::Value* IsOnStack(llvm::IRBuilder<>& b, const ir::Op& op, llvm::Value* address) const;
   // The function that calls what a reference of that type names, made on first use (emit_call.cc).
@@ -258,7 +258,7 @@ class FunctionEmitter {
   llvm::Function* function_;
   const std::vector<bool>* proven_;
   const std::vector<bool>* repeatable_;
-  SharedChecks shared_;      // Of repeatable loads that are not proven.
+  SharedChecks shared_;      // The checks of repeatable loads that are not proven.
   llvm::IRBuilder<> b_;      // The current place.
   llvm::IRBuilder<> entry_;  // The function's first block, for what is loaded once a call.
   class Arith final : public ArithEmitter {

@@ -9,8 +9,8 @@
 
 namespace hpvm::cpu {
 
-// Where all lanes of the tile are active and all accesses are known to be inside. Touches no byte that the members do
-// not touch, but for loads the words between them.
+// Requires that all lanes of the tile are active and all accesses known to be inside. Stores touch the members' bytes
+// alone, loads the words between them, too.
 class GangRecordAccess {
  public:
   GangRecordAccess(GangTile& tile, GangTraps& traps, GangFrame& frame, const GangRecord& record);
@@ -20,9 +20,9 @@ class GangRecordAccess {
   void EmitStores();
 
  private:
-  // To lane 0's first word of a column.
+  // Gives a pointer to lane 0's first word of a column.
   llvm::Value* Pointer(unsigned row, unsigned column);
-  // By word of the record: a vector with every lane's; null for what no member asks for.
+  // `words` has a vector with every lane's for each word of the record; null where no member asks for it.
   void Load(llvm::Value* pointer, Block& words);
   void Store(llvm::Value* pointer, const Block& words);
   // The first words of blocks of so many that together have all that is asked for; each ends within the record.

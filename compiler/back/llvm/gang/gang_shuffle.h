@@ -10,7 +10,7 @@ namespace hpvm::cpu {
 
 using Block = llvm::SmallVector<llvm::Value*, 16>;
 
-// Of a power of two of vectors, n, of a multiple of n elements each: element j of vector i changes places with element
+// Takes n vectors, a power of two, of a multiple of n elements each: element j of vector i changes places with element
 // i of vector j, and so in each following n elements. By halves, quarters and so on.
 void Transpose(llvm::IRBuilder<>& b, Block& block);
 // `count` elements from `first` on.

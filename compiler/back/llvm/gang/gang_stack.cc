@@ -87,7 +87,7 @@ GangStackAccess::Where GangStackAccess::Find(unsigned row, unsigned column) {
   return where;
 }
 
-// To unit `index` of the access: one to a vector, or one a lane.
+// Gives pointers to unit `index` of the access: one to a vector, or one a lane.
 llvm::Value* GangStackAccess::Pointers(const Where& where, unsigned index) {
   llvm::Value* stack = frame_.Stack(row_ * tile_.columns() + column_);
   if (is_uniform_) {

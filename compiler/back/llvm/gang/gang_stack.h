@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One access to what the instances of a tile have on their stacks (Space::kStack). Internal to this folder.
 //
-// Of each part of a tile the frame is an array of vectors: of each unit (ir::StackFrame) of the frame one, which has
+// Each part of a tile has the frame as an array of vectors, one for each unit (ir::StackFrame) of the frame, which has
 // every lane's. An address that is the same for all lanes is one vector, which LLVM keeps in a register where it knows
 // the address; others are gathers and scatters. Whatever is known of an address, the code reaches nothing but the
 // array.
@@ -18,8 +18,8 @@ class GangStackAccess {
   void Emit();
 
  private:
-  // Where a part's bytes lie: the unit with the first of them, in [0, units - units of the access], and how many bits
-  // of the unit lie before it; both scalars (uniform) or vectors.
+  // The place of a part's bytes: the unit with the first of them, in [0, units - units of the access], and how many
+  // bits of the unit lie before it; both scalars (uniform) or vectors.
   struct Where {
     llvm::Value* unit = nullptr;   // i32.
     llvm::Value* shift = nullptr;  // Of the unit's type; null: the access begins where the unit does.
@@ -47,7 +47,7 @@ class GangStackAccess {
   const bool is_uniform_;  // The address.
   const unsigned units_;   // That an access touches.
   llvm::Type* const unit_type_;
-  // Of the part at hand.
+  // The part at hand.
   unsigned row_ = 0, column_ = 0;
 };
 

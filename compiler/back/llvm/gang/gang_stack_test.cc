@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What instances keep on their stacks, in tiles of every shape and level, against the interpreter.
+// Compares what instances keep on their stacks, in tiles of every shape and level, with the interpreter.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/testing/gang_compare.h"
@@ -287,7 +287,7 @@ TEST(GangStackTrapTest, OutsideForAll) {
   }
 }
 
-// What misses a buffer and lands on the stack traps, as the stack is not where a flat address would find it.
+// An access that misses a buffer and lands on the stack traps, as the stack is not where a flat address would find it.
 TEST(GangStackTrapTest, ABufferIsMissed) {
   const struct {
     const char* access;
@@ -314,7 +314,7 @@ TEST(GangStackTrapTest, ABufferIsMissed) {
   }
 }
 
-// What is too large stays in module memory, one instance at a time.
+// A frame that is too large stays in module memory, one instance at a time.
 TEST(GangStackTest, LargeFramesStay) {
   GangCompared kernel(OnStack("store.i32 flat %p, %v\n%w: i32 = load.i32 flat %fp + 4\nstore.i32 flat %ra, %w", "4096"),
                       /*is_refused=*/true);

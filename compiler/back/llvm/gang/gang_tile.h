@@ -210,8 +210,8 @@ class GangFrame {
   llvm::Value* OfContext(llvm::Type* type, uint64_t offset);
   llvm::Value* OfParam(llvm::Type* type, uint32_t param, uint64_t offset);
   llvm::Value* Scratch(uint32_t which);  // For as long as one column takes.
-  // What the lanes of a part have on their stacks, zeros at first: of each unit of the frame a vector with every
-  // lane's.
+  // The array of what the lanes of a part have on their stacks, zeros at first: for each unit of the frame a vector
+  // with every lane's.
   llvm::Value* Stack(unsigned part);
   bool IsUsed(ir::ValueId id);
 

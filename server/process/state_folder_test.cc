@@ -172,10 +172,11 @@ TEST_F(StateFolderTest, LeavesOthersAlone) {
 TEST_F(StateFolderTest, EndsCompilersOfItsCaches) {
   auto folder = *StateFolder::Open(path_);
   program_ = "/bin/sh";
+  // The shell itself waits to open it: a child would outlive the shell, and hold this test's output open.
+  const std::string fifo = root_ + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   const auto start = [&](const std::string& name, const std::string& cache) {
-    // Waits by itself: a child would outlive it, and hold this test's output open.
-    const std::string waits = "mkfifo " + root_ + "/fifo-$$ && : < " + root_ + "/fifo-$$";
-    return Start({name, "-c", waits, "--socket", "3", "--cache", cache});
+    return Start({name, "-c", ": < " + fifo, "--socket", "3", "--cache", cache});
   };
   const pid_t own = start("/x/bin/hpvm-compiler", path_ + "/cache/ann");
   const pid_t other_folder = start("/x/bin/hpvm-compiler", path_ + "2/cache/ann");

@@ -5,8 +5,9 @@
 //
 //   hpvm-gpu-many --device opencl:0 --device opencl:1 [--distinct] [--size N] [--losses N] [--cache FOLDER]
 //
-// Prints a line of JSON for each case. Ends with 1 when one has other bits, fails, or never ran on all devices at once,
-// and with 3 when the machine lacks a device.
+// Prints a line of JSON for each case. Ends with 1 when one has other bits or fails, or when fewer than half of them
+// ran on all devices at once: a long chain of small steps may be quicker on one. Ends with 3 when the machine lacks a
+// device.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -130,7 +131,12 @@ Case Heat(uint64_t n, uint32_t steps) {
   d.Node("step", "heat", {"in u", "out v"}, Grid("n"));
   d.Edge("u", "step.u");
   d.Edge("step.v", "v");
-  return {"heat " + std::to_string(n) + " x " + std::to_string(steps), d.Text(), {n, n}, {"u"}, "v", steps,
+  return {"heat " + std::to_string(n) + " x " + std::to_string(steps),
+          d.Text(),
+          {n, n},
+          {"u"},
+          "v",
+          steps,
           {{.output = "v", .input = "u"}}};
 }
 
@@ -143,8 +149,7 @@ Case Chain(uint64_t n) {
   d.Node("multiply", "product", {"in a", "in b", "out c"}, Grid("n"));
   d.Node("first", "heat", {"in u", "out v"}, Grid("n"));
   d.Node("second", "heat", {"in u", "out v"}, Grid("n"));
-  d.Node("fade", "decay", {"inout values"},
-         R"(,"instances":["n*n"],"scalars":[)" + Scalar("turns", "100") + "]");
+  d.Node("fade", "decay", {"inout values"}, R"(,"instances":["n*n"],"scalars":[)" + Scalar("turns", "100") + "]");
   d.Edge("a", "multiply.a");
   d.Edge("b", "multiply.b");
   d.Edge("multiply.c", "first.u");
@@ -172,9 +177,7 @@ Case Steps(const std::string& name, std::vector<uint64_t> shape, const std::stri
   return {title, d.Text(), std::move(shape), {"u"}, "v"};
 }
 
-Case Squares(uint64_t n, uint32_t steps) {
-  return Steps("steps", {n, n}, R"(["n","n"])", "heat", Grid("n"), steps);
-}
+Case Squares(uint64_t n, uint32_t steps) { return Steps("steps", {n, n}, R"(["n","n"])", "heat", Grid("n"), steps); }
 
 // In three dimensions, without its faces: each step's result is zero there.
 Case Cubes(uint64_t n, uint32_t steps) {
@@ -300,6 +303,7 @@ class Runner {
   }
 
   bool has_failed() const { return has_failed_; }
+  bool is_mostly_split() const { return split_ >= whole_; }
 
  private:
   // Runs the graphs in turn, each so often; they differ in shapes alone.
@@ -330,9 +334,12 @@ class Runner {
     (*line)["used"] = used;
     (*line)["moved_mb_when_split"] = static_cast<double>(moved) / 1e6;
     const bool may_lose = submissions_left_ >= 0;
-    return may_lose || used.size() >= options_.devices.size()
-               ? absl::OkStatus()
-               : Internal("It never ran on all devices at once.");
+    if (!may_lose) {
+      const bool is_split = used.size() >= options_.devices.size();
+      (*line)["on_all"] = is_split;
+      ++(is_split ? split_ : whole_);
+    }
+    return absl::OkStatus();
   }
 
   void Tell(json& line, const Status& status) {
@@ -349,6 +356,7 @@ class Runner {
   std::atomic<int64_t> submissions_left_{-1};
   std::unique_ptr<LocalEngine> cpu_;
   bool has_failed_ = false;
+  uint32_t split_ = 0, whole_ = 0;  // Cases that ran on all devices at once, and others.
 };
 
 int Run(const Options& options) {
@@ -377,7 +385,10 @@ int Run(const Options& options) {
     runner.RunLosses(Heat(n, 6));
     runner.RunLosses(Chain(n));
   }
-  return runner.has_failed() ? 1 : 0;
+  if (!runner.is_mostly_split()) {
+    std::fprintf(stderr, "hpvm-gpu-many: Most cases never ran on all devices at once.\n");
+  }
+  return runner.has_failed() || !runner.is_mostly_split() ? 1 : 0;
 }
 
 }  // namespace

@@ -256,10 +256,12 @@ std::optional<std::string_view> FindLiteral(std::span<const DataSegment> memory,
   const std::string_view bytes(reinterpret_cast<const char*>(segment->bytes.data()), segment->bytes.size());
   const std::string_view rest = bytes.substr(address - segment->address);
   const size_t length = rest.substr(0, bytes_max + 1).find('\0');
-  if (length == std::string_view::npos) {
-    return std::nullopt;
+  if (length != std::string_view::npos) {
+    return rest.substr(0, length);
   }
-  return rest.substr(0, length);
+  const auto next = std::next(segment);
+  const bool goes_on = next != memory.end() && next->address - segment->address == bytes.size();
+  return goes_on || rest.size() > bytes_max ? std::nullopt : std::optional(rest);
 }
 
 }  // namespace hpvm::ir

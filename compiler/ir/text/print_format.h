@@ -35,8 +35,9 @@ StatusOr<PrintFormat> ParsePrintFormat(std::string_view format, bool is_memory64
 std::string FormatPrint(std::string_view format, std::span<const uint64_t> values,
                         std::span<const DataSegment> memory = {});
 
-// The bytes at `address` up to a zero byte, at most `bytes_max`. Nothing when no segment has the address, or no zero
-// byte ends it within the limit and its segment.
+// The bytes at `address` up to a zero byte, at most `bytes_max`. What no segment fills is zero: linkers cut zero bytes
+// off at a segment's end. Nothing when no segment has the address, or neither a zero byte within the limit and the
+// segment nor the segment's end ends it.
 std::optional<std::string_view> FindLiteral(std::span<const DataSegment> memory, uint64_t address, size_t bytes_max);
 
 }  // namespace hpvm::ir

@@ -117,14 +117,19 @@ TEST(PrintFormatTest, PrintsLiterals) {
   EXPECT_EQ(text("%s", 103), "");
   EXPECT_EQ(text("<%6s>", 104), "<   two>");
   EXPECT_EQ(text("<%-6.2s>", 104), "<tw    >");
+  EXPECT_EQ(text("%s", 108), "x");  // Memory behind the segment is zero.
   EXPECT_EQ(text("%s", 200), "y");
-  for (const uint64_t address :
-       {uint64_t{0}, uint64_t{99}, uint64_t{108}, uint64_t{109}, uint64_t{202}, ~uint64_t{0}}) {
+  for (const uint64_t address : {uint64_t{0}, uint64_t{99}, uint64_t{109}, uint64_t{202}, ~uint64_t{0}}) {
     EXPECT_THAT(text("%s", address), testing::HasSubstr("(no literal at 0x"));
   }
   EXPECT_EQ(FormatPrint("%s", std::vector<uint64_t>{100}), "(no literal at 0x64)");
   const std::vector<DataSegment> large = {{0, std::vector<uint8_t>(2000, 'a')}};
   EXPECT_EQ(FindLiteral(large, 0, 1000), std::nullopt);
+  EXPECT_EQ(FindLiteral(large, 1000, 1000), std::string(1000, 'a'));
+  EXPECT_EQ(FindLiteral(large, 999, 1000), std::nullopt);
+  const std::vector<DataSegment> adjacent = {{10, {'a', 'b'}}, {12, {'c', 0}}};
+  EXPECT_EQ(FindLiteral(adjacent, 10, 1000), std::nullopt);
+  EXPECT_EQ(FindLiteral(adjacent, 12, 1000), "c");
 }
 
 // Formatting never depends on the format being good: what it cannot do it copies.

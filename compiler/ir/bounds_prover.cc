@@ -153,12 +153,16 @@ void BoundsProver::Scope::AddTerms(const Polynomial& polynomial, Wide sign, Redu
         reduced.factor = Exact();
       }
     }
-    const auto same = std::find_if(sum->begin(), sum->end(), [&](const ReducedTerm& t) { return t.IsLike(reduced); });
-    if (same == sum->end()) {
-      sum->push_back(reduced);
-    } else {
-      same->factor = Sum(same->factor, reduced.factor);
-    }
+    AddTo(sum, reduced);
+  }
+}
+
+void BoundsProver::Scope::AddTo(Reduced* sum, const ReducedTerm& term) {
+  const auto same = std::find_if(sum->begin(), sum->end(), [&](const ReducedTerm& t) { return t.IsLike(term); });
+  if (same == sum->end()) {
+    sum->push_back(term);
+  } else {
+    same->factor = Sum(same->factor, term.factor);
   }
 }
 
@@ -169,6 +173,37 @@ Reduced BoundsProver::Scope::Reduce(const Polynomial& polynomial, int sign, cons
   AddTerms(minus, -1, &terms);
   std::erase_if(terms, [](const ReducedTerm& term) { return term.factor == Exact(0); });
   return terms;
+}
+
+Interval BoundsProver::Scope::Of(const Polynomial& polynomial) {
+  const Reduced terms = Reduce(polynomial);
+  Interval interval = Of(terms);
+  for (size_t i = 0; i < ties_.size() && terms.size() > 1; ++i) {
+    interval = Meet(interval, By(ties_[i], terms));
+  }
+  return interval;
+}
+
+// With h >= 0 what holds, p = (p - k h) + k h is no less than p - k h where k > 0, and no more where k < 0; k is such
+// that the first term of h that p has, too, cancels.
+Interval BoundsProver::Scope::By(const Tie& tie, const Reduced& terms) {
+  prover_.Spend(terms.size() + tie.holds.terms.size());
+  for (const ReducedTerm& held : tie.holds.terms) {
+    const auto same = std::find_if(terms.begin(), terms.end(), [&](const ReducedTerm& t) { return t.IsLike(held); });
+    if (held.count == 0 || same == terms.end() || !same->factor || !held.factor || *same->factor % *held.factor != 0) {
+      continue;
+    }
+    const Exact k = *same->factor / *held.factor;
+    Reduced rest = terms;
+    for (ReducedTerm term : tie.holds.terms) {
+      term.factor = Product(term.factor, -*k);
+      AddTo(&rest, term);
+    }
+    std::erase_if(rest, [](const ReducedTerm& term) { return term.factor == Exact(0); });
+    const Interval without = Sum(Of(rest), Product(Interval::Single(*k), Interval::Single(-tie.holds.added)));
+    return *k > 0 ? Interval{without.lo(), Exact()} : Interval{Exact(), without.hi()};
+  }
+  return {};
 }
 
 Interval BoundsProver::Scope::Of(const Reduced& terms, const ReducedTerm* except) {
@@ -325,6 +360,16 @@ bool IsComparable(const Constraint& c, const Interval& less, const Interval& mor
 
 }  // namespace
 
+void BoundsProver::Scope::Keep(const Constraint& constraint, const Reduced& terms, Wide added) {
+  const auto has_atoms = [](const ReducedTerm& term) { return term.count != 0; };
+  const auto known = std::find_if(ties_.begin(), ties_.end(), [&](const Tie& tie) { return tie.by == &constraint; });
+  if (known != ties_.end() || ties_.size() == kTiesMax || std::count_if(terms.begin(), terms.end(), has_atoms) < 2) {
+    return;
+  }
+  ties_.push_back({&constraint, {terms, added}});
+  ++age_;
+}
+
 void BoundsProver::Scope::Apply(const Constraint& c) {
   const Interval less = Of(c.less), more = Of(c.more);
   if (is_impossible_ || !IsComparable(c, less, more)) {
@@ -333,7 +378,10 @@ void BoundsProver::Scope::Apply(const Constraint& c) {
   if (*less.lo() < *Canonicals(c).lo()) {
     Tighten(Reduce(c.less), 0);
   }
-  Tighten(Reduce(c.more, 1, c.less), c.or_equal ? 0 : -1);
+  const Reduced difference = Reduce(c.more, 1, c.less);
+  const Wide added = c.or_equal ? 0 : -1;
+  Tighten(difference, added);
+  Keep(c, difference, added);
 }
 
 bool BoundsProver::Scope::Split(const Constraint& c, std::vector<NotNegative>* conditions) {

@@ -76,7 +76,8 @@ class BoundsProver {
     }
 
     Interval Of(AtomId atom);
-    Interval Of(const Polynomial& polynomial) { return Of(Reduce(polynomial)); }
+    // With what constraints say of the polynomial as a whole, where they tie several atoms together.
+    Interval Of(const Polynomial& polynomial);
     Interval Of(const Reduced& terms, const ReducedTerm* except = nullptr);
     // Of polynomial * sign - minus.
     Reduced Reduce(const Polynomial& polynomial, int sign = 1, const Polynomial& minus = {});
@@ -93,12 +94,21 @@ class BoundsProver {
 
    private:
     static constexpr int kPasses = 2;
+    static constexpr size_t kTiesMax = 8;
+    // A constraint of several atoms, of which none can be bounded by itself.
+    struct Tie {
+      const Constraint* by;  // Borrowed.
+      NotNegative holds;
+    };
 
     Interval Evaluate(const Atom& atom);
     Interval Operation(const Atom& atom);
     Interval Either(const Atom& atom);
     void Apply(const Constraint& constraint);
     void Tighten(const Reduced& terms, Wide added);
+    void Keep(const Constraint& constraint, const Reduced& terms, Wide added);
+    Interval By(const Tie& tie, const Reduced& terms);
+    static void AddTo(Reduced* sum, const ReducedTerm& term);
     void AddTerms(const Polynomial& polynomial, Wide sign, Reduced* sum);
 
     struct Known {
@@ -108,6 +118,7 @@ class BoundsProver {
     };
     const BoundsProver& prover_;
     std::vector<Known> atoms_;
+    std::vector<Tie> ties_;
     uint32_t age_ = 1;
     bool is_impossible_ = false;
   };

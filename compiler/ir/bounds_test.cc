@@ -65,6 +65,46 @@ Polynomial Plus(const Polynomial& a, const Polynomial& b) {
 Polynomial Power4(const Polynomial& a) { return Times(Times(a, a), Times(a, a)); }
 Polynomial Shifted(const Polynomial& a, int bits) { return Times(a, ConstantPolynomial(int64_t{1} << bits)); }
 
+Constraint Less(const Polynomial& less, const Polynomial& more, bool or_equal = false) {
+  return {.is_signed = true, .or_equal = or_equal, .bits = 64, .less = less, .more = more};
+}
+
+// A comparison of x + y bounds the sum, and multiples of it, though neither of the two can be bounded by it: from both
+// sides, exactly, and nothing else.
+TEST(BoundsTest, ConstraintsOfSumsBoundSums) {
+  Sample sample;
+  const Polynomial x = sample.Range({0, 1000}), y = sample.Range({0, 1000}), sum = Plus(x, y);
+  const auto with = [&](int64_t least, int64_t most) {
+    sample.program.constraints = {Less(ConstantPolynomial(least), sum, /*or_equal=*/true),
+                                  Less(sum, ConstantPolynomial(most + 1))};
+    sample.program.accesses[0].context = {0, 1};
+  };
+  const auto offset = [&](int64_t factor, int64_t added) {
+    return Plus(Times(sum, ConstantPolynomial(factor)), ConstantPolynomial(added));
+  };
+  with(300, 500);  // The buffer has 1024 bytes, of which an access takes 4.
+  EXPECT_TRUE(sample.Proves(offset(1, -300)));
+  EXPECT_FALSE(sample.Proves(offset(1, -301)));
+  EXPECT_TRUE(sample.Proves(offset(1, 520)));
+  EXPECT_FALSE(sample.Proves(offset(1, 521)));
+  EXPECT_TRUE(sample.Proves(offset(4, -1200)));
+  EXPECT_FALSE(sample.Proves(offset(4, -1201)));
+  EXPECT_TRUE(sample.Proves(offset(5, -1500)));
+  EXPECT_FALSE(sample.Proves(offset(6, -1800)));
+  EXPECT_TRUE(sample.Proves(offset(-5, 2500)));
+  EXPECT_FALSE(sample.Proves(offset(-5, 2499)));
+  EXPECT_FALSE(sample.Proves(offset(-6, 3000)));
+  // Another sum of the same two.
+  EXPECT_FALSE(sample.Proves(Plus(offset(1, -300), x)));
+  EXPECT_FALSE(sample.Proves(Plus(offset(1, 0), Times(y, ConstantPolynomial(-2)))));
+  with(300, 700);  // 2 x + y is x more than the sum, and x may be 700.
+  EXPECT_FALSE(sample.Proves(Plus(offset(1, 0), x)));
+  sample.program.accesses[0].context = {1};
+  EXPECT_FALSE(sample.Proves(offset(1, -300)));
+  sample.program.accesses[0].context = {};
+  EXPECT_FALSE(sample.Proves(offset(1, -300)));
+}
+
 // (x^4 + y^4) * 2^39 is at least 2^100, about which nothing is known; it is not the one value 2^100, which is 0 modulo
 // 2^64.
 TEST(BoundsTest, WhatIsBeyondAllNumbersIsNotOneValue) {

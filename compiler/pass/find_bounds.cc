@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
@@ -178,11 +179,8 @@ class Finder {
         f_(module.function(module.entry)),
         relevant_(relevant),
         known_(f_.values.size()),
-        definitions_(f_.values.size()) {
+        definitions_(f_) {
     ir::ForEachOp(f_, [&](OpId id) {
-      for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
-        definitions_[f_.op(id).first_result.index + i] = id;
-      }
       for (const ir::Target& target : f_.targets_of(f_.op(id))) {
         if (target.is_continue) {
           edges_back_[target.op.index].push_back(id);
@@ -662,11 +660,12 @@ class Finder {
     if (value == param) {
       return Polynomial();
     }
-    const OpId id = definitions_[value.index];
-    if (!id.valid() || depth > kDepthMax || (f_.op(id).code != Opcode::kAdd && f_.op(id).code != Opcode::kSub)) {
+    const Op* definition = definitions_.OpOf(value);
+    if (definition == nullptr || depth > kDepthMax ||
+        (definition->code != Opcode::kAdd && definition->code != Opcode::kSub)) {
       return std::nullopt;
     }
-    const Op& op = f_.op(id);
+    const Op& op = *definition;
     const auto operands = f_.operands_of(op);
     for (uint32_t side = 0; side < (op.code == Opcode::kAdd ? 2u : 1u); ++side) {
       const std::optional<Polynomial> step = StepOf(operands[side], param, loop, depth + 1);
@@ -675,9 +674,9 @@ class Finder {
       }
       // What the body computes is not known yet, but for constants.
       const ValueId other = operands[1 - side];
-      const OpId definition = definitions_[other.index];
-      if (!known_[other.index] && definition.valid() && f_.op(definition).code == Opcode::kConst) {
-        known_[other.index] = Compute(f_.op(definition));
+      const Op* constant = definitions_.OpOf(other, Opcode::kConst);
+      if (!known_[other.index] && constant != nullptr) {
+        known_[other.index] = Compute(*constant);
       }
       Polynomial sum;
       if (known_[other.index] && !IsLost(*known_[other.index]) && IsInvariant(*known_[other.index], loop) &&
@@ -784,16 +783,16 @@ class Finder {
   // Adds what follows from the condition being nonzero, or zero. Whether the constraints among it hold exactly then.
   bool Assume(ValueId condition, bool holds, int depth = 0) {
     constexpr int kDepthMax = 16;
-    const OpId id = definitions_[condition.index];
     if (!ir::IsInt(f_.type_of(condition)) || depth > kDepthMax) {
       return false;
     }
     const Op none{.code = Opcode::kConst};
-    const Op& op = id.valid() ? f_.op(id) : none;
+    const Op* definition = definitions_.OpOf(condition);
+    const Op& op = definition != nullptr ? *definition : none;
     const auto operands = f_.operands_of(op);
     const auto is_truth = [&](ValueId value) {
-      return definitions_[value.index].valid() &&
-             ir::Info(f_.op(definitions_[value.index]).code).family == ir::Family::kIntCompare;
+      const Op* by = definitions_.OpOf(value);
+      return by != nullptr && ir::Info(by->code).family == ir::Family::kIntCompare;
     };
     const auto less = [&](uint32_t a, uint32_t b, bool is_signed, bool or_equal) {
       return holds ? AssumeLess(operands[a], operands[b], is_signed, or_equal, op.type)
@@ -873,11 +872,13 @@ class Finder {
       return AssumeLess(operands[1], operands[0], false, true, op.type) && is_kept;
     }
     const Polynomial a = Of(operands[0]), b = Of(operands[1]);
-    Polynomial difference;
-    if (IsLost(a) || IsLost(b) || !ir::Add(b, a, -1, &difference)) {
+    Polynomial difference, negated;
+    if (IsLost(a) || IsLost(b) || !ir::Add(b, a, -1, &difference) || !ir::Add(a, b, -1, &negated)) {
       return false;
     }
-    return AssumeNonzero(std::move(difference), Bits(op.type));
+    // Only the one that is no negative number at a launch tells where an end of a range is not.
+    const bool is_kept = AddConstraint({false, true, Bits(op.type), ir::ConstantPolynomial(1), std::move(negated)});
+    return AssumeNonzero(std::move(difference), Bits(op.type)) && is_kept;
   }
   std::vector<uint32_t> Context(size_t first_fact = 0) const {
     std::vector<uint32_t> context;
@@ -999,8 +1000,8 @@ class Finder {
   AtomId lost_;  // Invalid where everything is looked at.
   BoundsTrace trace_;
   std::vector<std::optional<Polynomial>> known_;  // By ValueId.
-  std::vector<OpId> definitions_;                 // By ValueId; invalid for parameters.
-  std::vector<uint32_t> atom_loop_;               // By AtomId: the innermost loop in which it changes.
+  const Definitions definitions_;
+  std::vector<uint32_t> atom_loop_;  // By AtomId: the innermost loop in which it changes.
   std::map<std::pair<Atom::Kind, uint32_t>, AtomId> leaves_;
   std::vector<std::pair<Atom, AtomId>> operations_;
   std::vector<Fact> facts_;

@@ -87,6 +87,20 @@ TEST(FindBoundsTest, KnownKernels) {
        {{1, 1, 1}, 40, 10, 0},
        2},
       {"Clamped", " %g: i32 = lt_s.i32 %x, %n\n %i: i32 = select.i32 %g, %x, %c3\n" + At("i"), {{64, 1, 1}, 40, 10, 0}},
+      {"NextOrFirst",
+       " %l: i32 = sub.i32 %n, %c1\n %g: i32 = eq.i32 %l, %x\n %j: i32 = add.i32 %x, %c1\n"
+       " %i: i32 = select.i32 %g, %c0, %j\n" +
+           At("i"),
+       {{10, 1, 1}, 40, 10, 0}},
+      {"Diagonal",
+       " %i: i32 = add.i32 %x, %y\n %g: i32 = lt_s.i32 %i, %n\n if g0 %g {\n" + At("i") + else_end,
+       {{8, 8, 1}, 40, 10, 0}},
+      {"ClampedSum",
+       " %s: i32 = add.i32 %x, %y\n %d: i32 = sub.i32 %s, %c3\n %l: i32 = sub.i32 %n, %c1\n"
+       " %g: i32 = lt_s.i32 %d, %c0\n %h: i32 = lt_s.i32 %d, %l\n %k: i32 = select.i32 %h, %d, %l\n"
+       " %i: i32 = select.i32 %g, %c0, %k\n" +
+           At("i"),
+       {{8, 8, 1}, 40, 10, 0}},
       {"Remainder", " %i: i32 = rem_u.i32 %x, %n\n" + At("i"), {{64, 1, 1}, 40, 10, 0}},
       {"Complement",  // Element n - 1 - x, counted down from the end.
        " %k: i32 = xor.i32 %x, %ones\n %i: i32 = add.i32 %n, %k\n" + At("i"),

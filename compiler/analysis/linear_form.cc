@@ -16,25 +16,6 @@ constexpr int kDepthMax = 8;  // A value costs at most 2^8 looks.
 
 }  // namespace
 
-LinearForms::LinearForms(const ir::Function& function) : f_(function), definitions_(function.values.size()) {
-  ir::ForEachOp(f_, [&](ir::OpId id) {
-    const Op& op = f_.op(id);
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      definitions_[op.first_result.index + i] = id;
-    }
-  });
-}
-
-const Op* LinearForms::DefinitionOf(ValueId value) const {
-  const ir::OpId by = definitions_[value.index];
-  return by.valid() ? &f_.op(by) : nullptr;
-}
-
-const Op* LinearForms::ConstantOf(ValueId value) const {
-  const Op* by = DefinitionOf(value);
-  return by != nullptr && by->code == Opcode::kConst ? by : nullptr;
-}
-
 LinearForm LinearForms::Of(ValueId value) const {
   LinearForm form;
   Add(value, 1, 0, form);
@@ -58,7 +39,7 @@ LinearForm LinearForms::Of(ValueId value) const {
 }
 
 void LinearForms::Add(ValueId value, uint64_t factor, int depth, LinearForm& form) const {
-  const Op* by = DefinitionOf(value);
+  const Op* by = definitions_.OpOf(value);
   if (by != nullptr && by->code == Opcode::kConst && ir::IsInt(by->type)) {
     form.constant += factor * by->imm;
     return;
@@ -73,13 +54,13 @@ void LinearForms::Add(ValueId value, uint64_t factor, int depth, LinearForm& for
       return Add(operand(1), 0 - factor, depth + 1, form);
     case Opcode::kMul:
       for (uint32_t i : {0u, 1u}) {
-        if (const Op* constant = ConstantOf(operand(i)); constant != nullptr) {
+        if (const Op* constant = definitions_.OpOf(operand(i), Opcode::kConst); constant != nullptr) {
           return Add(operand(1 - i), factor * constant->imm, depth + 1, form);
         }
       }
       break;
     case Opcode::kShl:
-      if (const Op* constant = ConstantOf(operand(1)); constant != nullptr) {
+      if (const Op* constant = definitions_.OpOf(operand(1), Opcode::kConst); constant != nullptr) {
         return Add(operand(0), factor << (constant->imm % (8 * ir::Bytes(by->type))), depth + 1, form);
       }
       break;

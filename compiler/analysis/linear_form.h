@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm {
@@ -20,17 +21,15 @@ struct LinearForm {
 class LinearForms {
  public:
   // Borrows the function, whose operations must stay as they are.
-  explicit LinearForms(const ir::Function& function);
+  explicit LinearForms(const ir::Function& function) : f_(function) {}
   // Takes sums, differences, and products and shifts by constants apart, up to a depth.
   LinearForm Of(ir::ValueId value) const;
 
  private:
   void Add(ir::ValueId value, uint64_t factor, int depth, LinearForm& form) const;
-  const ir::Op* DefinitionOf(ir::ValueId value) const;  // Null for parameters.
-  const ir::Op* ConstantOf(ir::ValueId value) const;    // Null for what is none.
 
   const ir::Function& f_;
-  std::vector<ir::OpId> definitions_;  // By ValueId; invalid for parameters.
+  const Definitions definitions_{f_};
 };
 
 }  // namespace hpvm

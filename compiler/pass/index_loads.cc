@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/index_loads.h"
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
@@ -16,7 +17,7 @@ using ir::ValueId;
 class Search {
  public:
   Search(const ir::Function& function, bool is_entry)
-      : f_(function), is_entry_(is_entry), definition_(f_.values.size()), sources_(f_.values.size()) {
+      : f_(function), is_entry_(is_entry), definitions_(f_), sources_(f_.values.size()) {
     ir::ForEachOp(f_, [&](OpId id) { Note(id); });
   }
 
@@ -46,9 +47,6 @@ class Search {
  private:
   void Note(OpId id) {
     const Op& op = f_.op(id);
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      definition_[op.first_result.index + i] = id;
-    }
     if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
       const ir::Region& body = f_.region(op.body);
       Bring(body.first_param, body.param_count, op, 0);
@@ -96,12 +94,10 @@ class Search {
   }
   // A constant by which no division traps.
   bool IsPlainDivisor(ValueId value) const {
-    const OpId id = definition_[value.index];
-    if (!id.valid() || f_.op(id).code != Opcode::kConst) {
-      return false;
-    }
-    const Op& op = f_.op(id);
-    const auto number = op.type == ir::Type::kI32 ? static_cast<int32_t>(op.imm) : static_cast<int64_t>(op.imm);
+    const Op* op = definitions_.OpOf(value, Opcode::kConst);
+    const auto number = op == nullptr                ? 0
+                        : op->type == ir::Type::kI32 ? static_cast<int32_t>(op->imm)
+                                                     : static_cast<int64_t>(op->imm);
     return number != 0 && number != -1;
   }
   void NeedAll(const Op& op) {
@@ -122,17 +118,17 @@ class Search {
       for (const ValueId source : sources_[value.index]) {
         Need(source);
       }
-      const OpId id = definition_[value.index];
-      if (id.valid() && !ir::OwnsRegions(f_.op(id).code) && (ir::Info(f_.op(id).code).effects & ir::kReads) == 0 &&
-          !(stops_at_floats_ && ir::Info(f_.op(id).code).family == Family::kFloatCompare)) {
-        NeedAll(f_.op(id));
+      const Op* op = definitions_.OpOf(value);
+      if (op != nullptr && !ir::OwnsRegions(op->code) && (ir::Info(op->code).effects & ir::kReads) == 0 &&
+          !(stops_at_floats_ && ir::Info(op->code).family == Family::kFloatCompare)) {
+        NeedAll(*op);
       }
     }
   }
 
   const ir::Function& f_;
   const bool is_entry_;
-  std::vector<OpId> definition_;               // By ValueId; invalid for parameters.
+  const Definitions definitions_;
   std::vector<std::vector<ValueId>> sources_;  // By ValueId: what edges bring to it.
   std::vector<bool> reached_;                  // By ValueId.
   std::vector<ValueId> work_;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <vector>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/ir/walk.h"
 
@@ -22,13 +23,7 @@ constexpr int kDepthMax = 4;
 class Rewriter {
  public:
   explicit Rewriter(ir::Function& function)
-      : f_(function), definitions_(function.values.size()), zeros_(FindTrailingZeros(function, KnownZeros())) {
-    ir::ForEachOp(f_, [&](OpId id) {
-      for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
-        definitions_[f_.op(id).first_result.index + i] = id;
-      }
-    });
-  }
+      : f_(function), definitions_(function), zeros_(FindTrailingZeros(function, KnownZeros())) {}
   void Run() {
     ir::ForEachOp(f_, [&](OpId id) {
       Op& op = f_.op(id);
@@ -47,11 +42,11 @@ class Rewriter {
   // How many low bits hold everything that is set in a value.
   uint32_t WidthOf(ValueId value, int depth) const {
     const uint32_t all = 8 * ir::Bytes(f_.type_of(value));
-    const OpId definition = definitions_[value.index];
-    if (!definition.valid() || depth == kDepthMax) {
+    const Op* definition = definitions_.OpOf(value);
+    if (definition == nullptr || depth == kDepthMax) {
       return all;
     }
-    const Op& op = f_.op(definition);
+    const Op& op = *definition;
     const auto width_at = [&](uint32_t i) { return WidthOf(Operand(op, i), depth + 1); };
     switch (op.code) {
       case Opcode::kConst:
@@ -71,7 +66,7 @@ class Rewriter {
   }
 
   ir::Function& f_;
-  std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
+  const Definitions definitions_;
   const std::vector<uint8_t> zeros_;
 };
 

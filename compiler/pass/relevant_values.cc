@@ -27,16 +27,10 @@ bool MayReachBuffers(const Op& op) {
 }
 
 RelevantValues::RelevantValues(const ir::Function& function)
-    : f_(function),
-      is_relevant_(function.values.size()),
-      is_quiet_(function.ops.size()),
-      definitions_(function.values.size()) {
+    : f_(function), is_relevant_(function.values.size()), is_quiet_(function.ops.size()), definitions_(function) {
   Look(f_.body);
   ir::ForEachOp(f_, [&](OpId id) {
     const Op& op = f_.op(id);
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      definitions_[op.first_result.index + i] = id;
-    }
     if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
       const ir::Region& body = f_.region(op.body);
       for (uint32_t i = 0; i < body.param_count; ++i) {
@@ -123,7 +117,7 @@ void RelevantValues::Follow(ValueId value) {
       Mark(f_.operands_of(jump)[(jump.code == Opcode::kLeaveTable ? 1 : 0) + index]);
     }
   };
-  const OpId id = definitions_[value.index];
+  const OpId id = definitions_.Of(value);
   if (!id.valid()) {
     const auto param = params_.find(value.index);
     if (param != params_.end()) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm {
@@ -41,9 +42,9 @@ class RelevantValues {
   void Follow(ir::ValueId value);
 
   const ir::Function& f_;
-  std::vector<bool> is_relevant_;                                       // By ValueId.
-  std::vector<bool> is_quiet_;                                          // By OpId.
-  std::vector<ir::OpId> definitions_;                                   // By ValueId; invalid for parameters.
+  std::vector<bool> is_relevant_;  // By ValueId.
+  std::vector<bool> is_quiet_;     // By OpId.
+  const Definitions definitions_;
   std::unordered_map<uint32_t, std::pair<ir::OpId, uint32_t>> params_;  // By ValueId: whose parameter, and which.
   std::unordered_map<uint32_t, std::vector<ir::OpId>> leaves_,
       backs_;                      // By OpId: jumps to the end, and to the beginning.

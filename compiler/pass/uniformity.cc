@@ -3,6 +3,8 @@
 
 #include <unordered_map>
 
+#include "compiler/analysis/definitions.h"
+#include "compiler/analysis/edge_forms.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm {
@@ -45,7 +47,7 @@ class FunctionSweep {
         summaries_(summaries),
         out_(out),
         assumed_(assumed),
-        definitions_(f_.values.size()),
+        definitions_(f_),
         depth_(f_.values.size(), 1),
         level_of_(f_.ops.size()),
         edges_(f_.ops.size()),
@@ -53,9 +55,6 @@ class FunctionSweep {
     out_.shapes.resize(f_.values.size());
     out_.decided_by.resize(f_.ops.size());
     ir::ForEachOp(f_, [&](OpId op) {
-      for (uint32_t i = 0; i < f_.op(op).result_count; ++i) {
-        definitions_[f_.op(op).first_result.index + i] = op;
-      }
       for (const ir::Target& target : f_.targets_of(f_.op(op))) {
         ++(target.is_continue ? edges_[target.op.index].continues : edges_[target.op.index].leaves);
       }
@@ -127,7 +126,7 @@ class FunctionSweep {
         return Call(op);
       default:
         for (uint32_t i = 0; i < op.result_count; ++i) {
-          Raise(ValueId(op.first_result.index + i), IsAssumed(id) ? ExtendedOf(op) : Of(op));
+          Raise(ValueId(op.first_result.index + i), IsAssumed(id) ? AssumedOf(op) : Of(op));
         }
     }
   }
@@ -320,13 +319,31 @@ class FunctionSweep {
     }
     return shape;
   }
-  // Of an extension that is assumed not to meet the end of the i32's range: the steps keep their sign.
-  Shape ExtendedOf(const Op& op) const {
-    Shape shape = At(op, 0);
-    // Only lanes along x are looked at when a tile runs.
-    if (lanes_ != Lanes::kAlongX || shape.kind != Shape::Kind::kLinear) {
+  // Of what is assumed not to meet an edge in any lane. Only lanes along x are looked at when a tile runs.
+  Shape AssumedOf(const Op& op) const {
+    const Shape first = At(op, 0);
+    if (lanes_ != Lanes::kAlongX) {
       return Of(op);
     }
+    const EdgeForm form = FindEdgeForm(f_, definitions_, op);
+    if (form.kind == EdgeForm::Kind::kChoice) {
+      const Shape one = At(op, 1), other = At(op, 2);
+      const bool is_linear = one.kind == Shape::Kind::kLinear && other.kind == Shape::Kind::kLinear;
+      const bool is_unset = one.kind == Shape::Kind::kUnset || other.kind == Shape::Kind::kUnset;
+      return is_unset    ? Shape()
+             : is_linear ? At(op, UsualOperand(f_, definitions_, op, one.step[0], other.step[0]))
+                         : Of(op);
+    }
+    if (first.kind != Shape::Kind::kLinear || (form.kind != EdgeForm::Kind::kNone && !At(op, 1).is_uniform())) {
+      return Of(op);
+    }
+    if (form.kind == EdgeForm::Kind::kQuotient) {
+      return Shape::Uniform();
+    }
+    return form.kind == EdgeForm::Kind::kRemainder ? first : ExtendedOf(first);
+  }
+  // The steps of an i32 keep their sign.
+  static Shape ExtendedOf(Shape shape) {
     for (uint64_t& step : shape.step) {
       step = static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(step))));
     }
@@ -356,12 +373,9 @@ class FunctionSweep {
     return Shape::Uniform();
   }
   bool ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) const {
-    const OpId id = definitions_[f_.operands_of(op)[operand].index];
-    if (!id.valid() || f_.op(id).code != Opcode::kConst) {
-      return false;
-    }
-    *bits = f_.op(id).imm;
-    return true;
+    const std::optional<uint64_t> constant = definitions_.ConstantOf(f_.operands_of(op)[operand]);
+    *bits = constant.value_or(*bits);
+    return constant.has_value();
   }
 
   // Whether what is there may differ between instances at one address. Module memory may too, but is the same for all
@@ -380,11 +394,11 @@ class FunctionSweep {
   std::vector<Summary>& summaries_;
   FunctionUniformity& out_;
   const std::vector<bool>* assumed_;  // May be null.
-  std::vector<OpId> definitions_;     // By ValueId; invalid for parameters.
-  std::vector<size_t> depth_;         // By ValueId: how many regions are open where it is defined.
-  std::vector<size_t> level_of_;      // By OpId of an open operation: its region's place in levels_.
-  std::vector<Edges> edges_;          // By OpId.
-  std::vector<OpId> varying_loop_;    // By OpId of a loop: what makes instances leave it at different times.
+  const Definitions definitions_;
+  std::vector<size_t> depth_;       // By ValueId: how many regions are open where it is defined.
+  std::vector<size_t> level_of_;    // By OpId of an open operation: its region's place in levels_.
+  std::vector<Edges> edges_;        // By OpId.
+  std::vector<OpId> varying_loop_;  // By OpId of a loop: what makes instances leave it at different times.
   std::unordered_map<uint32_t, ValueId> incoming_;  // By slot: the first value that an edge brings.
   std::vector<Level> levels_;
   bool changed_ = false;

@@ -61,7 +61,8 @@ enum class Lanes : uint8_t { kGroup, kAlongX, kAlongY, kAlongZ, kSurelyGroup };
 
 // Requires a verified module. Nothing when it did not settle within a bounded number of sweeps, each linear. `assumed`,
 // by OpId of the entry, names ifs and leave_tables whose condition is taken to be the same for all, whatever it is
-// computed from, and extensions of an i32 that are taken to stay linear.
+// computed from, and along x extensions of an i32 and edge forms (compiler/analysis/edge_forms.h) that are taken to
+// meet no edge.
 std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lanes = Lanes::kGroup,
                                             const std::vector<bool>* assumed = nullptr);
 

@@ -123,3 +123,39 @@ HPVM_KERNEL void complex_product(const float* a, const float* b, float* c) {
   c[2 * i] = a[2 * i] * b[2 * i] - a[2 * i + 1] * b[2 * i + 1];
   c[2 * i + 1] = a[2 * i] * b[2 * i + 1] + a[2 * i + 1] * b[2 * i];
 }
+
+// Ends that follow each other, by a remainder and by a choice.
+HPVM_KERNEL void periodic(const float* in, float* out, int n) {
+  const int i = COLUMN;
+  out[i] = in[(i + n - 1) % n] + in[i] + in[(i + 1) % n];
+}
+HPVM_KERNEL void next_or_first(const float* in, float* out, int n) {
+  const int i = COLUMN;
+  out[i] = in[i == 0 ? n - 1 : i - 1] + in[i] + in[i == n - 1 ? 0 : i + 1];
+}
+
+// Clamped, in loops whose length the launch says.
+HPVM_KERNEL void clamped_window(const float* in, float* out, int width, int height, int reach) {
+  const int x = COLUMN, y = ROW;
+  float sum = 0;
+  for (int dy = -reach; dy <= reach; ++dy) {
+    for (int dx = -reach; dx <= reach; ++dx) {
+      const int row = y + dy < 0 ? 0 : y + dy < height ? y + dy : height - 1;
+      const int column = x + dx < 0 ? 0 : x + dx < width ? x + dx : width - 1;
+      sum += in[row * width + column];
+    }
+  }
+  out[y * width + x] = sum;
+}
+
+// Two dimensions in one.
+HPVM_KERNEL void coordinates(const float* rows, const float* columns, float* out, int width) {
+  const unsigned i = hpvm_x();
+  out[i] = rows[i / width] * columns[i % width];
+}
+
+HPVM_KERNEL void printed(const float* in, float* out) {
+  const float value = in[hpvm_x()];
+  if (value < 0) hpvm_print("in[%d] is %g\n", COLUMN, value);
+  out[hpvm_x()] = value < 0 ? 0 : value;
+}

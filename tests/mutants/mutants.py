@@ -42,7 +42,7 @@ CAMPAIGNS = {
 }
 # What else is tried, in this order, when the tests that a patch names have passed.
 OTHERS = {
-    "compiler/back/llvm": ["gang_control_test", "gang_memory_test", "gang_transpose_test", "group_test",
+    "compiler/back/llvm": ["gang_assumed_test", "gang_control_test", "gang_memory_test", "gang_transpose_test", "group_test",
                            "golden_conformance_test", "spmd_found", "spmd", "diff"],
     "compiler/back/opencl": ["opencl_back_test", "opencl_run_test", "gpu_ops_test", "gpu_tiles_test",
                              "gpu_access_test", "gpu_conformance_test", "gpu_golden_conformance_test",

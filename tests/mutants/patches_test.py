@@ -86,7 +86,7 @@ class SourcesTest(unittest.TestCase):
                         for path in (seeded.ROOT / folder).rglob("CMakeLists.txt"))
         for patch in self.known:
             for test in mutants.tests_of(patch):
-                stem = re.sub(r"(?<=^gang_|back_)(arith|control|memory|record|stack|transpose|vector)(?=_test$)", "${part}", test)
+                stem = re.sub(r"(?<=^gang_|back_)(arith|assumed|control|memory|record|stack|transpose|vector)(?=_test$)", "${part}", test)
                 self.assertTrue(test in mutants.CAMPAIGNS or f"({test}\n" in built or f"({test} " in built or
                                 f"({stem} " in built, f"{patch.name} names {test}")
 

@@ -372,6 +372,7 @@ void Generator::BuildEntry() {
   OpenStack();
   AddQueries();
   LoadSeeds();
+  AddEdges(ids[0]);
   budget_ = random_.Percent(60) ? random_.Between(3, 12) : random_.Between(10, 40);
   if (traits_.has_groups) {
     AllocateGroupMemory();

@@ -159,6 +159,54 @@ ValueId Generator::Divide(Type type, uint32_t depth) {
   return Binary(code, type, dividend, divisor);
 }
 
+// Indices that few instances see clamped, mirrored or beginning anew, before anything has an effect.
+void Generator::AddEdges(ValueId x) {
+  // Lists of known differences name other seeds: those stay what they were.
+  if (kernel_.seed < 64 || kernel_.seed % 4 != 2) {
+    return;
+  }
+  for (uint32_t i = random_.Between(2, 5); i > 0; --i) {
+    const Type type = random_.Percent(75) ? kI32 : Type::kI64;
+    ValueId moved =
+        type == kI32 ? x : Convert(random_.Percent(50) ? Opcode::kExtendS : Opcode::kExtendU, kI32, x, type);
+    if (random_.Percent(20)) {
+      moved = Binary(Opcode::kMul, type, moved, Int(type, random_.Percent(50) ? random_.Below(5) : ~uint64_t{0}));
+    }
+    moved = Binary(Opcode::kAdd, type, moved,
+                   random_.Percent(70) ? Int(type, uint64_t{random_.Below(9)} - 4) : PickUniform(type));
+    Keep(EdgeValue(type, moved), type);
+  }
+}
+
+ValueId Generator::EdgeValue(Type type, ValueId moved) {
+  static constexpr uint64_t kEnds[] = {1, 7, 16, 33, 64, 100, 0x7fffffff, 0x80000000, ~uint64_t{0}};
+  const ValueId end = random_.Percent(80) ? Int(type, kEnds[random_.Below(std::size(kEnds))]) : PickUniform(type);
+  const auto choose = [&](ValueId condition, ValueId a, ValueId b) {
+    Op select{.code = Opcode::kSelect};
+    select.type = type;
+    return Emit1(select, {condition, a, b}, type);
+  };
+  switch (random_.Below(7)) {
+    case 0:
+      return choose(Compare(OneOf(random_, kIntCompare), type, moved, end), moved, end);
+    case 1:
+      return choose(Compare(OneOf(random_, kIntCompare), type, moved, end), Int(type, 0), moved);
+    case 2:
+      return choose(Compare(Opcode::kLtS, type, moved, end), moved, Binary(Opcode::kSub, type, end, moved));
+    case 3:
+      return Binary(Opcode::kAnd, type, moved, Int(type, (uint64_t{1} << random_.Between(4, 12)) - 1));
+    case 4:
+      return Binary(random_.Percent(50) ? Opcode::kShrS : Opcode::kShrU, type, moved, Int(type, random_.Below(12)));
+    default: {
+      static constexpr Opcode kDivisions[] = {Opcode::kDivS, Opcode::kDivU, Opcode::kRemS, Opcode::kRemU};
+      // Neither 0 nor -1.
+      const ValueId divisor = Binary(Opcode::kAnd, type, Binary(Opcode::kOr, type, end, Int(type, 1)),
+                                     Int(type, type == kI32 ? 0xffffffef : ~uint64_t{16}));
+      return Binary(OneOf(random_, kDivisions), type, moved, divisor);
+    }
+  }
+}
+
 // A float to an integer, within range unless that is risked.
 ValueId Generator::Truncate(Type type, uint32_t depth) {
   const Type from = random_.Percent(60) ? Type::kF32 : Type::kF64;

@@ -134,6 +134,8 @@ class Generator {
   ValueId IntValue(Type type, uint32_t depth);
   ValueId FloatValue(Type type, uint32_t depth);
   ValueId Divide(Type type, uint32_t depth);
+  void AddEdges(ValueId x);
+  ValueId EdgeValue(Type type, ValueId moved);
   ValueId Truncate(Type type, uint32_t depth);
   ValueId Condition();
   ValueId UniformCondition();

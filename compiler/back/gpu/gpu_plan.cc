@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "compiler/analysis/definitions.h"
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/back/gpu/own_memory.h"
@@ -138,13 +139,13 @@ class Planner {
 
   void PlaceLocal(OpId id, const Op& op) {
     const ir::ValueId size = function_.operands_of(op)[0];
-    const Op* constant = DefinedBy(size);
-    if (constant == nullptr || constant->code != Opcode::kConst) {
+    const std::optional<uint64_t> constant = definitions_.ConstantOf(size);
+    if (!constant.has_value()) {
       return RefuseOnce(op, "how many bytes of group memory it asks for is not a constant.");
     }
     plan_.local_offset[id.index] = plan_.local_bytes;
     const uint64_t mask = module_.is_memory64 ? ~uint64_t{0} : 0xffffffffull;
-    const uint64_t bytes = constant->imm & mask;
+    const uint64_t bytes = *constant & mask;
     const uint64_t limit = std::min(target_.local_bytes_max, ir::kGroupMemoryBytesMax);
     // Barriers take some for themselves.
     const uint64_t own = module_.uses_barrier ? 16 : 0;
@@ -154,19 +155,6 @@ class Planner {
       return;
     }
     plan_.local_bytes = (plan_.local_bytes + bytes + 15) & ~uint64_t{15};
-  }
-
-  const Op* DefinedBy(ir::ValueId value) {
-    if (definitions_.empty()) {
-      definitions_.assign(function_.values.size(), nullptr);
-      ir::ForEachOp(function_, [&](OpId id) {
-        const Op& op = function_.op(id);
-        for (uint32_t i = 0; i < op.result_count; ++i) {
-          definitions_[op.first_result.index + i] = &op;
-        }
-      });
-    }
-    return definitions_[value.index];
   }
 
   // What a loop allocates depends on how often it runs.
@@ -203,8 +191,8 @@ class Planner {
   Diagnostics& diagnostics_;
   GpuPlan plan_;
   std::set<std::string> said_;
-  std::vector<const Op*> definitions_;  // By ValueId.
-  std::vector<ir::RegionId> parents_;   // By OpId.
+  const Definitions definitions_{function_};
+  std::vector<ir::RegionId> parents_;  // By OpId.
   bool loads_writable_ = false;
 };
 

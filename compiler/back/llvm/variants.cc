@@ -71,8 +71,10 @@ class VariantEmitter {
       }
       return std::move(made_);
     }
+    size_t before_instances = 0;
     for (size_t i = 0; i < choice_.shapes.size(); ++i) {
       EmitTile(i);
+      before_instances = i < choice_.before_instances ? made_.size() : before_instances;
     }
     if (!made_.empty() && HasProof()) {
       EmitChecked();
@@ -80,6 +82,8 @@ class VariantEmitter {
     if (choice_.has_unchecked_instances) {
       if (const Status status = EmitUncheckedInstances(); !status.ok()) {
         Leave({.lanes = 1}, status);
+      } else {
+        std::rotate(made_.begin() + static_cast<ptrdiff_t>(before_instances), made_.end() - 1, made_.end());
       }
     }
     return std::move(made_);
@@ -159,7 +163,8 @@ class VariantEmitter {
     const bool has_rows = kind.shape.rows > 1;
     auto [plan, is_new] = plans_.try_emplace({has_rows, kind.is_masked});
     if (is_new) {
-      plan->second = PlanGang(m_.source, {.has_rows = has_rows, .assumes_guards = !kind.is_masked});
+      plan->second = PlanGang(
+          m_.source, {.has_rows = has_rows, .assumes_guards = !kind.is_masked, .assumes_edges = !kind.is_masked});
     }
     if (!plan->second.has_value()) {
       return Unimplemented("What instances have in common did not settle.");
@@ -286,7 +291,12 @@ VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, c
       shape.columns = 1;
     }
   } else {
-    choice.shapes = options.shapes.empty() ? ChooseShapes(module, UnitOf(machine.kind), report) : options.shapes;
+    ShapeChoice chosen{.shapes = options.shapes, .before_scalar = options.shapes.size()};
+    if (options.shapes.empty()) {
+      chosen = ChooseShapes(module, UnitOf(machine.kind), report);
+    }
+    choice.shapes = std::move(chosen.shapes);
+    choice.before_instances = chosen.before_scalar;
   }
   LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), choice.shapes, report);
   LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), choice.group_shapes, report);
@@ -298,7 +308,8 @@ VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, c
   }
   const bool is_long =
       HasLoop(module) || (choice.shapes.empty() && choice.bounds.accesses.size() >= kAccessesThatCount);
-  choice.has_unchecked_instances = !has_groups && !choice.bounds.accesses.empty() && is_long;
+  const bool is_first = !choice.shapes.empty() && choice.before_instances == 0;
+  choice.has_unchecked_instances = !has_groups && !choice.bounds.accesses.empty() && (is_long || is_first);
   return choice;
 }
 

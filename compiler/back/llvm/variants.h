@@ -22,6 +22,7 @@ struct VariantChoice {
   std::vector<GangShape> shapes;         // Of tiles, the best first.
   std::vector<GangShape> group_shapes;   // For kernels with barriers; one row and one column.
   bool has_unchecked_instances = false;  // One instance at a time without the checks that a launch proves needless.
+  size_t before_instances = ~size_t{0};  // How many of `shapes` are expected to be quicker than that.
 };
 // What to make of a kernel that has gone through the pipeline. `report` may be null.
 VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, const CpuOptions& options,

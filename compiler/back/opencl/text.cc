@@ -45,13 +45,10 @@ std::string NameOf(Kind kind, uint32_t index) {
 Text::Text(Variant& variant)
     : v_(variant),
       names_(variant.f.values.size()),
-      definitions_(variant.f.values.size()),
+      definitions_(variant.f),
       hoists_locals_(variant.plan.trap_exit == gpu::TrapExit::kPostpone && variant.target.is_processor) {
   ir::ForEachOp(v_.f, [&](OpId id) {
     const Op& op = v_.f.op(id);
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      definitions_[op.first_result.index + i] = &op;
-    }
     if (op.code == ir::Opcode::kConst) {
       names_[op.first_result.index] = Literal(op.type, op.imm);
     }
@@ -97,8 +94,8 @@ void Text::Local(std::string_view qualifier, std::string_view type, const std::s
 }
 
 bool Text::ConstantOf(ValueId value, uint64_t* bits) const {
-  const Op* op = definitions_[value.index];
-  if (op == nullptr || op->code != ir::Opcode::kConst) {
+  const Op* op = definitions_.OpOf(value, ir::Opcode::kConst);
+  if (op == nullptr) {
     return false;
   }
   *bits = ir::Bytes(op->type) == 4 ? op->imm & 0xffffffffull : op->imm;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/api/gpu_code.h"
 #include "compiler/api/gpu_target.h"
 #include "compiler/back/gpu/gpu_plan.h"
@@ -86,15 +87,15 @@ class Text {
   ir::Type OperandType(const Op& op, uint32_t i) const { return TypeOf(v_.f.operands_of(op)[i]); }
   std::string Fresh(std::string_view prefix) { return Cat(prefix, "_", fresh_++); }
   bool ConstantOf(ValueId value, uint64_t* bits) const;
-  const Op* DefinitionOf(ValueId value) const { return definitions_[value.index]; }
+  const Op* DefinitionOf(ValueId value) const { return definitions_.OpOf(value); }
 
  private:
   Variant& v_;
   std::string out_;
   uint32_t indent_ = 1;
   uint32_t fresh_ = 0;
-  std::vector<std::string> names_;      // By ValueId.
-  std::vector<const Op*> definitions_;  // By ValueId; null: a region's parameter.
+  std::vector<std::string> names_;  // By ValueId.
+  const Definitions definitions_;
   // In kernels whose group meets in loops, on processors: a return from a loop and what else leaves it share the block
   // in which clang ends the lives of the loop's variables, and PoCL 3.1 takes no such loop with a barrier in it. So all
   // variables live from the kernel's beginning.

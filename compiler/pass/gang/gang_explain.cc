@@ -86,6 +86,11 @@ void Explainer::Run() {
     if (ir::Info(op.code).family == ir::Family::kControl) {
       return Control(op, id);
     }
+    if (plan_.is_assumed[id.index] && op.code != Opcode::kExtendS && op.code != Opcode::kExtendU) {
+      Say(KernelRemark::Kind::kControl, op.source,
+          "An index that is taken to meet no edge of an extent: a whole tile asks once, and runs under masks where an "
+          "instance meets one.");
+    }
     for (uint32_t i = 0; i < op.result_count && op.code != Opcode::kConst; ++i) {
       kinds.Add(plan_.layouts[op.first_result.index + i]);
     }

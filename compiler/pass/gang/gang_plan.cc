@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "compiler/analysis/before_effects.h"
+#include "compiler/analysis/definitions.h"
+#include "compiler/analysis/edge_forms.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/uniformity.h"
 
@@ -44,9 +46,6 @@ const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>&
   }
   if (op.code == Opcode::kGlobalSet) {
     return "it writes a global, and each instance has its own";
-  }
-  if (op.code == Opcode::kPrint) {
-    return "it prints";
   }
   if (op.code == Opcode::kCallRef) {
     return "it calls through a table";
@@ -167,13 +166,9 @@ class Planner {
       : module_(module), options_(options), f_(module.function(module.entry)) {}
   std::optional<GangPlan> Run() {
     owners_.resize(f_.ops.size());
-    definitions_.resize(f_.values.size());
     plan_.is_assumed.assign(f_.ops.size(), false);
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        definitions_[op.first_result.index + i] = id;
-      }
       for (RegionId inner : {op.body, op.otherwise}) {
         if (inner.valid() && f_.region(inner).owner == id) {
           for (OpId child : f_.region(inner).ops) {
@@ -220,39 +215,65 @@ class Planner {
   }
   // Marks guards that are reached before anything has an effect. Whether any was found.
   bool AssumeMore() {
-    bool has_effect = false, found = false;
+    bool found = false;
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
-      has_effect = has_effect || HasEffect(op);
-      if (has_effect || plan_.is_assumed[id.index] || !IsReachedTogether(id)) {
+      if (!before_effects_[id.index] || plan_.is_assumed[id.index] || !IsReachedTogether(id)) {
         return;
       }
-      if (op.code == Opcode::kIf) {
-        const ValueId condition = f_.operands_of(op)[0];
-        if (!Differs(condition) || !IsGuard(condition, 0)) {
-          return;
-        }
-      } else if (!ExtendsLinear(op)) {
-        return;
+      const bool is_edge = options_.assumes_edges && MeetsEdge(op);
+      if (is_edge || (!IsInLoop(id) && (op.code == Opcode::kIf ? IsGuardedIf(op) : ExtendsLinear(op)))) {
+        plan_.is_assumed[id.index] = found = true;
       }
-      for (OpId owner = owners_[id.index]; owner.valid(); owner = owners_[owner.index]) {
-        if (f_.op(owner).code == Opcode::kLoop) {
-          return;
-        }
-      }
-      plan_.is_assumed[id.index] = found = true;
     });
     return found;
   }
-  // Whether the operation extends an i32 that grows along x by less than what a tile could carry out of its range.
-  bool ExtendsLinear(const Op& op) const {
-    constexpr int32_t kStepMax = 1 << 20;
-    if (op.code != Opcode::kExtendS && op.code != Opcode::kExtendU) {
+  bool IsInLoop(OpId id) const {
+    for (OpId owner = owners_[id.index]; owner.valid(); owner = owners_[owner.index]) {
+      if (f_.op(owner).code == Opcode::kLoop) {
+        return true;
+      }
+    }
+    return false;
+  }
+  bool IsGuardedIf(const Op& op) const {
+    const ValueId condition = f_.operands_of(op)[0];
+    return Differs(condition) && IsGuard(condition, 0);
+  }
+  const Shape& AlongX(const Op& op, uint32_t operand) const {
+    return along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[operand].index];
+  }
+  // By which the operand grows along x, or nothing where a tile could carry it around its type's range.
+  std::optional<int64_t> StepOf(const Op& op, uint32_t operand) const {
+    constexpr int64_t kStepMax = 1 << 20;
+    const Shape& shape = AlongX(op, operand);
+    const int64_t step = f_.type_of(f_.operands_of(op)[operand]) == ir::Type::kI32
+                             ? static_cast<int32_t>(static_cast<uint32_t>(shape.step[0]))
+                             : static_cast<int64_t>(shape.step[0]);
+    const bool is_linear = shape.kind == Shape::Kind::kLinear && step <= kStepMax && step >= -kStepMax;
+    return is_linear ? std::optional(step) : std::nullopt;
+  }
+  // Whether the result varies along x, but only as an edge form does.
+  bool MeetsEdge(const Op& op) const {
+    // With a smaller divisor nearly every tile would meet an edge.
+    constexpr uint64_t kDivisorMin = 64;
+    const EdgeForm form = FindEdgeForm(f_, definitions_, op);
+    if (form.kind == EdgeForm::Kind::kNone ||
+        along_x_->functions[module_.entry.index].shapes[op.first_result.index].kind != Shape::Kind::kVarying) {
       return false;
     }
-    const Shape& shape = along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[0].index];
-    const auto step = static_cast<int32_t>(static_cast<uint32_t>(shape.step[0]));
-    return shape.kind == Shape::Kind::kLinear && step != 0 && step <= kStepMax && step >= -kStepMax;
+    if (form.kind == EdgeForm::Kind::kChoice) {
+      const std::optional<int64_t> one = StepOf(op, 1), other = StepOf(op, 2);
+      const ValueId condition = f_.operands_of(op)[0];
+      return one.has_value() && other.has_value() && (*one != 0 || *other != 0) &&
+             (AlongX(op, 0).kind == Shape::Kind::kLinear || IsGuard(condition, 0));
+    }
+    const std::optional<int64_t> step = StepOf(op, 0);
+    return step.value_or(0) != 0 && AlongX(op, 1).is_uniform() && (form.divisor == 0 || form.divisor >= kDivisorMin);
+  }
+  // Whether the operation extends an i32 that grows along x by less than what a tile could carry out of its range.
+  bool ExtendsLinear(const Op& op) const {
+    return (op.code == Opcode::kExtendS || op.code == Opcode::kExtendU) && StepOf(op, 0).value_or(0) != 0;
   }
   // Whether the value is made of comparisons of ids: what guards at the edges of an extent look like.
   bool IsGuard(ValueId id, int depth) const {
@@ -260,11 +281,11 @@ class Planner {
     if (!Differs(id)) {
       return true;
     }
-    const OpId definition = definitions_[id.index];
-    if (!definition.valid() || depth == kDepthMax) {
+    const Op* definition = definitions_.OpOf(id);
+    if (definition == nullptr || depth == kDepthMax) {
       return false;
     }
-    const Op& op = f_.op(definition);
+    const Op& op = *definition;
     const std::span<const ValueId> operands = f_.operands_of(op);
     auto is_guard = [&](ValueId operand) { return IsGuard(operand, depth + 1); };
     switch (op.code) {
@@ -286,9 +307,9 @@ class Planner {
     }
     const uint32_t entry = module_.entry.index;
     return std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
-      const OpId by = definitions_[operand.index];
-      if (by.valid() && (f_.op(by).code == Opcode::kExtendS || f_.op(by).code == Opcode::kExtendU)) {
-        operand = f_.operands_of(f_.op(by))[0];
+      const Op* by = definitions_.OpOf(operand);
+      if (by != nullptr && (by->code == Opcode::kExtendS || by->code == Opcode::kExtendU)) {
+        operand = f_.operands_of(*by)[0];
       }
       return along_x_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear &&
              (!options_.has_rows || along_y_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear);
@@ -370,9 +391,10 @@ class Planner {
   const ir::Module& module_;
   const GangPlanOptions& options_;
   const ir::Function& f_;
+  const std::vector<bool> before_effects_ = FindBeforeEffects(module_);
+  const Definitions definitions_{f_};
   std::optional<Uniformity> along_x_, along_y_;
-  std::vector<OpId> owners_;       // By OpId: the construct around it; invalid in the body.
-  std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
+  std::vector<OpId> owners_;  // By OpId: the construct around it; invalid in the body.
   GangPlan plan_;
 };
 

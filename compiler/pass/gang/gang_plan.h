@@ -42,13 +42,15 @@ struct GangPlan {
   bool body_is_masked = false;
   // By OpId of an if: its condition varies, but is the same for nearly every whole tile and stands before anything has
   // an effect. A tile function without a mask takes it as uniform, and gives up (kGangMixed) when it is not. Of an
-  // extension of a linear i32 to an i64 that stands there: it is linear too, as no lane is beyond the i32's range.
+  // extension of a linear i32 to an i64 that stands there: it is linear too, as no lane is beyond the i32's range. Of
+  // an edge form (compiler/analysis/edge_forms.h) that stands there: no lane of the tile meets the edge.
   std::vector<bool> is_assumed;
 };
 
 struct GangPlanOptions {
   bool has_rows = false;       // Tiles have more than one row.
   bool assumes_guards = true;  // Fill is_assumed; only for functions that run whole tiles.
+  bool assumes_edges = false;  // With edge forms.
 };
 
 // Why the entry cannot run in lockstep (stores to what an instance owns, unresolved stores, what the emitter lacks), or
@@ -74,14 +76,18 @@ struct GangShape {
 };
 
 // What the cost model says of the kernel on a processor with vectors of `vector_bytes` and so many registers: shapes to
-// emit, the best first, at most kGangShapesMax; empty when one instance at a time is quicker. A launch measures those
-// that are emitted (backends/shared/tuner.h).
+// emit, the best first, at most kGangShapesMax; none when one instance at a time is much quicker. A launch measures
+// those that are emitted (backends/shared/tuner.h), and begins with the first.
 inline constexpr size_t kGangShapesMax = 3;
 struct VectorUnit {
   uint32_t vector_bytes = 64;
   uint32_t registers = 32;
 };
-std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report);
+struct ShapeChoice {
+  std::vector<GangShape> shapes;
+  size_t before_scalar = 0;  // So many of them come before one instance at a time.
+};
+ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report);
 
 }  // namespace hpvm
 

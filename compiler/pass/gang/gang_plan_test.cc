@@ -273,7 +273,7 @@ TEST(GangPlanTest, Refusals) {
       {"Global", "global_set.i32 g0 %n @9", "writes a global"},
       {"StackPointer", "global_set.i32 g1 %n @9", "moves the stack's pointer"},
       {"Fill", "memory_fill %b, %0, %n @9", "fills memory"},
-      {"Print", "print p0 (%n) @9", "prints"},
+      {"Print", "print p0 (%n) @9", nullptr},
       {"Call", "%v: i32 = call f1 (%x)", nullptr},
       {"CallStores", "%v: i32 = call f2 (%x)", "writes a buffer"},
       {"CallDeep", "%v: i32 = call f3 (%x)", "writes a buffer"},

@@ -63,7 +63,7 @@ std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& un
     if (has_rows && !UsesY(module)) {
       continue;
     }
-    const std::optional<GangPlan> plan = PlanGang(module, {.has_rows = has_rows});
+    const std::optional<GangPlan> plan = PlanGang(module, {.has_rows = has_rows, .assumes_edges = true});
     if (!plan.has_value() || (has_rows && HasMasks(*plan))) {
       continue;
     }
@@ -98,13 +98,14 @@ std::string Spelled(const GangShape& shape) {
 
 }  // namespace
 
-std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report) {
+ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report) {
   constexpr double kGiveUp = 1.5;  // A launch measures one instance at a time, too.
   double scalar = 0;
   const std::vector<Candidate> candidates = Candidates(module, unit, &scalar);
   const size_t ops = CountOps(module.function(module.entry));
   const size_t shapes_max = ops > kOpsForOneShape ? 1 : ops > kOpsForTwoShapes ? 2 : kGangShapesMax;
-  std::vector<GangShape> shapes;
+  ShapeChoice choice;
+  std::vector<GangShape>& shapes = choice.shapes;
   auto say = [&](const Candidate& candidate, const char* what) {
     if (report != nullptr) {
       report->Add(KernelRemark::Kind::kTile, 0,
@@ -116,7 +117,7 @@ std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& 
     if (!candidates.empty()) {
       say(candidates[0], " is not worth it");
     }
-    return shapes;
+    return choice;
   }
   // The second and third are to be unlike the first: another number of rows, or twice as wide or narrow.
   auto is_unlike = [&](const GangShape& shape) {
@@ -133,10 +134,11 @@ std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& 
                             std::any_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
     if (shapes.size() < shapes_max && is_unlike(candidate.shape) && ((is_close && keeps_room) || lacks_row)) {
       shapes.push_back(candidate.shape);
-      say(candidate, shapes.size() == 1 ? " (first choice)" : " (to be measured)");
+      choice.before_scalar += candidate.cycles <= scalar ? 1 : 0;
+      say(candidate, choice.before_scalar == 1 && shapes.size() == 1 ? " (first choice)" : " (to be measured)");
     }
   }
-  return shapes;
+  return choice;
 }
 
 }  // namespace hpvm

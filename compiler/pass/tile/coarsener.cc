@@ -226,7 +226,7 @@ void Coarsener::EmitOp(OpId id) {
 ValueId Coarsener::FirstId(OpId id, ValueId dimension) {
   const Op& op = f_.op(id);
   const ValueId first = builder_.Append1(Like(op), std::array{dimension}, f_.type_of(op.first_result));
-  const uint64_t d = constants_[f_.operands_of(op)[0].index].value_or(3);
+  const uint64_t d = definitions_.ConstantOf(f_.operands_of(op)[0]).value_or(3);
   if (d > 1 || plan_.tile[d] == 1 || !std::has_single_bit(plan_.tile[d])) {
     return first;
   }
@@ -484,16 +484,6 @@ CoarseModule Coarsener::Run() {
   out_.type = f_.type;
   out_.fast_math = f_.fast_math;
   copies_.resize(f_.values.size());
-  constants_.resize(f_.values.size());
-  definitions_.resize(f_.values.size());
-  ir::ForEachOp(f_, [&](OpId id) {
-    for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
-      definitions_[f_.op(id).first_result.index + i] = id;
-    }
-    if (f_.op(id).code == Opcode::kConst) {
-      constants_[f_.op(id).first_result.index] = f_.op(id).imm;
-    }
-  });
   new_ops_.resize(f_.ops.size());
   const bool may_mix = std::ranges::find(plan_.gang.is_assumed, true) != plan_.gang.is_assumed.end();
   EmitParams();

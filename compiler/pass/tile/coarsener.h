@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/ir/ir.h"
 #include "compiler/pass/gang/gang_plan.h"
 #include "compiler/pass/tile/coarsen.h"
@@ -147,9 +148,8 @@ class Coarsener {
   const ir::Function& f_;
   ir::Function out_;
   ir::Builder builder_;
-  std::vector<std::vector<ir::ValueId>> copies_;    // By ValueId: place (x, y) at y * (copies along x) + x.
-  std::vector<std::optional<uint64_t>> constants_;  // By ValueId.
-  std::vector<ir::OpId> definitions_;               // By ValueId; invalid for parameters.
+  std::vector<std::vector<ir::ValueId>> copies_;  // By ValueId: place (x, y) at y * (copies along x) + x.
+  const Definitions definitions_{f_};
   Stage stage_;
   std::vector<ir::ValueId> clones_;            // By ValueId: in the construct that is being copied.
   std::vector<ir::OpId> new_ops_;              // By OpId of open constructs.

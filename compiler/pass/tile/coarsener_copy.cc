@@ -81,7 +81,7 @@ void Coarsener::CloneOp(OpId id, Copy& copy) {
   }
   if (op.code == Opcode::kInstanceId) {
     ValueId here = FirstId(id, operands[0]);
-    const uint64_t d = constants_[f_.operands_of(op)[0].index].value_or(3);
+    const uint64_t d = definitions_.ConstantOf(f_.operands_of(op)[0]).value_or(3);
     if (d < 2 && copy.is_slow && copy.at[d]) {
       ValueId at = *copy.at[d];
       if (op.type == Type::kI64) {

@@ -76,14 +76,14 @@ ValueId Coarsener::Slice(ValueId id, const Elsewhere& where, std::map<uint32_t, 
   const Op& loop = f_.op(plan_.stage->loop);
   const ir::Region& body = f_.region(loop.body);
   const uint32_t index = id.index - body.first_param.index;
-  const OpId by = definitions_[id.index];
+  const OpId by = definitions_.Of(id);
   const auto compute = [&]() -> ValueId {
     if (id.index >= body.first_param.index && index < body.param_count) {
       const ValueId init = Slice(f_.operands_of(loop)[index], where, known);
       return AfterTurns(init, where.turn, Slice(*plan_.stage->steps[index], where, known));
     }
     if (by.valid() && f_.op(by).code == Opcode::kInstanceId) {
-      const uint64_t d = constants_[f_.operands_of(f_.op(by))[0].index].value_or(3);
+      const uint64_t d = definitions_.ConstantOf(f_.operands_of(f_.op(by))[0]).value_or(3);
       if (d < 2) {
         return f_.type_of(id) == kI32 ? where.id[d] : Widened(where.id[d]);
       }

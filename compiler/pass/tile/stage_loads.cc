@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
@@ -27,13 +28,7 @@ constexpr size_t kPanelsMax = 16;
 class Planner {
  public:
   Planner(const ir::Module& module, const TilePlan& tile)
-      : module_(module), tile_(tile), f_(module.function(module.entry)), definitions_(f_.values.size()) {
-    ir::ForEachOp(f_, [&](OpId id) {
-      for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
-        definitions_[f_.op(id).first_result.index + i] = id;
-      }
-    });
-  }
+      : module_(module), tile_(tile), f_(module.function(module.entry)), definitions_(f_) {}
 
   std::optional<StagePlan> Run(std::string* reason) {
     if (module_.is_memory64 || !std::has_single_bit(tile_.tile[0]) || !std::has_single_bit(tile_.tile[1])) {
@@ -69,10 +64,6 @@ class Planner {
   }
 
  private:
-  std::optional<uint64_t> ConstantOf(ValueId id) const {
-    const OpId by = definitions_[id.index];
-    return by.valid() && f_.op(by).code == Opcode::kConst ? std::optional(f_.op(by).imm) : std::nullopt;
-  }
   bool IsParam(ValueId id) const {
     const uint32_t first = f_.region(f_.body).first_param.index;
     return id.index >= first && id.index < first + module_.params.size();
@@ -111,7 +102,7 @@ class Planner {
         return false;
       }
       const TileLayout& layout = tile_.layouts[value.index];
-      const OpId by = definitions_[value.index];
+      const OpId by = definitions_.Of(value);
       const uint32_t index = value.index - body.first_param.index;
       const bool is_inside = by.valid() && std::ranges::find(body.ops, by) != body.ops.end();
       if (value.index >= body.first_param.index && index < body.param_count) {
@@ -188,11 +179,11 @@ class Planner {
     plan_.steps.assign(body.param_count, std::nullopt);
     for (uint32_t i = 0; i < body.param_count; ++i) {
       const ValueId param(body.first_param.index + i);
-      const OpId by = definitions_[f_.operands_of(again)[i].index];
-      if (!by.valid() || f_.op(by).code != Opcode::kAdd) {
+      const Op* by = definitions_.OpOf(f_.operands_of(again)[i], Opcode::kAdd);
+      if (by == nullptr) {
         continue;
       }
-      const ValueId a = f_.operands_of(f_.op(by))[0], b = f_.operands_of(f_.op(by))[1];
+      const ValueId a = f_.operands_of(*by)[0], b = f_.operands_of(*by)[1];
       const ValueId step = a == param ? b : a;
       if ((a == param || b == param) && IsSteady(step)) {
         plan_.steps[i] = step;
@@ -203,9 +194,9 @@ class Planner {
     ValueId next = condition;
     plan_.bound = ValueId();
     plan_.is_below = false;
-    const OpId by = definitions_[condition.index];
-    if (by.valid() && (f_.op(by).code == Opcode::kNe || f_.op(by).code == Opcode::kLtS)) {
-      const Op& test = f_.op(by);
+    const Op* by = definitions_.OpOf(condition);
+    if (by != nullptr && (by->code == Opcode::kNe || by->code == Opcode::kLtS)) {
+      const Op& test = *by;
       plan_.is_below = test.code == Opcode::kLtS;
       next = f_.operands_of(test)[0];
       plan_.bound = f_.operands_of(test)[1];
@@ -217,7 +208,7 @@ class Planner {
       }
     }
     for (uint32_t i = 0; i < plan_.steps.size(); ++i) {
-      const std::optional<uint64_t> stride = plan_.steps[i] ? ConstantOf(*plan_.steps[i]) : std::nullopt;
+      const std::optional<uint64_t> stride = plan_.steps[i] ? definitions_.ConstantOf(*plan_.steps[i]) : std::nullopt;
       if (f_.operands_of(again)[i] != next || !stride || f_.type_of(next) != ir::Type::kI32 ||
           !IsSteady(f_.operands_of(f_.op(loop))[i])) {
         continue;
@@ -261,8 +252,8 @@ class Planner {
   const ir::Module& module_;
   const TilePlan& tile_;
   const ir::Function& f_;
-  std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
-  std::vector<bool> is_steady_;    // By ValueId.
+  const Definitions definitions_;
+  std::vector<bool> is_steady_;  // By ValueId.
   StagePlan plan_;
 };
 

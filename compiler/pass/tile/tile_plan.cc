@@ -94,6 +94,9 @@ class Planner {
     if (module_.stack_frame.has_value()) {
       return "its instances have a stack each";
     }
+    if (!module_.formats.empty()) {
+      return "it prints";
+    }
     std::vector<std::optional<uint64_t>> constants(f_.values.size());
     std::string reason;
     ir::ForEachOp(f_, [&](OpId id) {

@@ -40,13 +40,12 @@ ir::FunctionType WithReference(ir::FunctionType type) {
   return type;
 }
 
-// The bits of `value` in the low part of an i64.
+}  // namespace
+
 llvm::Value* Bits(llvm::IRBuilder<>& b, llvm::Value* value) {
   unsigned width = value->getType()->getScalarSizeInBits();
   return b.CreateZExt(b.CreateBitCast(value, b.getIntNTy(width)), b.getInt64Ty());
 }
-
-}  // namespace
 
 // Its parameters are the reference and then the callee's. A switch over references has every address inside the image.
 llvm::Function* ModuleEmitter::ReferenceCaller(uint32_t type_index) {

@@ -108,6 +108,9 @@ std::string GangHelpers();         // helpers_gang.cc
 // Parses the helpers into a fresh module (helpers.cc).
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context);
 
+// The value's bits, as an i64 (emit_call.cc).
+llvm::Value* Bits(llvm::IRBuilder<>& b, llvm::Value* value);
+
 // What every module starts with: helpers, every reachable function, and the entry over instances (emit_module.cc).
 Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context);
 // Drops what nothing uses, gives every function the processor's attributes and checks the module (emit_module.cc).

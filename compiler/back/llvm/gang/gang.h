@@ -9,6 +9,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/Instructions.h"
 
+#include "compiler/analysis/edge_forms.h"
 #include "compiler/back/llvm/gang/gang_tile.h"
 #include "compiler/pass/gang/gang_records.h"
 
@@ -24,7 +25,8 @@ class GangOps {
   // Loads and stores of Space::kPrivate, what lanes keep across barriers (group_values.cc).
   Status EmitKept(const ir::Op& op);
   // gang_call.cc: calls lane by lane, queries, global_get.
-  Status EmitCall(const ir::Op& op);
+  void EmitCall(const ir::Op& op);
+  void EmitPrint(const ir::Op& op);
   Status EmitQuery(const ir::Op& op);
   Status EmitGlobal(const ir::Op& op);
 
@@ -32,11 +34,17 @@ class GangOps {
   // An operation of ArithEmitter's families on vectors of a part.
   llvm::Value* EmitVector(const ir::Op& op, ir::Type result, llvm::ArrayRef<llvm::Value*> operands, unsigned row,
                           unsigned column);
+  // An operation's operands, of one part, for a loop over its lanes: scalars where uniform, else vectors in memory, so
+  // that one load picks a lane's element.
+  using LaneValues = llvm::SmallVector<llvm::Value*, 4>;
+  LaneValues SpillOperands(const ir::Op& op, unsigned row, unsigned column);
+  llvm::Value* OfLane(const ir::Op& op, uint32_t index, const LaneValues& operands, llvm::Value* lane);
+  // How far the lane, an i32, is from the row's first instance; i64.
+  llvm::Value* AlongX(llvm::Value* lane, unsigned column);
   // Calls for each active lane of a part. Slots of the results.
   void EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::ArrayRef<Slots> results);
-  // `operands`: scalars where uniform, else vectors in memory.
-  void EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm::Value* lane,
-                    llvm::ArrayRef<llvm::Value*> operands, llvm::ArrayRef<Slots> results);
+  void EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm::Value* lane, const LaneValues& operands,
+                    llvm::ArrayRef<Slots> results);
   llvm::Value* RowId(unsigned row);  // Along y.
   llvm::Value* Query(const ir::Op& op, llvm::Value* dimension, unsigned row, unsigned column);
   llvm::Value* QueryOf(const ir::Op& op, unsigned dimension, unsigned row, unsigned column, bool is_vector);
@@ -80,7 +88,13 @@ class GangEmitter {
   Status EmitWays(const ir::Op& op, ir::OpId id, llvm::BasicBlock* then_block, llvm::BasicBlock* else_block);
   Status EmitMaskedIf(const ir::Op& op, ir::OpId id);
   Status EmitAssumedIf(const ir::Op& op, ir::OpId id);
+  // gang_assumed.cc.
+  void EmitAssumed(const ir::Op& op);
   void EmitAssumedExtension(const ir::Op& op);
+  void EmitAssumedChoice(const ir::Op& op);
+  void EmitAssumedDivision(const ir::Op& op, const EdgeForm& form);
+  void GiveUpIf(llvm::Value* is_mixed);
+  int64_t ReachOf(const ir::Op& op, uint32_t operand) const;
   llvm::BasicBlock* Mixed();
   Status EmitArm(ir::RegionId region, const Mask& mask, llvm::BasicBlock* behind);
   bool IsCheap(ir::RegionId region) const;
@@ -101,6 +115,7 @@ class GangEmitter {
   ModuleEmitter& m_ = tile_.m;
   llvm::IRBuilder<>& b_ = tile_.b;
   const ir::Function& f_ = tile_.f;
+  const Definitions definitions_{f_};
   GangMasks masks_{tile_};
   GangTraps traps_{tile_, masks_};
   GangOps ops_{tile_, masks_, traps_};

@@ -24,10 +24,7 @@ llvm::Value* GangOps::RowId(unsigned row) {
 }
 
 // Every row calls for itself, even for results that rows share: a callee may trap in one of them.
-Status GangOps::EmitCall(const ir::Op& op) {
-  if (op.code == Opcode::kPrint) {
-    return Internal("A kernel that prints cannot run in lockstep.");
-  }
+void GangOps::EmitCall(const ir::Op& op) {
   llvm::SmallVector<Slots, 1> results;
   for (uint32_t i = 0; i < op.result_count; ++i) {
     results.push_back(tile_.NewSlots(ir::ValueId(op.first_result.index + i)));
@@ -40,12 +37,33 @@ Status GangOps::EmitCall(const ir::Op& op) {
   for (uint32_t i = 0; i < op.result_count; ++i) {
     tile_.Set(ir::ValueId(op.first_result.index + i), tile_.LoadFrom(results[i]));
   }
-  return absl::OkStatus();
 }
 
-void GangOps::EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::ArrayRef<Slots> results) {
-  // Vectors in memory, so that the loop picks a lane's element with one load.
-  llvm::SmallVector<llvm::Value*, 4> operands;
+// The log keeps the lines of each instance apart (backends/contract/launch_log.h), so that lanes print where they
+// stand.
+void GangOps::EmitPrint(const ir::Op& op) {
+  for (unsigned row = 0; row < tile_.rows(); ++row) {
+    for (unsigned column = 0; column < tile_.columns(); ++column) {
+      const LaneValues operands = SpillOperands(op, row, column);
+      masks_.ForEachLane(masks_.PartMask(row, column), [&](llvm::Value* lane) {
+        llvm::SmallVector<llvm::Value*, 12> arguments = {
+            tile_.function->getArg(0), b_.CreateAdd(tile_.function->getArg(kFirstId), AlongX(lane, column)), RowId(row),
+            tile_.function->getArg(kFirstId + 2), tile_.I32(static_cast<uint32_t>(op.imm))};
+        for (uint32_t i = 0; i < op.operand_count; ++i) {
+          arguments.push_back(Bits(b_, OfLane(op, i, operands, lane)));
+        }
+        b_.CreateCall(m_.Printer(op.operand_count), arguments)->setCallingConv(llvm::CallingConv::Fast);
+      });
+    }
+  }
+}
+
+llvm::Value* GangOps::AlongX(llvm::Value* lane, unsigned column) {
+  return b_.CreateAdd(b_.CreateZExt(lane, b_.getInt64Ty()), tile_.I64(uint64_t{column} * tile_.lanes()));
+}
+
+GangOps::LaneValues GangOps::SpillOperands(const ir::Op& op, unsigned row, unsigned column) {
+  LaneValues operands;
   for (uint32_t i = 0; i < op.operand_count; ++i) {
     const Layout& layout = tile_.LayoutOf(tile_.OperandId(op, i));
     if (layout.kind == Layout::Kind::kUniform) {
@@ -56,25 +74,33 @@ void GangOps::EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::A
     operands.push_back(tile_.entry.CreateAlloca(vector->getType()));
     b_.CreateStore(vector, operands.back());
   }
+  return operands;
+}
+
+llvm::Value* GangOps::OfLane(const ir::Op& op, uint32_t index, const LaneValues& operands, llvm::Value* lane) {
+  const ir::ValueId id = tile_.OperandId(op, index);
+  if (tile_.LayoutOf(id).kind == Layout::Kind::kUniform) {
+    return operands[index];
+  }
+  llvm::Type* type = tile_.TypeOf(id);
+  return b_.CreateLoad(type, b_.CreateInBoundsGEP(type, operands[index], lane));
+}
+
+void GangOps::EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::ArrayRef<Slots> results) {
+  const LaneValues operands = SpillOperands(op, row, column);
   masks_.ForEachLane(masks_.PartMask(row, column),
                      [&](llvm::Value* lane) { EmitLaneCall(op, row, column, lane, operands, results); });
 }
 
 void GangOps::EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm::Value* lane,
-                           llvm::ArrayRef<llvm::Value*> operands, llvm::ArrayRef<Slots> results) {
+                           const LaneValues& operands, llvm::ArrayRef<Slots> results) {
   const auto index = static_cast<uint32_t>(op.imm);
-  llvm::Value* along_x =
-      b_.CreateAdd(b_.CreateZExt(lane, b_.getInt64Ty()), tile_.I64(uint64_t{column} * tile_.lanes()));
+  llvm::Value* along_x = AlongX(lane, column);
   llvm::SmallVector<llvm::Value*, 12> arguments = {tile_.function->getArg(0), tile_.function->getArg(1),
                                                    b_.CreateAdd(tile_.function->getArg(kFirstId), along_x), RowId(row),
                                                    tile_.function->getArg(kFirstId + 2)};
   for (uint32_t i = 0; i < op.operand_count; ++i) {
-    llvm::Value* operand = operands[i];
-    if (tile_.LayoutOf(tile_.OperandId(op, i)).kind != Layout::Kind::kUniform) {
-      llvm::Type* type = tile_.TypeOf(tile_.OperandId(op, i));
-      operand = b_.CreateLoad(type, b_.CreateInBoundsGEP(type, operand, lane));
-    }
-    arguments.push_back(operand);
+    arguments.push_back(OfLane(op, i, operands, lane));
   }
   llvm::Function* callee = op.code == Opcode::kCall ? m_.functions[index] : m_.ReferenceCaller(index);
   llvm::CallInst* call = b_.CreateCall(callee, arguments);

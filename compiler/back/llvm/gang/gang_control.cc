@@ -24,7 +24,7 @@ Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
     if (tile_.plan.is_assumed[id.index] && !masks_.IsWhole()) {
       return Unimplemented("A value taken as linear stands where lanes have parted (function \"" + f_.name + "\").");
     }
-    tile_.plan.is_assumed[id.index] ? EmitAssumedExtension(op) : ops_.EmitArith(op);
+    tile_.plan.is_assumed[id.index] ? EmitAssumed(op) : ops_.EmitArith(op);
     return absl::OkStatus();
   }
   switch (ir::Info(op.code).family) {
@@ -35,7 +35,8 @@ Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
     case ir::Family::kGlobal:
       return ops_.EmitGlobal(op);
     case ir::Family::kCall:
-      return ops_.EmitCall(op);
+      op.code == Opcode::kPrint ? ops_.EmitPrint(op) : ops_.EmitCall(op);
+      return absl::OkStatus();
     case ir::Family::kQuery:
       return ops_.EmitQuery(op);
     case ir::Family::kControl:
@@ -340,47 +341,6 @@ bool GangEmitter::IsCheap(RegionId region) const {
            }
            return ir::Info(code).effects == ir::kPure && code != Opcode::kFDiv && code != Opcode::kFSqrt;
          });
-}
-
-// All of the tile takes one way; if it does not, nothing has happened yet and the caller runs it otherwise.
-Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
-  if (!masks_.IsWhole()) {
-    return Unimplemented("A guard stands where lanes have parted (function \"" + f_.name + "\").");
-  }
-  const Mask taken = masks_.Narrowed(tile_.OperandId(op, 0), true);
-  llvm::Value* all = taken[0];
-  for (size_t i = 1; i < taken.size(); ++i) {
-    all = b_.CreateAnd(all, taken[i]);
-  }
-  Begin(op, id);
-  llvm::BasicBlock* then_block = tile_.NewBlock("then");
-  llvm::BasicBlock* some_block = tile_.NewBlock("not.all");
-  llvm::BasicBlock* else_block = tile_.NewBlock("else");
-  b_.CreateCondBr(masks_.AnyOf(b_.CreateNot(all)), some_block, then_block);
-  b_.SetInsertPoint(some_block);
-  b_.CreateCondBr(masks_.Any(taken), tile_.Mixed(), else_block);
-  return EmitWays(op, id, then_block, else_block);
-}
-
-// An i32 of which the tile's first and last lane in a row are as far apart after the extension as before: then so are
-// those between, as a tile's lanes do not reach around the range.
-void GangEmitter::EmitAssumedExtension(const ir::Op& op) {
-  HPVMD_CHECK(masks_.IsWhole() && !tile_.kind.is_masked);
-  ops_.EmitArith(op);
-  const auto step = static_cast<int32_t>(static_cast<uint32_t>(tile_.LayoutOf(tile_.OperandId(op, 0)).step));
-  const int64_t reach = int64_t{step} * (tile_.columns() * tile_.lanes() - 1);
-  llvm::Value* is_mixed = b_.getFalse();
-  for (unsigned row = 0; row < tile_.RowsOf(tile_.LayoutOf(op.first_result)); ++row) {
-    llvm::Value* last =
-        b_.CreateAdd(tile_.Operand(op, 0, row), tile_.I32(static_cast<uint32_t>(static_cast<int32_t>(reach))));
-    llvm::Value* wide =
-        op.code == Opcode::kExtendS ? b_.CreateSExt(last, b_.getInt64Ty()) : b_.CreateZExt(last, b_.getInt64Ty());
-    llvm::Value* expected = b_.CreateAdd(tile_.Scalar(op.first_result, row), b_.getInt64(static_cast<uint64_t>(reach)));
-    is_mixed = b_.CreateOr(is_mixed, b_.CreateICmpNE(wide, expected));
-  }
-  llvm::BasicBlock* next = tile_.NewBlock("linear");
-  b_.CreateCondBr(is_mixed, tile_.Mixed(), next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
-  b_.SetInsertPoint(next);
 }
 
 }  // namespace hpvm::cpu

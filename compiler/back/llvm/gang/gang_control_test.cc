@@ -492,6 +492,60 @@ func f0 "rows" (%r: i32) -> () {
   }
 }
 
+// Each instance prints what it would print alone, in that order: under a mask, in loops that lanes leave apart, of
+// rows, before and behind stores and in a function that is called.
+TEST(GangPrintTest, EachInstancePrintsItsOwn) {
+  GangCompared kernel(KernelText(R"(
+  %y: i32 = instance_id.i32 %one
+  %width: i32 = const.i32 50
+  %f: f64 = convert_s.i32 %v
+  %g: f32 = convert_s.i32 %n
+  print p0 (%id, %f)
+  %odd: i32 = and.i32 %v, %one
+  if b0 %odd {
+    print p1 (%y, %g)
+    leave b0 ()
+  } else {
+    leave b0 ()
+  }
+  %row: i32 = mul.i32 %y, %width
+  %place: i32 = add.i32 %row, %id
+  %off: i32 = shl.i32 %place, %two
+  %p: i32 = add.i32 %r, %off
+  store.i32 flat %p, %place
+  %trips: i32 = and.i32 %v, %three
+  %end: i32 = loop b1 (%i: i32 = %trips) {
+    print p2 ()
+    print p3 (%i)
+    if b2 %i {
+      %j: i32 = sub.i32 %i, %one
+      continue b1 (%j)
+    } else {
+      leave b1 (%i)
+    }
+    leave b1 (%i)
+  }
+  %called: i32 = call f1 (%end)
+  store.i32 flat %p, %called
+  return ()
+)",
+                                 R"(
+func f1 "callee" (%a: i32) -> (i32) {
+  print p3 (%a)
+  return (%a)
+}
+)",
+                                 "format \"%d %g\"\nformat \"%u %g\"\nformat \"here\"\nformat \"%d\"\n"));
+  for (const uint64_t x : {1, 7, 16, 33, 50}) {
+    for (const uint64_t y : {1, 3, 4}) {
+      kernel.Check({{WordsOf(50 * 4, [](size_t i) { return i; }), WordsOf(50, [](size_t i) { return i * 7 + 3; }), {}},
+                    {0, 0, 5},
+                    {x, y, 1}});
+    }
+  }
+  EXPECT_GT(kernel.unchecked_runs, 0u);
+}
+
 // A loop that never ends in some lanes is left when the stop word is set.
 TEST(GangStopTest, EndlessLoopsStop) {
   GangCompared kernel(KernelText(R"(

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -153,12 +154,23 @@ class GangCompared {
   uint32_t unchecked_runs = 0;
 
  private:
+  // What each instance prints: formats and the operands' bits, in order.
+  struct Prints final : ir::PrintSink {
+    void Print(const std::array<uint64_t, 3>& instance, uint32_t format, std::span<const uint64_t> operands) override {
+      std::vector<uint64_t>& own = values[instance];
+      own.push_back(format);
+      own.insert(own.end(), operands.begin(), operands.end());
+    }
+    std::map<std::array<uint64_t, 3>, std::vector<uint64_t>> values;
+  };
+
   // Memory and launch of one run.
   struct Run {
     Run(const GangInput& input, const GangCompared& kernel, bool at_end) {
       const auto& params = kernel.interpreter_->module().params;
       launch.extent = input.extent;
       launch.group = input.group;
+      launch.print = &prints;
       for (size_t k = 0; k < params.size(); ++k) {
         memory.push_back(std::make_unique<GuardedBytes>(
             k < input.buffers.size() ? input.buffers[k] : std::vector<uint8_t>(), at_end));
@@ -174,6 +186,7 @@ class GangCompared {
       return contents;
     }
     std::vector<std::unique_ptr<GuardedBytes>> memory;
+    Prints prints;
     ir::Launch launch;
   };
 
@@ -200,6 +213,7 @@ class GangCompared {
     const ir::Module& module = interpreter_->module();
     if (want.code == ir::TrapCode::kNone) {
       ASSERT_EQ(got.code, want.code) << ir::ToString(got, module);
+      ASSERT_EQ(run.prints.values, expected.prints.values);
       const auto contents = run.Contents(), wanted = expected.Contents();
       for (size_t k = 0; k < contents.size(); ++k) {
         const auto differing = std::mismatch(contents[k].begin(), contents[k].end(), wanted[k].begin());

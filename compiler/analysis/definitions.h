@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which operation defines each value of a function.
+#ifndef HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_
+#define HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// Borrows the function, whose operations may be changed in place but not be added to. Plain data after construction.
+class Definitions {
+ public:
+  explicit Definitions(const ir::Function& function);
+
+  // Invalid for parameters of functions and regions, and for what nothing reaches.
+  ir::OpId Of(ir::ValueId value) const { return definitions_[value.index]; }
+  // The same operation, or null.
+  const ir::Op* OpOf(ir::ValueId value) const { return Of(value).valid() ? &function_.op(Of(value)) : nullptr; }
+  // The operation if it has that code, or null.
+  const ir::Op* OpOf(ir::ValueId value, ir::Opcode code) const {
+    const ir::Op* op = OpOf(value);
+    return op != nullptr && op->code == code ? op : nullptr;
+  }
+  // The bits of a constant, or nothing.
+  std::optional<uint64_t> ConstantOf(ir::ValueId value) const {
+    const ir::Op* op = OpOf(value, ir::Opcode::kConst);
+    return op != nullptr ? std::optional(op->imm) : std::nullopt;
+  }
+
+ private:
+  const ir::Function& function_;
+  std::vector<ir::OpId> definitions_;  // By ValueId.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_

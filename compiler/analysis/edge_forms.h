@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integer operations whose results grow by a constant from one instance to the next, but for the edges of an extent:
+// clamped, mirrored and periodic indices, and the coordinates that are taken out of a linear index.
+#ifndef HPVMD_COMPILER_ANALYSIS_EDGE_FORMS_H_
+#define HPVMD_COMPILER_ANALYSIS_EDGE_FORMS_H_
+
+#include <cstdint>
+
+#include "compiler/analysis/definitions.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+struct EdgeForm {
+  enum class Kind : uint8_t {
+    kNone,
+    kChoice,     // A select.
+    kRemainder,  // Of operand 0 by operand 1, or by 2^n where the operation is an `and` with 2^n - 1.
+    kQuotient,   // The same, or a shift to the right.
+  };
+  Kind kind = Kind::kNone;
+  // kRemainder, kQuotient: the divisor, where it is constant; 0: it is operand 1, known at run time only.
+  uint64_t divisor = 0;
+  // The operation rounds down whatever the signs are: an `and` or a shift.
+  bool is_of_bits = false;
+};
+
+EdgeForm FindEdgeForm(const ir::Function& function, const Definitions& definitions, const ir::Op& op);
+
+// Of a select: the operand, 1 or 2, that instances away from the edges most likely choose. `steps`: by which each of
+// the two grows, as bits of the select's type.
+uint32_t UsualOperand(const ir::Function& function, const Definitions& definitions, const ir::Op& select,
+                      uint64_t first_step, uint64_t second_step);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_ANALYSIS_EDGE_FORMS_H_

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "compiler/ir/walk.h"
 #include "compiler/pass/inline_calls.h"
+#include "compiler/pass/memory/stack_values.h"
 #include "compiler/pass/remove_dead.h"
 
 namespace hpvm {
@@ -160,6 +162,11 @@ class AddressUses {
 StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
   HPVMD_RETURN_IF_ERROR(InlineCalls(module));
   HPVMD_RETURN_IF_ERROR(RemoveDead(module));
+  // Without optimisation the parameters themselves lie on the stack; that nothing else reaches it is guessed, too.
+  if (ir::Module values = module; !AssumeStackValues(values).empty()) {
+    HPVMD_RETURN_IF_ERROR(RemoveDead(values));
+    module = std::move(values);
+  }
   const ir::Function& entry = module.function(module.entry);
   const AddressUses uses(entry);
   const ir::Region& body = entry.region(entry.body);

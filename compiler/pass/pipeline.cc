@@ -5,6 +5,7 @@
 #include "compiler/pass/inline_calls.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/resolve_provenance.h"
+#include "compiler/pass/memory/stack_values.h"
 #include "compiler/pass/memory/unroll_loops.h"
 #include "compiler/pass/or_to_add.h"
 #include "compiler/pass/remove_barriers.h"
@@ -42,6 +43,53 @@ Status RunPasses(ir::Module& module, const std::vector<Pass>& passes, const Pipe
   return options.verify_each ? absl::OkStatus() : CheckAfter(module, "pipeline");
 }
 
+// Words of the stack become values, its arrays memory of a space of its own.
+Status KnowStack(ir::Module& module) {
+  if (PromoteStack(module)) {
+    if (!module.stack_frame.has_value()) {
+      return absl::OkStatus();
+    }
+    HPVMD_RETURN_IF_ERROR(UnrollLoops(module));
+    HPVMD_RETURN_IF_ERROR(RemoveDead(module));
+    return StackValues(module) ? RemoveDead(module) : absl::OkStatus();
+  }
+  // Compilers that do not optimise keep pointers and counters on the stack, too. Only when those are values is it known
+  // what the accesses through them reach.
+  ir::Module values = module;
+  if (!module.stack_pointer.has_value()) {
+    return absl::OkStatus();
+  }
+  const std::vector<StackBytes> assumed = AssumeStackValues(values);
+  if (assumed.empty()) {
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(RemoveDead(values));
+  HPVMD_RETURN_IF_ERROR(OrToAdd(values));
+  HPVMD_RETURN_IF_ERROR(ResolveProvenance(values));
+  if (!PromoteStack(values)) {
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(UnrollLoops(values, kUnrollPlain));
+  HPVMD_RETURN_IF_ERROR(RemoveDead(values));
+  if (!AvoidsStack(values, assumed)) {
+    return absl::OkStatus();
+  }
+  StackValues(values);
+  HPVMD_RETURN_IF_ERROR(RemoveDead(values));
+  module = std::move(values);
+  return absl::OkStatus();
+}
+
+// GPUs have no space for a stack: what is left of one stays in module memory (compiler/back/gpu/own_memory.h).
+Status DissolveStack(ir::Module& module) {
+  ir::Module values = module;
+  HPVMD_RETURN_IF_ERROR(KnowStack(values));
+  if (!values.stack_frame.has_value()) {
+    module = std::move(values);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 // Each pass leaves less to look through for those behind it: functions first, then merges, then sums, then addresses.
@@ -51,8 +99,7 @@ Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
                     {"RemoveDead", RemoveDead},
                     {"OrToAdd", OrToAdd},
                     {"ResolveProvenance", ResolveProvenance},
-                    {"PromoteStack", PromoteStack},
-                    {"UnrollLoops", UnrollLoops}},
+                    {"KnowStack", KnowStack}},
                    options);
 }
 
@@ -61,7 +108,8 @@ Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options) {
                    {{"InlineAllCalls", InlineAllCalls},
                     {"RemoveDead", RemoveDead},
                     {"OrToAdd", OrToAdd},
-                    {"ResolveProvenance", ResolveProvenance}},
+                    {"ResolveProvenance", ResolveProvenance},
+                    {"DissolveStack", DissolveStack}},
                    options);
 }
 

@@ -52,6 +52,26 @@ def addresses_beyond_32_bits(session):
     return complaints
 
 
+@attack("T7")
+def an_index_that_changes_meanwhile(session):
+    """Instances rewrite the indices that others have just compared: a lookup uses what was compared, or traps."""
+    complaints, before = [], session.target.executor_of(session.tenant)
+    count = 4096
+    ports = (("index", "inout", "i32"), ("table", "in", "i32"), ("out", "out", "i32"))
+    inputs = {"index": calls.tensor(calls.I32, calls.ints(*([0] * count))),
+              "table": calls.tensor(calls.I32, calls.ints(*([1] * count)))}
+    for compares, codes in ((1, ("OK",)), (0, ("OK", "ABORTED"))):
+        document = calls.document("rewrite", ports, [("n", "n"), ("turns", 10_000), ("compares", compares)])
+        for _ in range(100 if session.full else 10):
+            answer = session.api.run(document, inputs)
+            if ("OK" if answer.ok else answer.code) not in codes:
+                complaints.append(f"compares {compares}: {answer}")
+                break
+    if session.target.executor_of(session.tenant) != before:
+        complaints.append("the executor ended")
+    return complaints
+
+
 @attack("T2")
 def what_is_in_fresh_memory(session):
     """Outputs that no instance writes, group memory, new buffers: zeros, however often others have used them."""

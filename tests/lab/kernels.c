@@ -63,3 +63,19 @@ HPVM_KERNEL void leave(const int* in, int* out) {
   hpvm_barrier();
   out[hpvm_instance_id(0)] = scratch[hpvm_local_id(0)];
 }
+
+// Odd instances rewrite the indices that even ones look up, all the while: with places in the table and places far
+// beyond it in turn. Where the kernel compares an index itself before it uses it, no lookup may leave the table.
+HPVM_KERNEL void rewrite(volatile int* index, const int* table, int* out, int n, int turns, int compares) {
+  const int i = hpvm_instance_id(0);
+  int sum = 0;
+  for (int t = 0; t < turns; ++t) {
+    if (i & 1) {
+      index[t & 7] = t & 8 ? (unsigned)t % n : t << 20 | i;
+    } else {
+      const int k = index[t & 7];
+      if (!compares || (unsigned)k < (unsigned)n) sum += table[k];
+    }
+  }
+  out[i] = sum;
+}

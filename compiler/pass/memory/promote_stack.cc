@@ -326,20 +326,20 @@ class Promoter {
 
 }  // namespace
 
-Status PromoteStack(ir::Module& module) {
+bool PromoteStack(ir::Module& module) {
   const std::optional<uint32_t> pointer = module.stack_pointer;
   if (!pointer.has_value() || module.uses_barrier || module.uses_group_memory || module.is_linked) {
-    return absl::OkStatus();
+    return false;
   }
-  if (HasBulk(module.function(module.entry))) {  // Is understood in pieces, if at all.
-    ir::Module pieces = module;
-    if (ExpandStackCopies(pieces) && Promoter(pieces, *pointer).Run()) {
-      module = std::move(pieces);
-    }
-    return absl::OkStatus();
+  if (!HasBulk(module.function(module.entry))) {
+    return Promoter(module, *pointer).Run();
   }
-  Promoter(module, *pointer).Run();
-  return absl::OkStatus();
+  ir::Module pieces = module;  // Is understood in pieces, if at all.
+  if (!ExpandStackCopies(pieces) || !Promoter(pieces, *pointer).Run()) {
+    return false;
+  }
+  module = std::move(pieces);
+  return true;
 }
 
 std::vector<bool> FindInsideStack(const ir::Module& module) {

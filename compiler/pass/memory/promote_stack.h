@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/status.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm {
@@ -19,11 +18,11 @@ inline constexpr uint64_t kStackFrameBytesMax = 2'048;
 // read, every access of unknown place is one from the stack's pointer or from a buffer's parameter, and nothing else
 // (called functions, copies of a size that is not constant, atomics) may touch the frame. Copies and fills of a small
 // constant size in the frame become loads and stores first, and what is not aligned several of them. Operations on the
-// stack's pointer go.
+// stack's pointer go. Whether the frame is known now, or there is none.
 //
 // As on GPUs, an access that is computed from the stack's pointer and misses the frame traps then, and so does one that
 // is computed from a buffer's parameter and lands there (docs/KERNELS.md, "Addresses").
-Status PromoteStack(ir::Module& module);
+bool PromoteStack(ir::Module& module);
 
 // The result, by OpId of the entry, is true for accesses of Space::kStack that surely lie in the frame.
 std::vector<bool> FindInsideStack(const ir::Module& module);

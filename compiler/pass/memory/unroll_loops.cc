@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/ir/spelling.h"
+#include "compiler/pass/memory/copy_function.h"
 #include "compiler/pass/memory/fold.h"
 
 namespace hpvm {
@@ -71,8 +72,8 @@ bool JumpsTo(const ir::Function& f, const Op& construct, std::span<const OpId> t
 class Rehearsal {
  public:
   // `first`: what is known of the loop's operands; `known`: of all values, by ValueId.
-  Rehearsal(const ir::Function& f, OpId loop, std::vector<Bits> first, std::vector<Bits> known)
-      : f_(f), loop_(loop), next_(std::move(first)), known_(std::move(known)), dissolved_{loop} {}
+  Rehearsal(const ir::Function& f, OpId loop, uint32_t ops_max, std::vector<Bits> first, std::vector<Bits> known)
+      : f_(f), loop_(loop), ops_max_(ops_max), next_(std::move(first)), known_(std::move(known)), dissolved_{loop} {}
 
   // How many operations the iterations have; nothing if they do not all follow from constants or are too many.
   std::optional<uint32_t> Run() {
@@ -109,7 +110,7 @@ class Rehearsal {
   End Follow(RegionId region) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
-      if (++ops_ > kUnrolledOpsMax) {
+      if (++ops_ > ops_max_) {
         return End::kUnknown;
       }
       if (ir::IsTerminator(op.code)) {
@@ -163,40 +164,25 @@ class Rehearsal {
 
   const ir::Function& f_;
   const OpId loop_;
+  const uint32_t ops_max_;
   std::vector<Bits> next_;       // What the next iteration begins with.
   std::vector<Bits> known_;      // By ValueId.
   std::vector<OpId> dissolved_;  // The loop, and the ifs around the place of which one way is taken.
   uint32_t ops_ = 0;
 };
 
-// Copies the entry.
-class Unroller {
+class Unroller final : public FunctionCopier {
  public:
-  explicit Unroller(const ir::Function& from)
-      : f_(from), b_(to_), values_(from.values.size()), ops_(from.ops.size()), known_(from.values.size()) {
-    to_.name = from.name;
-    to_.type = from.type;
-    to_.fast_math = from.fast_math;
-  }
+  Unroller(const ir::Function& from, const UnrollLimits& limits)
+      : FunctionCopier(from), limits_(limits), known_(from.values.size()) {}
 
-  ir::Function Run() && {
-    const std::span<const ValueId> params = b_.BeginBody();
-    for (size_t i = 0; i < params.size(); ++i) {
-      values_[f_.region(f_.body).first_param.index + i] = params[i];
-    }
-    CopyRegion(f_.body);
-    return std::move(to_);
+  // The function with loops written out; nothing if there are none to write out.
+  std::optional<ir::Function> Run() && {
+    CopyAll();
+    return has_unrolled_ ? std::optional(std::move(to_)) : std::nullopt;
   }
-  bool has_unrolled() const { return has_unrolled_; }
 
  private:
-  std::vector<ValueId> Map(const Op& op, uint32_t first = 0) const {
-    std::vector<ValueId> values;
-    for (uint32_t i = first; i < op.operand_count; ++i) {
-      values.push_back(values_[f_.operands_of(op)[i].index]);
-    }
-    return values;
-  }
   std::vector<Bits> Known(const Op& op) const {
     std::vector<Bits> known;
     for (ValueId operand : f_.operands_of(op)) {
@@ -204,35 +190,23 @@ class Unroller {
     }
     return known;
   }
-  std::vector<ir::Type> ResultTypes(const Op& op) const {
-    std::vector<ir::Type> types;
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      types.push_back(f_.type_of(ValueId(op.first_result.index + i)));
-    }
-    return types;
-  }
-  void Bind(ValueId first, std::span<const ValueId> values, std::span<const Bits> known = {}) {
+  void Bind(ValueId first, std::span<const ValueId> values) override { BindKnown(first, values, {}); }
+  void BindKnown(ValueId first, std::span<const ValueId> values, std::span<const Bits> known) {
+    FunctionCopier::Bind(first, values);
     for (size_t i = 0; i < values.size(); ++i) {
-      values_[first.index + i] = values[i];
       known_[first.index + i] = i < known.size() ? known[i] : std::nullopt;
     }
   }
-  void SetOrigin(const Op& op) { to_.ops.back().origin = op.origin; }
 
-  void CopyRegion(RegionId region) {
-    for (OpId id : f_.region(region).ops) {
-      CopyOp(id);
-    }
-  }
-  void CopyOp(OpId id) {
+  void CopyOp(OpId id) override {
     const Op& op = f_.op(id);
-    if (ir::OwnsRegions(op.code)) {
-      return op.code == Opcode::kLoop && IsUnrolled(id) ? Unroll(id) : CopyConstruct(id);
+    if (op.code == Opcode::kLoop && IsUnrolled(id)) {
+      return Unroll(id);
     }
-    if (ir::IsTerminator(op.code)) {
-      return CopyTerminator(op);
+    if (op.code == Opcode::kIf && is_unrolling_ && known_[f_.operands_of(op)[0].index]) {
+      return CopyWay(id);
     }
-    if (op.result_count == 1) {
+    if (op.result_count == 1 && !ir::OwnsRegions(op.code)) {
       const ir::Type type = f_.type_of(op.first_result);
       if (const Bits bits = FoldInteger(op, type, Known(op)); bits && (is_unrolling_ || op.code == Opcode::kConst)) {
         Op constant = op;
@@ -241,53 +215,21 @@ class Unroller {
         constant.imm = *bits;
         const ValueId made = b_.Append1(constant, {}, type);
         SetOrigin(op);
-        return Bind(op.first_result, std::span(&made, 1), std::span(&bits, 1));
+        return BindKnown(op.first_result, std::span(&made, 1), std::span(&bits, 1));
       }
     }
-    const OpId made = b_.Append(op, Map(op), ResultTypes(op));
-    Bind(op.first_result, b_.Results(made));
+    FunctionCopier::CopyOp(id);
   }
-  void CopyConstruct(OpId id) {
+
+  // An if of which one way is taken becomes a block.
+  void CopyWay(OpId id) {
     const Op& op = f_.op(id);
-    OpId made;
-    if (op.code == Opcode::kIf) {
-      made = b_.BeginIf(Map(op)[0], ResultTypes(op), op.source);
-    } else {
-      made = b_.BeginBlock(op.code, Map(op), ResultTypes(op), op.source);
-      Bind(f_.region(op.body).first_param, b_.Params(made));
-    }
-    to_.op(made).origin = op.origin;
-    ops_[id.index] = made;
-    CopyRegion(op.body);
-    if (op.code == Opcode::kIf) {
-      b_.Else();
-      CopyRegion(op.otherwise);
-    }
+    const OpId block = b_.BeginBlock(Opcode::kBlock, {}, ResultTypes(op), op.source);
+    to_.op(block).origin = op.origin;
+    ops_[id.index] = block;
+    CopyRegion(*known_[f_.operands_of(op)[0].index] != 0 ? op.body : op.otherwise);
     b_.End();
-    Bind(op.first_result, b_.Results(made));
-  }
-  void CopyTerminator(const Op& op) {
-    std::vector<ir::Target> targets;
-    for (const ir::Target& target : f_.targets_of(op)) {
-      targets.push_back({ops_[target.op.index], target.is_continue});
-    }
-    switch (op.code) {
-      case Opcode::kLeave:
-        b_.Leave(targets[0].op, Map(op), op.source);
-        break;
-      case Opcode::kContinue:
-        b_.Continue(targets[0].op, Map(op), op.source);
-        break;
-      case Opcode::kLeaveTable:
-        b_.LeaveTable(Map(op)[0], targets, Map(op, 1), op.source);
-        break;
-      case Opcode::kTrap:
-        b_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-        break;
-      default:
-        b_.Return(Map(op), op.source);
-    }
-    SetOrigin(op);
+    Bind(op.first_result, b_.Results(block));
   }
 
   bool IsUnrolled(OpId id) {
@@ -295,7 +237,7 @@ class Unroller {
     if (!ContentOf(f_, op.body).has_stack) {
       return false;
     }
-    const std::optional<uint32_t> ops = Rehearsal(f_, id, Known(op), known_).Run();
+    const std::optional<uint32_t> ops = Rehearsal(f_, id, limits_.loop_ops, Known(op), known_).Run();
     if (!ops || *ops > ops_left_) {
       return false;
     }
@@ -313,7 +255,7 @@ class Unroller {
     ops_[id.index] = block;
     End end = End::kContinued;
     while (end == End::kContinued) {
-      Bind(f_.region(loop.body).first_param, arguments, known);
+      BindKnown(f_.region(loop.body).first_param, arguments, known);
       end = CopyIteration(loop.body, id, &arguments, &known);
     }
     b_.End();
@@ -342,7 +284,7 @@ class Unroller {
       }
       const OpId owner = f_.region(region).owner;
       if (op.code == Opcode::kLeave && f_.targets_of(op)[0].op == owner && owner != loop) {
-        Bind(f_.op(owner).first_result, Map(op), Known(op));
+        BindKnown(f_.op(owner).first_result, Map(op), Known(op));
         return End::kFell;
       }
       CopyTerminator(op);
@@ -351,26 +293,20 @@ class Unroller {
     return End::kLeft;
   }
 
-  const ir::Function& f_;
-  ir::Function to_;
-  ir::Builder b_;
-  std::vector<ValueId> values_;  // By old ValueId.
-  std::vector<OpId> ops_;        // By old OpId of what owns regions.
-  std::vector<Bits> known_;      // By old ValueId.
-  uint32_t ops_left_ = kUnrolledOpsOfKernelMax;
+  const UnrollLimits limits_;
+  std::vector<Bits> known_;  // By old ValueId.
+  uint32_t ops_left_ = limits_.kernel_ops;
   bool is_unrolling_ = false, has_unrolled_ = false;
 };
 
 }  // namespace
 
-Status UnrollLoops(ir::Module& module) {
+Status UnrollLoops(ir::Module& module, const UnrollLimits& limits) {
   if (!module.stack_frame.has_value() || module.function(module.entry).ops.size() > kUnrolledFromOpsMax) {
     return absl::OkStatus();
   }
-  Unroller unroller(module.function(module.entry));
-  ir::Function unrolled = std::move(unroller).Run();
-  if (unroller.has_unrolled()) {
-    module.function(module.entry) = std::move(unrolled);
+  if (std::optional<ir::Function> unrolled = Unroller(module.function(module.entry), limits).Run()) {
+    module.function(module.entry) = *std::move(unrolled);
   }
   return absl::OkStatus();
 }

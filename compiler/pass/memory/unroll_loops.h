@@ -11,16 +11,19 @@
 
 namespace hpvm {
 
-// Trips of a loop, operations that its iterations have together, and those of all loops of a kernel.
 inline constexpr uint32_t kUnrolledTripsMax = 32;
-inline constexpr uint32_t kUnrolledOpsMax = 512;
-inline constexpr uint32_t kUnrolledOpsOfKernelMax = 1'536;
+// Operations that a loop's iterations have together, and those of all loops of a kernel.
+struct UnrollLimits {
+  uint32_t loop_ops = 512, kernel_ops = 1'536;
+};
+// Of kernels that nobody optimised, where half of the operations go afterwards.
+inline constexpr UnrollLimits kUnrollPlain = {.loop_ops = 2'048, .kernel_ops = 8'192};
 // Larger entries stay as they are: loops in loops are looked at once a level.
 inline constexpr size_t kUnrolledFromOpsMax = 20'000;
 
 // The entry, if the module has a stack_frame. A loop with an access of Space::kStack in it is unrolled if each
 // iteration's way to its end, or out, follows from constants. It becomes a block.
-Status UnrollLoops(ir::Module& module);
+Status UnrollLoops(ir::Module& module, const UnrollLimits& limits = {});
 
 }  // namespace hpvm
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words on an instance's stack that are only touched whole, at places that are known, become values: results of
+// branches and parameters of loops where several stores meet.
+//
+// As promotion to registers does in a control flow graph (Cytron et al., "Efficiently Computing Static Single
+// Assignment Form", TOPLAS 1991); in structured control the places where stores meet are known from the nesting alone.
+#ifndef HPVMD_COMPILER_PASS_MEMORY_STACK_VALUES_H_
+#define HPVMD_COMPILER_PASS_MEMORY_STACK_VALUES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// Words of a kernel that become values at most, and values that edges bring for them.
+inline constexpr size_t kStackValuesMax = 256;
+inline constexpr size_t kStackEdgesMax = 4'096;
+
+// Looks at Space::kStack in the entry. The frame goes when nothing is left in it. Whether any word became a value.
+bool StackValues(ir::Module& module);
+
+// Addresses of module memory.
+struct StackBytes {
+  uint64_t begin = 0, end = 0;
+};
+
+// The same of flat accesses whose addresses are computed from the stack's pointer, a mutable global, before anybody
+// knows what else reaches the stack. The result is what has become values; empty where nothing has. Whoever calls shows
+// afterwards that nothing else touches those bytes, and drops the module where that cannot be shown: that every access
+// is known by then (PromoteStack), and AvoidsStack. That suffices, though the proof rests on values that were assumed:
+// no access could be the first to touch them.
+std::vector<StackBytes> AssumeStackValues(ir::Module& module);
+
+// Whether what is left of Space::kStack touches none of the bytes.
+bool AvoidsStack(const ir::Module& module, std::span<const StackBytes> bytes);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_MEMORY_STACK_VALUES_H_

@@ -60,7 +60,7 @@ DispatchEnd RunBox(const Dispatch& d, const Box& box, const Variant& variant, do
 
 // As RunAll, of a part of a launch without groups.
 DispatchEnd RunPart(const Dispatch& d, const Variant& variant, double instance_ns, double* instance_ns_now) {
-  const Extent step{variant.width(), variant.shape.rows, 1};
+  const Extent step{variant.width(), variant.height(), 1};
   const BoxCut cut = CutBox(d.launch.part, d.launch.extent, step);
   *instance_ns_now = 0;
   DispatchEnd outcome;

@@ -83,8 +83,7 @@ void CpuExecutable::GiveGroupRunner(std::unique_ptr<GroupRunner> runner) {
 VariantMask CpuExecutable::ForcedVariant(const Extent& group, bool is_proven) const {
   const size_t last = variants_.size() - 1;
   const size_t wanted = std::min<size_t>(options_.variant, last);
-  const bool is_allowed = AllowedVariants(std::span(variants_).subspan(wanted, 1), is_proven, group) != 0;
-  return VariantMask{1} << (is_allowed ? wanted : last);
+  return VariantMask{1} << (MayRun(variants_[wanted], is_proven, group) ? wanted : last);
 }
 
 LaunchClass& CpuExecutable::ClassOfOneOfMany(const CpuLaunch& launch) {
@@ -99,7 +98,7 @@ LaunchClass& CpuExecutable::ClassOfOneOfMany(const CpuLaunch& launch) {
     return *known;
   }
   const bool is_proven = proofs_.Prove(facts);
-  const VariantMask mask = options_.variant == kAutoVariant ? AllowedVariants(variants_, is_proven, launch.group)
+  const VariantMask mask = options_.variant == kAutoVariant ? AllowedVariants(variants_, is_proven, size, launch.group)
                                                             : ForcedVariant(launch.group, is_proven);
   LaunchClass& found = classes_.ClassOf(mask, size, launch.group);
   proofs_.Remember(facts, &found);

@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t kSlicesEnough = 32;
 
 bool SameShape(const CpuVariant& a, const CpuVariant& b) {
-  return a.unit == b.unit && a.lanes == b.lanes && a.columns == b.columns && a.rows == b.rows;
+  return a.unit == b.unit && a.lanes == b.lanes && a.columns == b.columns && a.rows == b.rows &&
+         a.is_along_y == b.is_along_y;
 }
 
 // Lanes beyond a row's end are wasted, fewer than fit cost more vectors.
@@ -43,10 +44,22 @@ uint64_t GroupValueBytes(const CpuVariant& shape, const Extent& group) {
   return bytes <= limits::kGroupValueBytesMax ? bytes : ~uint64_t{0};
 }
 
-VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& group) {
+bool MayRun(const Variant& variant, bool is_proven, const Extent& group) {
+  return variant.is_usable && (is_proven || !variant.shape.needs_proof) &&
+         (variant.shape.unit != CpuVariant::Unit::kGroup || GroupValueBytes(variant.shape, group) != ~uint64_t{0});
+}
+
+VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& extent,
+                            const Extent& group) {
+  const auto is_for_narrow = [&](const Variant& variant) {
+    return variant.shape.is_along_y && 2 * extent[0] <= variant.shape.lanes && extent[0] < extent[1];
+  };
+  const bool is_narrow = std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
+    return is_for_narrow(variant) && MayRun(variant, is_proven, group);
+  });
   const auto may_run = [&](const Variant& variant) {
-    return variant.is_usable && (is_proven || !variant.shape.needs_proof) &&
-           (variant.shape.unit != CpuVariant::Unit::kGroup || GroupValueBytes(variant.shape, group) != ~uint64_t{0});
+    const bool fits = variant.shape.is_along_y ? is_for_narrow(variant) : variant.shape.lanes == 1 || !is_narrow;
+    return fits && MayRun(variant, is_proven, group);
   };
   const auto is_beaten_by = [&](const CpuVariant& shape, const CpuVariant& other) {
     return (SameShape(shape, other) && other.needs_proof && !shape.needs_proof) ||
@@ -68,7 +81,7 @@ Extent StepOf(std::span<const Variant> variants, VariantMask mask) {
   for (size_t i = 0; i < variants.size(); ++i) {
     if ((mask >> i & 1) != 0) {
       step[0] = std::lcm(step[0], variants[i].width());
-      step[1] = std::lcm(step[1], uint64_t{variants[i].shape.rows});
+      step[1] = std::lcm(step[1], variants[i].height());
     }
   }
   return step;

@@ -21,8 +21,10 @@ struct Variant {
   ir::CpuEntry entry = nullptr;  // Borrowed from the image.
   bool is_usable = true;         // Tiles where instances do not see each other, groups where they do.
 
-  uint64_t width() const { return uint64_t{shape.lanes} * shape.columns; }
-  bool has_rows() const { return shape.rows > 1; }
+  uint64_t width() const { return shape.width(); }
+  uint64_t height() const { return shape.height(); }
+  // Whether tiles count along y first.
+  bool counts_along_y() const { return height() > 1; }
 };
 
 // `entries` are those of the artifact's variants, the last the image's own.
@@ -32,14 +34,19 @@ std::vector<Variant> VariantsOf(const Artifact& artifact, std::span<const ir::Cp
 uint64_t GroupValueBytes(const CpuVariant& shape, const Extent& group);
 
 // What a launch allows of `variants`: what needs a proof only if `is_proven`, what does not only where nothing better
-// does the same; groups that are not too large, of as many lanes as their rows fill. One instance at a time always.
-VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& group);
+// does the same; groups that are not too large, of as many lanes as their rows fill; lanes along y, in place of those
+// along x, where `extent`, that of the part that runs, has no row that fills half of them. One instance at a time
+// always.
+VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& extent,
+                            const Extent& group);
+// Whether the variant could run it, quickly or not.
+bool MayRun(const Variant& variant, bool is_proven, const Extent& group);
 
 inline uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 // Units of instances or tiles (compiler/ir/cpu_abi.h says their order) in a launch.
 inline uint64_t UnitCount(const Variant& variant, const Extent& extent) {
-  return CeilDivide(extent[0], variant.width()) * CeilDivide(extent[1], variant.shape.rows) * extent[2];
+  return CeilDivide(extent[0], variant.width()) * CeilDivide(extent[1], variant.height()) * extent[2];
 }
 
 // A part of a launch: instances with from <= id < to.
@@ -64,11 +71,11 @@ Extent StepOf(std::span<const Variant> variants, VariantMask mask);
 // returns what it returned last.
 template <typename F>
 bool ForEachRange(const Variant& variant, const Extent& extent, const Box& box, F run) {
-  const uint64_t tiles[2] = {CeilDivide(extent[0], variant.width()), CeilDivide(extent[1], variant.shape.rows)};
-  const uint64_t from[2] = {box.from[0] / variant.width(), box.from[1] / variant.shape.rows};
-  const uint64_t to[2] = {CeilDivide(box.to[0], variant.width()), CeilDivide(box.to[1], variant.shape.rows)};
+  const uint64_t tiles[2] = {CeilDivide(extent[0], variant.width()), CeilDivide(extent[1], variant.height())};
+  const uint64_t from[2] = {box.from[0] / variant.width(), box.from[1] / variant.height()};
+  const uint64_t to[2] = {CeilDivide(box.to[0], variant.width()), CeilDivide(box.to[1], variant.height())};
   // One row: x runs fastest, else y.
-  const size_t inner = variant.has_rows() ? 1 : 0, outer = 1 - inner;
+  const size_t inner = variant.counts_along_y() ? 1 : 0, outer = 1 - inner;
   const bool is_whole_inner = from[inner] == 0 && to[inner] == tiles[inner];
   const bool is_whole_plane = is_whole_inner && from[outer] == 0 && to[outer] == tiles[outer];
   const uint64_t plane = tiles[0] * tiles[1];

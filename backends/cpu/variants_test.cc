@@ -15,10 +15,13 @@ namespace {
 using Unit = CpuVariant::Unit;
 
 CpuVariant Tile(uint32_t lanes, uint32_t columns, uint32_t rows, bool needs_proof) {
-  return {Unit::kTile, lanes, columns, rows, needs_proof, 0, 0};
+  return {.unit = Unit::kTile, .lanes = lanes, .columns = columns, .rows = rows, .needs_proof = needs_proof};
+}
+CpuVariant AlongY(uint32_t lanes, bool needs_proof) {
+  return {.unit = Unit::kTile, .lanes = lanes, .is_along_y = true, .needs_proof = needs_proof};
 }
 CpuVariant Group(uint32_t lanes, bool needs_proof, uint64_t value_bytes = 64) {
-  return {Unit::kGroup, lanes, 1, 1, needs_proof, 0, value_bytes};
+  return {.unit = Unit::kGroup, .lanes = lanes, .needs_proof = needs_proof, .value_bytes = value_bytes};
 }
 
 std::vector<Variant> Variants(const std::vector<CpuVariant>& shapes, bool uses_barrier) {
@@ -56,8 +59,27 @@ TEST(VariantsTest, AllowsWhatTheLaunchShows) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const VariantMask mask = AllowedVariants(Variants(c.shapes, c.uses_barrier), c.is_proven, {c.group_x, 1, 1});
+    const VariantMask mask =
+        AllowedVariants(Variants(c.shapes, c.uses_barrier), c.is_proven, {1000, 1000, 1}, {c.group_x, 1, 1});
     EXPECT_EQ(mask, c.want);
+  }
+}
+
+// Lanes lie along y where those along x would be idle, as far as there is code for it; then none lies along x.
+TEST(VariantsTest, LanesAlongYForNarrowLaunches) {
+  struct Case {
+    Extent extent;
+    bool is_proven;
+    VariantMask want;
+  };
+  const std::vector<Variant> variants =
+      Variants({Tile(16, 4, 1, true), Tile(16, 1, 1, false), AlongY(16, true), Tile(1, 1, 1, true)}, false);
+  for (const Case& c :
+       {Case{{1, 1000, 1}, true, 0b11100}, Case{{8, 9, 3}, true, 0b11100}, Case{{9, 1000, 1}, true, 0b11011},
+        Case{{8, 8, 1}, true, 0b11011}, Case{{1, 1, 1000}, true, 0b11011}, Case{{1, 1000, 1}, false, 0b10010},
+        Case{{1000, 1000, 1}, true, 0b11011}}) {
+    EXPECT_EQ(AllowedVariants(variants, c.is_proven, c.extent, {1, 1, 1}), c.want)
+        << c.extent[0] << " x " << c.extent[1] << " x " << c.extent[2];
   }
 }
 
@@ -73,7 +95,7 @@ TEST(VariantsTest, GroupValueBytes) {
 
 // What a variant's units [begin, end) cover, as the ABI counts them; a test of its own says it in the obvious way.
 void Cover(const Variant& variant, const Extent& extent, uint64_t begin, uint64_t end, std::vector<uint32_t>& hits) {
-  const uint64_t width = variant.width(), rows = variant.shape.rows;
+  const uint64_t width = variant.width(), rows = variant.height();
   const uint64_t tx = CeilDivide(extent[0], width), ty = CeilDivide(extent[1], rows);
   for (uint64_t unit = begin; unit < end; ++unit) {
     const uint64_t z = unit / (tx * ty), in_plane = unit % (tx * ty);
@@ -103,11 +125,11 @@ void RunBox(const Variant& variant, const Extent& extent, const Box& box, std::v
 TEST(SlicesTest, CoverEveryInstanceOnce) {
   SeededRng rng(3);
   const std::vector<CpuVariant> shapes = {Tile(4, 3, 8, true), Tile(8, 1, 1, true), Tile(2, 2, 3, false),
-                                          Tile(16, 1, 5, false)};
+                                          Tile(16, 1, 5, false), AlongY(8, true)};
   const std::vector<Variant> variants = Variants(shapes, false);
   for (int round = 0; round < 2'000; ++round) {
     const Extent extent = {1 + rng.Below(round % 3 == 0 ? 300 : 40), 1 + rng.Below(40), 1 + rng.Below(5)};
-    const VariantMask mask = static_cast<VariantMask>(1 + rng.Below(31));
+    const VariantMask mask = static_cast<VariantMask>(1 + rng.Below(63));
     const Slices slices(extent, variants, mask);
     std::vector<uint32_t> hits(extent[0] * extent[1] * extent[2]);
     const auto any = [&]() -> const Variant& {

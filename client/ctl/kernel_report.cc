@@ -60,9 +60,10 @@ std::string Describe(const CpuVariant& variant) {
     text = "groups, " + lanes + " lanes at a time, which keep " + std::to_string(variant.value_bytes) +
            " bytes a lane across barriers";
   } else if (IsLockstep(variant)) {
-    text = "tiles of " + std::to_string(variant.lanes * variant.columns) + " x " + std::to_string(variant.rows) +
-           " instances (" + (variant.columns == 1 ? "vectors" : std::to_string(variant.columns) + " vectors") + " of " +
-           lanes + " lanes" + (variant.rows == 1 ? "" : ", " + std::to_string(variant.rows) + " rows") + ")";
+    text = "tiles of " + std::to_string(variant.width()) + " x " + std::to_string(variant.height()) + " instances (" +
+           (variant.columns == 1 ? "vectors" : std::to_string(variant.columns) + " vectors") + " of " + lanes +
+           " lanes" + (variant.is_along_y ? " along y, for launches that are narrow along x" : "") +
+           (variant.rows == 1 ? "" : ", " + std::to_string(variant.rows) + " rows") + ")";
   }
   return text + (variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "");
 }

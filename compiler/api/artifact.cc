@@ -35,7 +35,7 @@ static auto FieldsOf(WorkProgram& program) { return std::tie(program.blocks, pro
 
 static auto FieldsOf(SourceLine& line) { return std::tie(line.offset, line.file, line.line, line.column); }
 static auto FieldsOf(CpuVariant& v) {
-  return std::tie(v.unit, v.lanes, v.columns, v.rows, v.needs_proof, v.entry_offset, v.value_bytes);
+  return std::tie(v.unit, v.lanes, v.columns, v.rows, v.is_along_y, v.needs_proof, v.entry_offset, v.value_bytes);
 }
 static auto FieldsOf(KernelRemark& remark) { return std::tie(remark.kind, remark.source, remark.text); }
 static auto FieldsOf(Artifact& a) {
@@ -97,6 +97,9 @@ bool IsVariant(const CpuVariant& variant, const Artifact& artifact) {
     return false;
   }
   const bool is_gang = variant.columns == 1 && variant.rows == 1;
+  if (variant.is_along_y && (variant.unit != CpuVariant::Unit::kTile || variant.rows != 1)) {
+    return false;
+  }
   switch (variant.unit) {
     case CpuVariant::Unit::kInstance:
       return is_gang && variant.lanes == 1 && variant.value_bytes == 0;

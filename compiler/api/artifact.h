@@ -41,11 +41,17 @@ struct CpuVariant {
   enum class Unit : uint8_t { kInstance = 1, kTile = 2, kGroup = 3 };
   Unit unit = Unit::kInstance;
   uint32_t lanes = 1, columns = 1, rows = 1;  // kTile: lanes * columns instances along x, rows along y.
+  // kTile, of one row: lanes lie along y. For launches that are narrow along x.
+  bool is_along_y = false;
   bool needs_proof = false;  // Only for launches for which ir::ProveBounds holds and no buffer passes 2^31 bytes.
   uint64_t entry_offset = 0;
   // kGroup: bytes that each lane of the group keeps across barriers, in CpuContext::group_values; rows of lanes along x
   // are padded to whole vectors.
   uint64_t value_bytes = 0;
+
+  // Instances of a tile along x, and along y.
+  uint64_t width() const { return is_along_y ? 1 : uint64_t{lanes} * columns; }
+  uint64_t height() const { return is_along_y ? uint64_t{lanes} * columns : rows; }
   friend bool operator==(const CpuVariant&, const CpuVariant&) = default;
 };
 

@@ -87,7 +87,10 @@ Artifact Sample() {
   a.lines = {{40, 0, 7, 3}, {52, 1, 30, 1}, {60, 0, 0, 0}};
   a.code = {0xc3, 0x90, 0x90};
   a.entry_offset = 1;
-  a.variants = {{CpuVariant::Unit::kTile, 16, 3, 8, true, 2, 0}, {CpuVariant::Unit::kGroup, 8, 1, 1, false, 0, 48}};
+  a.variants = {
+      {.unit = CpuVariant::Unit::kTile, .lanes = 16, .columns = 3, .rows = 8, .needs_proof = true, .entry_offset = 2},
+      {.unit = CpuVariant::Unit::kGroup, .lanes = 8, .value_bytes = 48},
+      {.unit = CpuVariant::Unit::kTile, .lanes = 8, .is_along_y = true, .entry_offset = 1}};
   a.bounds = SampleBounds();
   a.work = SampleWork();
   a.remarks = {{KernelRemark::Kind::kShape, 40, "The value is uniform."}, {KernelRemark::Kind::kTile, 0, "16 x 1."}};
@@ -245,6 +248,8 @@ TEST(ArtifactTest, RefusesWithReason) {
       {"VariantTooHigh", [](Artifact& a) { a.variants[0].rows = 17; }, "variant 0"},
       {"GroupOfTiles", [](Artifact& a) { a.variants[1].rows = 2; }, "variant 1"},
       {"GroupTooLarge", [](Artifact& a) { a.variants[1].value_bytes = limits::kGroupLaneBytesMax + 1; }, "variant 1"},
+      {"RowsAlongY", [](Artifact& a) { a.variants[2].rows = 2; }, "variant 2"},
+      {"GroupAlongY", [](Artifact& a) { a.variants[1].is_along_y = true; }, "variant 1"},
       {"TooManyVariants", [](Artifact& a) { a.variants.resize(limits::kCpuVariantsMax + 1); }, "variants (17)"},
       {"RemarkOfNoKind", [](Artifact& a) { a.remarks[0].kind = static_cast<KernelRemark::Kind>(0); }, "malformed"},
       {"TooManyParams", [](Artifact& a) { a.params.resize(limits::kKernelParamsMax + 1); }, "malformed"},

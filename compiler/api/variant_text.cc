@@ -11,7 +11,7 @@ std::string CpuText(const CpuVariant& variant) {
   const bool is_single = variant.unit == CpuVariant::Unit::kInstance || variant.lanes * variant.columns == 1;
   return is_single && variant.rows == 1
              ? "one at a time"
-             : "tiles of " + std::to_string(variant.lanes * variant.columns) + " x " + std::to_string(variant.rows);
+             : "tiles of " + std::to_string(variant.width()) + " x " + std::to_string(variant.height());
 }
 
 std::string GpuText(const GpuVariant& variant) {

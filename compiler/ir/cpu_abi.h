@@ -30,7 +30,7 @@ inline constexpr uint64_t kCpuScalar = 2;
 inline constexpr uint64_t kDirtyGranuleBytes = 512;
 
 struct CpuContext {
-  const CpuArgument* arguments;     //   0  one a kernel parameter
+  const CpuArgument* arguments;  //   0  one a kernel parameter
   // 8  of those that flat addresses may lie in: all, or 0 when each buffer has an address space of its own
   // (AddressSpace::separate).
   uint64_t argument_count;
@@ -50,9 +50,9 @@ struct CpuContext {
   uint64_t group_memory_bytes_max;  // 152
   uint64_t stack_limit;             // 160  the image traps when its stack pointer falls below
   // The trap record; written once, before returning kCpuTrapped.
-  uint32_t trap_code;         // 168
-  uint32_t trap_function;     // 172
-  uint32_t trap_source;       // 176
+  uint32_t trap_code;      // 168
+  uint32_t trap_function;  // 172
+  uint32_t trap_source;    // 176
   // 180  set by the image when it stores to `state` (space state, not scratch); where it stores to many globals, by
   // those stores too: few it compares itself.
   uint32_t state_written;
@@ -92,7 +92,7 @@ enum CpuOutcome : uint32_t { kCpuDone = 0, kCpuTrapped = 1 };
 //   tile      `rows` instances along y by `width` = lanes * columns along x, from (tx * width, ty * rows, z); those
 //             outside the extent do not run. There are ceil(X / width) * ceil(Y / rows) * Z. With one row they count
 //             tx fastest, then ty, then z; with more, ty fastest, then tx, so that what a column of tiles reads stays
-//             in the caches.
+//             in the caches. With lanes along y a tile is `width` instances along y and one along x; ty fastest.
 //   group     all instances of the group with that linear index, x fastest, barriers included. Before each the runner
 //             zeroes group memory and group_memory_used; it calls with end == begin + 1.
 using CpuEntry = uint32_t (*)(CpuContext* context, uint64_t begin, uint64_t end);

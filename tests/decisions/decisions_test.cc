@@ -130,8 +130,8 @@ std::string CpuRow(const Artifact& artifact) {
                                   ? "one"
                                   : std::to_string(variant.lanes) + "x" + std::to_string(variant.columns) + "x" +
                                         std::to_string(variant.rows);
-    shapes += (shapes.empty() ? "" : " ") + shape + (variant.unit == CpuVariant::Unit::kGroup ? " group" : "") +
-              (variant.needs_proof ? "" : "!");
+    shapes += (shapes.empty() ? "" : " ") + shape + (variant.is_along_y ? "y" : "") +
+              (variant.unit == CpuVariant::Unit::kGroup ? " group" : "") + (variant.needs_proof ? "" : "!");
   }
   const bool has_vectors = std::ranges::any_of(artifact.variants, [](const CpuVariant& v) { return v.lanes > 1; });
   std::string refused;

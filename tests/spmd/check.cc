@@ -198,9 +198,8 @@ class Checking {
     if (variant == nullptr || variant->unit == CpuVariant::Unit::kInstance) {
       return kernel_.instances();
     }
-    const uint64_t width = uint64_t{variant->lanes} * variant->columns;
-    return (kernel_.extent[0] + width - 1) / width * ((kernel_.extent[1] + variant->rows - 1) / variant->rows) *
-           kernel_.extent[2];
+    const uint64_t width = variant->width(), height = variant->height();
+    return (kernel_.extent[0] + width - 1) / width * ((kernel_.extent[1] + height - 1) / height) * kernel_.extent[2];
   }
 
   // The units of a launch, whole or cut into parts in another order.
@@ -224,7 +223,7 @@ class Checking {
     if (variant != nullptr) {
       image.entry_offset = variant->entry_offset;
       stage = level + " " + NameOf({variant->lanes, variant->columns, variant->rows}) +
-              (variant->unit == CpuVariant::Unit::kGroup ? " group" : "") +
+              (variant->is_along_y ? " along y" : "") + (variant->unit == CpuVariant::Unit::kGroup ? " group" : "") +
               (variant->needs_proof ? " unchecked" : " checked");
       ++result_.gang_runs;
       result_.unchecked_runs += variant->needs_proof ? 1 : 0;

@@ -14,6 +14,7 @@
 #include "compiler/back/llvm/group.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/find_bounds.h"
+#include "compiler/pass/gang/turn_axes.h"
 
 namespace hpvm::cpu {
 namespace {
@@ -54,6 +55,24 @@ void RemoveUnfinished(llvm::Module& module) {
   }
 }
 
+// A function of the tile, or of what sticks out of it.
+StatusOr<llvm::Function*> EmitGang(ModuleEmitter& m, const GangPlan& plan, const GangFunction& kind,
+                                   const std::vector<bool>& proven, KernelReport* report, const std::string& name) {
+  StatusOr<llvm::Function*> function = GangEmitter(m, plan, kind, proven, report).Emit();
+  if (!function.ok()) {
+    RemoveUnfinished(*m.module);
+    return function.status();
+  }
+  std::string fault;
+  llvm::raw_string_ostream stream(fault);
+  if (llvm::verifyFunction(**function, &stream)) {
+    RemoveUnfinished(*m.module);
+    return Internal("The back end made malformed LLVM IR: " + fault.substr(0, 1000));
+  }
+  (*function)->setName(name);
+  return function;
+}
+
 class VariantEmitter {
  public:
   VariantEmitter(ModuleEmitter& m, const VariantChoice& choice, KernelReport* report)
@@ -78,6 +97,9 @@ class VariantEmitter {
     }
     if (!made_.empty() && HasProof()) {
       EmitChecked();
+    }
+    if (!made_.empty()) {
+      EmitAlongY();
     }
     if (choice_.has_unchecked_instances) {
       if (const Status status = EmitUncheckedInstances(); !status.ok()) {
@@ -131,6 +153,40 @@ class VariantEmitter {
     CpuVariant variant{.unit = CpuVariant::Unit::kTile, .lanes = tiles.shape.lanes};
     made_.push_back({variant, tiles.name, {tiles.masked->getName().str()}, index});
   }
+  // For launches that are narrow along x; every gang under a mask, so that it costs one function.
+  void EmitAlongY() {
+    const std::optional<ir::Module> turned = TurnAxes(m_.source);
+    if (!turned.has_value()) {
+      return;
+    }
+    TileEntry tiles;
+    tiles.name = "hpvm_along_y";
+    tiles.shape = {.lanes = choice_.shapes.front().lanes};
+    tiles.is_along_y = true;
+    ModuleEmitter along_y(*turned, m_.machine);
+    along_y.ExchangeCode(m_);
+    const StatusOr<llvm::Function*> masked = Turned(along_y, tiles.shape, tiles.name + ".masked");
+    if (masked.ok()) {
+      tiles.masked = *masked;
+      EmitTileEntry(along_y, tiles);
+      CpuVariant variant{.unit = CpuVariant::Unit::kTile, .lanes = tiles.shape.lanes};
+      variant.is_along_y = true;
+      variant.needs_proof = HasProof();
+      made_.push_back({variant, tiles.name, {tiles.name + ".masked"}, made_.front().choice});
+    }
+    m_.ExchangeCode(along_y);
+    if (!masked.ok()) {
+      Remark(report_, 0, "No code for tiles along y: " + std::string(masked.status().message()));
+    }
+  }
+  StatusOr<llvm::Function*> Turned(ModuleEmitter& along_y, const GangShape& shape, const std::string& name) {
+    const std::optional<GangPlan> plan = PlanGang(along_y.source, {.assumes_guards = false});
+    if (!plan.has_value()) {
+      return Unimplemented("What instances have in common did not settle.");
+    }
+    const GangFunction kind{.shape = shape, .is_masked = true, .is_unchecked = HasProof()};
+    return EmitGang(along_y, *plan, kind, HasProof() ? choice_.proven : none_proven_, nullptr, name);
+  }
   // Whether it could.
   bool EmitGroup(size_t index, bool is_unchecked) {
     const GangShape& shape = choice_.group_shapes[index];
@@ -171,20 +227,7 @@ class VariantEmitter {
     }
     // One function tells of the kernel; the others would say the same again.
     KernelReport* report = made_.empty() && !kind.is_masked ? report_ : nullptr;
-    GangEmitter gang(m_, *plan->second, kind, kind.is_unchecked ? choice_.proven : none_proven_, report);
-    StatusOr<llvm::Function*> function = gang.Emit();
-    if (!function.ok()) {
-      RemoveUnfinished(*m_.module);
-      return function.status();
-    }
-    std::string fault;
-    llvm::raw_string_ostream stream(fault);
-    if (llvm::verifyFunction(**function, &stream)) {
-      RemoveUnfinished(*m_.module);
-      return Internal("The back end made malformed LLVM IR: " + fault.substr(0, 1000));
-    }
-    (*function)->setName(name);
-    return function;
+    return EmitGang(m_, *plan->second, kind, kind.is_unchecked ? choice_.proven : none_proven_, report, name);
   }
   StatusOr<llvm::Function*> Masked(uint32_t lanes, bool is_unchecked) {
     llvm::Function*& function = masked_[{lanes, is_unchecked}];

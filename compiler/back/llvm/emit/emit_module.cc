@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -92,6 +94,24 @@ void SetProcessor(llvm::Function& function, Machine::Kind kind) {
 }
 
 }  // namespace
+
+void ModuleEmitter::ExchangeCode(ModuleEmitter& other) {
+  std::swap(module, other.module);
+  std::swap(functions, other.functions);
+  std::swap(reference_callers, other.reference_callers);
+  std::swap(host_callers, other.host_callers);
+  std::swap(printers, other.printers);
+  std::swap(segments, other.segments);
+  std::swap(has_grow, other.has_grow);
+  std::swap(writes_state, other.writes_state);
+  std::swap(written_globals, other.written_globals);
+  std::swap(marks_globals, other.marks_globals);
+  std::swap(group_value_bytes, other.group_value_bytes);
+  std::swap(cut_from, other.cut_from);
+  std::swap(cut_functions, other.cut_functions);
+  std::swap(kernel_tag, other.kernel_tag);
+  std::swap(context_tag, other.context_tag);
+}
 
 llvm::Type* ModuleEmitter::TypeOf(ir::Type type) const { return cpu::TypeOf(type, context()); }
 

@@ -135,6 +135,7 @@ struct TileEntry {
   GangShape shape;
   llvm::Function* whole = nullptr;   // Runs whole tiles; null: all are run by `masked`.
   llvm::Function* masked = nullptr;  // Of shape lanes x 1 x 1.
+  bool is_along_y = false;           // The functions are of the kernel with its axes turned; one row.
 };
 void EmitTileEntry(ModuleEmitter& m, const TileEntry& tiles);
 

@@ -492,6 +492,38 @@ func f0 "rows" (%r: i32) -> () {
   }
 }
 
+// A trap names its instance whichever way the lanes lie, and so do results.
+TEST(GangTailTest, TrapsAlongBothAxes) {
+  GangCompared kernel(KernelText(R"(
+  %y: i32 = instance_id.i32 %one
+  %width: i32 = instance_count.i32 %zero
+  %row: i32 = mul.i32 %y, %width
+  %place: i32 = add.i32 %row, %id
+  %off: i32 = shl.i32 %place, %two
+  %p: i32 = add.i32 %r, %off
+  %left: i32 = sub.i32 %n, %place
+  %s: i32 = div_s.i32 %place, %left
+  store.i32 flat %p, %s
+  return ()
+)"));
+  bool lies_along_y = false;
+  for (const auto& image : kernel.images()) {
+    for (const CpuVariant& variant : image->artifact().variants) {
+      lies_along_y = lies_along_y || variant.is_along_y;
+    }
+  }
+  EXPECT_TRUE(lies_along_y);
+  for (const uint64_t x : {1, 3, 40}) {
+    for (const uint64_t n : {0, 2, 29, 65, 100000}) {
+      const ir::TrapReport trap =
+          kernel.Check({{WordsOf(40 * 37, [](size_t i) { return i; }), WordsOf(40, [](size_t i) { return i; }), {}},
+                        {0, 0, n},
+                        {x, 37, 1}});
+      EXPECT_EQ(trap.code, n < x * 37 ? ir::TrapCode::kDivideByZero : ir::TrapCode::kNone);
+    }
+  }
+}
+
 // Each instance prints what it would print alone, in that order: under a mask, in loops that lanes leave apart, of
 // rows, before and behind stores and in a function that is called.
 TEST(GangPrintTest, EachInstancePrintsItsOwn) {

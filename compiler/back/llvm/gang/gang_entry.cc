@@ -23,7 +23,8 @@ class TileEntryEmitter {
         b_(m.context()),
         fields_(m, b_, function_->getArg(0), nullptr),
         step_{tiles.shape.width(), tiles.shape.rows},
-        inner_(tiles.shape.rows > 1 ? 1 : 0) {}
+        inner_(tiles.shape.rows > 1 ? 1 : 0),
+        axis_{tiles.is_along_y ? 1u : 0u, tiles.is_along_y ? 0u : 1u} {}
   void Emit() {
     llvm::BasicBlock* start = NewBlock("start");
     loop_ = NewBlock("tile");
@@ -51,7 +52,7 @@ class TileEntryEmitter {
     params_ = LoadParams(m_, b_, fields_);
     llvm::Value* rest = function_->getArg(1);
     for (unsigned d = 0; d < 2; ++d) {
-      llvm::Value* extent = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, extent) + 8 * d);
+      llvm::Value* extent = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, extent) + 8 * axis_[d]);
       // A launch with instances has no empty axis; the maximum keeps the division from faulting whatever the context
       // says.
       extent_[d] = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, extent, I64(1));
@@ -168,8 +169,8 @@ class TileEntryEmitter {
       y->addIncoming(failure.y, failure.from);
     }
     llvm::Value* wide = b_.CreateZExt(where, b_.getInt64Ty());
-    fields_.Store(b_.CreateAdd(x, b_.CreateAnd(wide, I64(0xffff))), offsetof(CpuContext, trap_instance));
-    fields_.Store(b_.CreateAdd(y, b_.CreateLShr(wide, I64(16))), offsetof(CpuContext, trap_instance) + 8);
+    fields_.Store(b_.CreateAdd(x, b_.CreateAnd(wide, I64(0xffff))), offsetof(CpuContext, trap_instance) + 8 * axis_[0]);
+    fields_.Store(b_.CreateAdd(y, b_.CreateLShr(wide, I64(16))), offsetof(CpuContext, trap_instance) + 8 * axis_[1]);
     fields_.Store(place_[2], offsetof(CpuContext, trap_instance) + 16);
     b_.CreateRet(b_.getInt32(CpuOutcome::kCpuTrapped));
   }
@@ -198,7 +199,8 @@ class TileEntryEmitter {
   llvm::IRBuilder<> b_;
   ContextFields fields_;
   const uint64_t step_[2];
-  const unsigned inner_;  // The axis along which tiles count first.
+  const unsigned inner_;    // The axis along which tiles count first.
+  const unsigned axis_[2];  // Of the launch, by that of the functions.
   llvm::Value* arguments_ = nullptr;
   llvm::SmallVector<llvm::Value*, 8> params_;
   llvm::Value* extent_[2] = {};

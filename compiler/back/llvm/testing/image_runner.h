@@ -88,7 +88,7 @@ class ImageRunner {
     const auto& [x, y, z] = launch.extent;
     switch (variant.unit) {
       case CpuVariant::Unit::kTile:
-        return parts(x, uint64_t{variant.lanes} * variant.columns) * parts(y, variant.rows) * z;
+        return parts(x, variant.width()) * parts(y, variant.height()) * z;
       case CpuVariant::Unit::kGroup:
         return parts(x, launch.group[0]) * parts(y, launch.group[1]) * parts(z, launch.group[2]);
       default:

@@ -80,7 +80,7 @@ Status KnowStack(ir::Module& module) {
   return absl::OkStatus();
 }
 
-// GPUs have no space for a stack: what is left of one stays in module memory (compiler/back/gpu/own_memory.h).
+// Where there is no space for a stack, what is left of one stays in module memory (compiler/back/gpu/own_memory.h).
 Status DissolveStack(ir::Module& module) {
   ir::Module values = module;
   HPVMD_RETURN_IF_ERROR(KnowStack(values));
@@ -99,7 +99,7 @@ Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
                     {"RemoveDead", RemoveDead},
                     {"OrToAdd", OrToAdd},
                     {"ResolveProvenance", ResolveProvenance},
-                    {"KnowStack", KnowStack}},
+                    {"KnowStack", MayKeepFrame(module) ? KnowStack : DissolveStack}},
                    options);
 }
 

@@ -27,6 +27,7 @@ struct Kernel {
   // s a scalar of 7, w and h the width and height, x a float of 1.5.
   const char* params;
   std::array<uint64_t, 3> extent;
+  uint64_t group = 1;  // Along x.
 };
 constexpr Kernel kKernels[] = {
     {"axpy", "fFx", {kWidth, 1, 1}},
@@ -41,6 +42,7 @@ constexpr Kernel kKernels[] = {
     {"strided_store", "fF", {kWidth, 1, 1}},
     {"clamped", "fFs", {7, 7, 1}},
     {"guarded", "fFs", {9, 9, 1}},
+    {"grouped", "fF", {192, 1, 1}, 96},
     {"complex_product", "ffF", {kWidth, 1, 1}},
     {"periodic", "fFw", {kWidth, 1, 1}},
     {"next_or_first", "fFw", {kWidth, 1, 1}},
@@ -75,6 +77,7 @@ Outcome Interpreted(const ir::Module& module, const Kernel& kernel) {
   Prints prints;
   ir::Launch launch;
   launch.extent = kernel.extent;
+  launch.group = {kernel.group, 1, 1};
   launch.print = &prints;
   const std::string letters = kernel.params;
   outcome.buffers.resize(letters.size());

@@ -328,7 +328,7 @@ class Promoter {
 
 bool PromoteStack(ir::Module& module) {
   const std::optional<uint32_t> pointer = module.stack_pointer;
-  if (!pointer.has_value() || module.uses_barrier || module.uses_group_memory || module.is_linked) {
+  if (!pointer.has_value() || module.is_linked) {
     return false;
   }
   if (!HasBulk(module.function(module.entry))) {

@@ -24,6 +24,10 @@ inline constexpr uint64_t kStackFrameBytesMax = 2'048;
 // is computed from a buffer's parameter and lands there (docs/KERNELS.md, "Addresses").
 bool PromoteStack(ir::Module& module);
 
+// Whether the kernel may keep a frame: instances that see each other have none of their own
+// (compiler/back/llvm/group.h).
+inline bool MayKeepFrame(const ir::Module& module) { return !module.uses_barrier && !module.uses_group_memory; }
+
 // The result, by OpId of the entry, is true for accesses of Space::kStack that surely lie in the frame.
 std::vector<bool> FindInsideStack(const ir::Module& module);
 

@@ -50,7 +50,7 @@ ctest --preset release -R "$alone" --no-tests=error | tee -a build/release.ctest
 passed=$(grep -c '   Passed ' build/release.ctest.log)
 if [ "$fast" -eq 0 ]; then
   step "A subset under AddressSanitizer and UndefinedBehaviorSanitizer"
-  subset=(base_test graph_test ir_golden_test ir_memory_test ir_verify_test ir_text_test wasm_front_test
+  subset=(base_test graph_test ir_bounds_test ir_golden_test ir_memory_test ir_verify_test ir_text_test find_bounds_test wasm_front_test
     wasm_golden_test cpu_pool_test null_device_test fair_share_test residency_test engine_test server_core_test)
   build fuzz "${subset[@]}" fuzzers
   ctest --preset fuzz -R "^($(IFS='|'; echo "${subset[*]}"))\$" --parallel "$(nproc)" --no-tests=error

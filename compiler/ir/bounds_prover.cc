@@ -130,8 +130,13 @@ Interval BoundsProver::Scope::Of(AtomId atom) {
     if (!prover_.Spend(1)) {
       return {};
     }
+    if (atoms_[atom.index].is_open) {  // A tie leads from what an atom is made of back to the atom.
+      return atoms_[atom.index].refined;
+    }
+    atoms_[atom.index].is_open = true;
     const Interval evaluated = Evaluate(prover_.program_.atoms[atom.index]);
     Known& known = atoms_[atom.index];
+    known.is_open = false;
     known.interval = Meet(evaluated, known.refined);
     known.age = age_;
   }
@@ -179,28 +184,29 @@ Interval BoundsProver::Scope::Of(const Polynomial& polynomial) {
   const Reduced terms = Reduce(polynomial);
   Interval interval = Of(terms);
   for (size_t i = 0; i < ties_.size() && terms.size() > 1; ++i) {
-    interval = Meet(interval, By(ties_[i], terms));
+    const NotNegative holds = ties_[i].holds;  // More may come while this one is looked at.
+    interval = Meet(interval, By(holds, terms));
   }
   return interval;
 }
 
 // With h >= 0 what holds, p = (p - k h) + k h is no less than p - k h where k > 0, and no more where k < 0; k is such
 // that the first term of h that p has, too, cancels.
-Interval BoundsProver::Scope::By(const Tie& tie, const Reduced& terms) {
-  prover_.Spend(terms.size() + tie.holds.terms.size());
-  for (const ReducedTerm& held : tie.holds.terms) {
+Interval BoundsProver::Scope::By(const NotNegative& holds, const Reduced& terms) {
+  prover_.Spend(terms.size() + holds.terms.size());
+  for (const ReducedTerm& held : holds.terms) {
     const auto same = std::find_if(terms.begin(), terms.end(), [&](const ReducedTerm& t) { return t.IsLike(held); });
     if (held.count == 0 || same == terms.end() || !same->factor || !held.factor || *same->factor % *held.factor != 0) {
       continue;
     }
     const Exact k = *same->factor / *held.factor;
     Reduced rest = terms;
-    for (ReducedTerm term : tie.holds.terms) {
+    for (ReducedTerm term : holds.terms) {
       term.factor = Product(term.factor, -*k);
       AddTo(&rest, term);
     }
     std::erase_if(rest, [](const ReducedTerm& term) { return term.factor == Exact(0); });
-    const Interval without = Sum(Of(rest), Product(Interval::Single(*k), Interval::Single(-tie.holds.added)));
+    const Interval without = Sum(Of(rest), Product(Interval::Single(*k), Interval::Single(-holds.added)));
     return *k > 0 ? Interval{without.lo(), Exact()} : Interval{Exact(), without.hi()};
   }
   return {};
@@ -300,6 +306,11 @@ Interval BoundsProver::Scope::Operation(const Atom& atom) {
       return Xor(a, b);
     case Opcode::kDivU:
     case Opcode::kDivS:
+      // The polynomial is the dividend itself only where it is canonical.
+      if (b.single() && *b.single() > 0 && Of(atom.operands[0]).Within(0, *all.hi())) {
+        KeepQuotient(atom, *b.single());
+      }
+      return DivideOrRemain(atom.code, a, b, all);
     case Opcode::kRemU:
     case Opcode::kRemS:
       return DivideOrRemain(atom.code, a, b, all);
@@ -360,14 +371,29 @@ bool IsComparable(const Constraint& c, const Interval& less, const Interval& mor
 
 }  // namespace
 
-void BoundsProver::Scope::Keep(const Constraint& constraint, const Reduced& terms, Wide added) {
+void BoundsProver::Scope::Keep(const void* by, const Reduced& terms, Wide added) {
   const auto has_atoms = [](const ReducedTerm& term) { return term.count != 0; };
-  const auto known = std::find_if(ties_.begin(), ties_.end(), [&](const Tie& tie) { return tie.by == &constraint; });
+  const auto known = std::find_if(ties_.begin(), ties_.end(), [&](const Tie& tie) { return tie.by == by; });
   if (known != ties_.end() || ties_.size() == kTiesMax || std::count_if(terms.begin(), terms.end(), has_atoms) < 2) {
     return;
   }
-  ties_.push_back({&constraint, {terms, added}});
+  ties_.push_back({by, {terms, added}});
   ++age_;
+}
+
+// Of a number that is not negative: 0 <= dividend - divisor * quotient <= divisor - 1.
+void BoundsProver::Scope::KeepQuotient(const Atom& quotient, Wide divisor) {
+  const AtomId id(static_cast<uint32_t>(&quotient - prover_.program_.atoms.data()));
+  ReducedTerm times;
+  times.atoms[times.count++] = id;
+  times.factor = -divisor;
+  Reduced rest = Reduce(quotient.operands[0]);
+  AddTo(&rest, times);
+  Keep(&quotient, rest, 0);
+  for (ReducedTerm& term : rest) {
+    term.factor = Product(term.factor, -1);
+  }
+  Keep(&quotient.operands, rest, divisor - 1);
 }
 
 void BoundsProver::Scope::Apply(const Constraint& c) {
@@ -381,7 +407,7 @@ void BoundsProver::Scope::Apply(const Constraint& c) {
   const Reduced difference = Reduce(c.more, 1, c.less);
   const Wide added = c.or_equal ? 0 : -1;
   Tighten(difference, added);
-  Keep(c, difference, added);
+  Keep(&c, difference, added);
 }
 
 bool BoundsProver::Scope::Split(const Constraint& c, std::vector<NotNegative>* conditions) {

@@ -95,9 +95,9 @@ class BoundsProver {
    private:
     static constexpr int kPasses = 2;
     static constexpr size_t kTiesMax = 8;
-    // A constraint of several atoms, of which none can be bounded by itself.
+    // What holds of several atoms, of which none can be bounded by itself.
     struct Tie {
-      const Constraint* by;  // Borrowed.
+      const void* by;  // The constraint, or the quotient's atom; only compared.
       NotNegative holds;
     };
 
@@ -106,8 +106,9 @@ class BoundsProver {
     Interval Either(const Atom& atom);
     void Apply(const Constraint& constraint);
     void Tighten(const Reduced& terms, Wide added);
-    void Keep(const Constraint& constraint, const Reduced& terms, Wide added);
-    Interval By(const Tie& tie, const Reduced& terms);
+    void Keep(const void* by, const Reduced& terms, Wide added);
+    void KeepQuotient(const Atom& quotient, Wide divisor);
+    Interval By(const NotNegative& holds, const Reduced& terms);
     static void AddTo(Reduced* sum, const ReducedTerm& term);
     void AddTerms(const Polynomial& polynomial, Wide sign, Reduced* sum);
 
@@ -115,6 +116,7 @@ class BoundsProver {
       Interval interval;  // As evaluated at `age`.
       Interval refined;   // By constraints.
       uint32_t age = 0;
+      bool is_open = false;  // Being evaluated, in this scope or one around it.
     };
     const BoundsProver& prover_;
     std::vector<Known> atoms_;

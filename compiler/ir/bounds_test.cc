@@ -105,6 +105,27 @@ TEST(BoundsTest, ConstraintsOfSumsBoundSums) {
   EXPECT_FALSE(sample.Proves(offset(1, -300)));
 }
 
+// What is left of a dividend lies below the divisor, where both are what they seem.
+TEST(BoundsTest, QuotientsLeaveLessThanTheDivisor) {
+  for (const Opcode code : {Opcode::kDivU, Opcode::kDivS}) {
+    Sample sample;
+    const Polynomial x = sample.Range({0, 100'000}), d = sample.Scalar(1021);
+    const Polynomial rest = Plus(x, Times(Times(sample.Operation(code, 64, {x, d}), d), ConstantPolynomial(-1)));
+    EXPECT_TRUE(sample.Proves(rest));
+    EXPECT_FALSE(sample.Proves(Plus(rest, ConstantPolynomial(1))));
+    EXPECT_FALSE(sample.Proves(Plus(rest, ConstantPolynomial(-1))));
+    EXPECT_FALSE(sample.Proves(Plus(rest, x)));
+    for (const Interval& range : {Interval{-5, 100'000}, Interval::AtLeast(0), Interval{0, Wide{1} << 64}}) {
+      const Polynomial y = sample.Range(range);
+      EXPECT_FALSE(sample.Proves(Plus(y, Times(Times(sample.Operation(code, 64, {y, d}), d), ConstantPolynomial(-1)))));
+    }
+    sample.facts.params[1].value = uint64_t{0} - 1021;
+    EXPECT_FALSE(sample.Proves(rest));
+    sample.facts.params[1].value = 0;  // Traps.
+    EXPECT_FALSE(sample.Proves(rest));
+  }
+}
+
 // (x^4 + y^4) * 2^39 is at least 2^100, about which nothing is known; it is not the one value 2^100, which is 0 modulo
 // 2^64.
 TEST(BoundsTest, WhatIsBeyondAllNumbersIsNotOneValue) {

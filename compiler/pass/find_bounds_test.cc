@@ -101,6 +101,9 @@ TEST(FindBoundsTest, KnownKernels) {
        " %i: i32 = select.i32 %g, %c0, %k\n" +
            At("i"),
        {{8, 8, 1}, 40, 10, 0}},
+      {"Coordinate",  // x - x / n * n, as LLVM writes a remainder beside its quotient.
+       " %q: i32 = div_u.i32 %x, %n\n %p: i32 = mul.i32 %q, %n\n %i: i32 = sub.i32 %x, %p\n" + At("i"),
+       {{64, 1, 1}, 40, 10, 0}},
       {"Remainder", " %i: i32 = rem_u.i32 %x, %n\n" + At("i"), {{64, 1, 1}, 40, 10, 0}},
       {"Complement",  // Element n - 1 - x, counted down from the end.
        " %k: i32 = xor.i32 %x, %ones\n %i: i32 = add.i32 %n, %k\n" + At("i"),

@@ -2,6 +2,7 @@
 #include "compiler/back/llvm/variants.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <utility>
@@ -92,13 +93,16 @@ class VariantEmitter {
     }
     size_t before_instances = 0;
     for (size_t i = 0; i < choice_.shapes.size(); ++i) {
-      EmitTile(i);
+      EmitTile(choice_.shapes[i], i, /*assumes_edges=*/true);
       before_instances = i < choice_.before_instances ? made_.size() : before_instances;
+    }
+    if (!made_.empty() && choice_.without_edges.has_value()) {
+      EmitTile(*choice_.without_edges, made_.front().choice, /*assumes_edges=*/false);
     }
     if (!made_.empty() && HasProof()) {
       EmitChecked();
     }
-    if (!made_.empty()) {
+    if (!made_.empty() && choice_.has_along_y) {
       EmitAlongY();
     }
     if (choice_.has_unchecked_instances) {
@@ -113,14 +117,13 @@ class VariantEmitter {
 
  private:
   bool HasProof() const { return !choice_.bounds.accesses.empty(); }
-  void EmitTile(size_t index) {
-    const GangShape& shape = choice_.shapes[index];
+  void EmitTile(const GangShape& shape, size_t index, bool assumes_edges) {
     TileEntry tiles;
-    tiles.name = "hpvm_tile" + std::to_string(index);
+    tiles.name = assumes_edges ? "hpvm_tile" + std::to_string(index) : "hpvm_plain";
     tiles.shape = shape;
     const std::string whole_name = tiles.name + ".whole";
-    StatusOr<llvm::Function*> whole =
-        Gang({.shape = shape, .is_masked = false, .is_unchecked = HasProof(), .gives_up = true}, whole_name);
+    StatusOr<llvm::Function*> whole = Gang(
+        {.shape = shape, .is_masked = false, .is_unchecked = HasProof(), .gives_up = true}, assumes_edges, whole_name);
     if (!whole.ok()) {
       return Leave(shape, whole.status());
     }
@@ -136,7 +139,11 @@ class VariantEmitter {
                        .columns = shape.columns,
                        .rows = shape.rows,
                        .needs_proof = HasProof()};
-    made_.push_back({variant, tiles.name, {whole_name, tiles.masked->getName().str()}, index});
+    made_.push_back({variant,
+                     tiles.name,
+                     {whole_name, tiles.masked->getName().str()},
+                     index,
+                     assumes_edges ? EmittedVariant::From::kShape : EmittedVariant::From::kWithoutEdges});
   }
   // For launches whose proof fails: every gang under a mask, which costs less than the checks do.
   void EmitChecked() {
@@ -172,7 +179,7 @@ class VariantEmitter {
       CpuVariant variant{.unit = CpuVariant::Unit::kTile, .lanes = tiles.shape.lanes};
       variant.is_along_y = true;
       variant.needs_proof = HasProof();
-      made_.push_back({variant, tiles.name, {tiles.name + ".masked"}, made_.front().choice});
+      made_.push_back({variant, tiles.name, {tiles.name + ".masked"}, 0, EmittedVariant::From::kAlongY});
     }
     m_.ExchangeCode(along_y);
     if (!masked.ok()) {
@@ -212,15 +219,19 @@ class VariantEmitter {
     llvm::Function* instance = m_.Declare(m_.source.functions[entry].type, name + ".instance");
     HPVMD_RETURN_IF_ERROR(FunctionEmitter(m_, entry, instance, &choice_.proven, &before_effects_).Emit());
     EmitEntry(m_, name, instance, m_.functions[entry]);
-    made_.push_back({{.unit = CpuVariant::Unit::kTile, .needs_proof = true}, name, {name + ".instance"}, 0});
+    made_.push_back({{.unit = CpuVariant::Unit::kTile, .needs_proof = true},
+                     name,
+                     {name + ".instance"},
+                     0,
+                     EmittedVariant::From::kInstances});
     return absl::OkStatus();
   }
-  StatusOr<llvm::Function*> Gang(const GangFunction& kind, const std::string& name) {
+  StatusOr<llvm::Function*> Gang(const GangFunction& kind, bool assumes_edges, const std::string& name) {
     const bool has_rows = kind.shape.rows > 1;
-    auto [plan, is_new] = plans_.try_emplace({has_rows, kind.is_masked});
+    auto [plan, is_new] = plans_.try_emplace({has_rows, kind.is_masked, assumes_edges});
     if (is_new) {
       plan->second = PlanGang(
-          m_.source, {.has_rows = has_rows, .assumes_guards = !kind.is_masked, .assumes_edges = !kind.is_masked});
+          m_.source, {.has_rows = has_rows, .assumes_guards = !kind.is_masked, .assumes_edges = assumes_edges});
     }
     if (!plan->second.has_value()) {
       return Unimplemented("What instances have in common did not settle.");
@@ -234,7 +245,8 @@ class VariantEmitter {
     if (function == nullptr) {
       const std::string name = "hpvm_masked" + std::to_string(lanes) + (is_unchecked ? "" : "_checked");
       HPVMD_ASSIGN_OR_RETURN(function,
-                             Gang({.shape = {.lanes = lanes}, .is_masked = true, .is_unchecked = is_unchecked}, name));
+                             Gang({.shape = {.lanes = lanes}, .is_masked = true, .is_unchecked = is_unchecked},
+                                  /*assumes_edges=*/false, name));
       // Several entries call it, seldom.
       function->addFnAttr(llvm::Attribute::NoInline);
     }
@@ -250,7 +262,8 @@ class VariantEmitter {
   const std::vector<bool> none_proven_;
   const std::vector<bool> before_effects_;
   std::map<std::pair<uint32_t, bool>, llvm::Function*> masked_;  // By lanes and whether it is unchecked.
-  std::map<std::pair<bool, bool>, std::optional<GangPlan>> plans_;
+  // By whether tiles have rows, are masked, and are taken to meet no edge.
+  std::map<std::array<bool, 3>, std::optional<GangPlan>> plans_;
   std::vector<EmittedVariant> made_;
 };
 
@@ -337,11 +350,19 @@ VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, c
     ShapeChoice chosen{.shapes = options.shapes, .before_scalar = options.shapes.size()};
     if (options.shapes.empty()) {
       chosen = ChooseShapes(module, UnitOf(machine.kind), report);
+    } else {
+      chosen.without_edges = options.shapes.front();
     }
     choice.shapes = std::move(chosen.shapes);
     choice.before_instances = chosen.before_scalar;
+    choice.without_edges = chosen.without_edges;
   }
   LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), choice.shapes, report);
+  if (choice.without_edges.has_value()) {
+    std::vector<GangShape> plain = {*choice.without_edges};
+    LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), plain, report);
+    choice.without_edges = plain.empty() ? std::nullopt : std::optional(plain[0]);
+  }
   LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), choice.group_shapes, report);
   if (!has_groups || !choice.group_shapes.empty()) {
     choice.bounds = FindBounds(module);
@@ -361,9 +382,18 @@ std::vector<EmittedVariant> EmitVariants(ModuleEmitter& m, const VariantChoice& 
 }
 
 void ReplaceBySmaller(VariantChoice& choice, const EmittedVariant& variant) {
-  if (variant.variant.lanes == 1) {
-    choice.has_unchecked_instances = false;
-    return;
+  switch (variant.from) {
+    case EmittedVariant::From::kInstances:
+      choice.has_unchecked_instances = false;
+      return;
+    case EmittedVariant::From::kWithoutEdges:
+      choice.without_edges.reset();
+      return;
+    case EmittedVariant::From::kAlongY:
+      choice.has_along_y = false;
+      return;
+    case EmittedVariant::From::kShape:
+      break;
   }
   std::vector<GangShape>& shapes =
       variant.variant.unit == CpuVariant::Unit::kGroup ? choice.group_shapes : choice.shapes;

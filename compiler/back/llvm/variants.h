@@ -4,6 +4,7 @@
 #ifndef HPVMD_COMPILER_BACK_LLVM_VARIANTS_H_
 #define HPVMD_COMPILER_BACK_LLVM_VARIANTS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,21 +19,25 @@ namespace hpvm::cpu {
 
 struct VariantChoice {
   ir::BoundsProgram bounds;
-  std::vector<bool> proven;              // By OpId of the entry: the bounds program covers the access.
-  std::vector<GangShape> shapes;         // Of tiles, the best first.
-  std::vector<GangShape> group_shapes;   // For kernels with barriers; one row and one column.
-  bool has_unchecked_instances = false;  // One instance at a time without the checks that a launch proves needless.
-  size_t before_instances = ~size_t{0};  // How many of `shapes` are expected to be quicker than that.
+  std::vector<bool> proven;                // By OpId of the entry: the bounds program covers the access.
+  std::vector<GangShape> shapes;           // Of tiles, the best first.
+  std::vector<GangShape> group_shapes;     // For kernels with barriers; one row and one column.
+  bool has_unchecked_instances = false;    // One instance at a time without the checks that a launch proves needless.
+  size_t before_instances = ~size_t{0};    // How many of `shapes` are expected to be quicker than that.
+  std::optional<GangShape> without_edges;  // ShapeChoice's.
+  bool has_along_y = true;                 // Lanes along y, where the kernel allows it.
 };
 // What to make of a kernel that has gone through the pipeline. `report` may be null.
 VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, const CpuOptions& options,
                              KernelReport* report);
 
 struct EmittedVariant {
-  CpuVariant variant;                  // Without entry_offset.
-  std::string entry;                   // The symbol.
-  std::vector<std::string> functions;  // What it calls of its own, besides.
-  size_t choice = 0;                   // In VariantChoice::shapes or group_shapes.
+  enum class From : uint8_t { kShape, kWithoutEdges, kAlongY, kInstances };  // What of the choice it was made of.
+  CpuVariant variant;                                                        // Without entry_offset.
+  std::string entry;                                                         // The symbol.
+  std::vector<std::string> functions;                                        // What it calls of its own, besides.
+  size_t choice = 0;  // In VariantChoice::shapes or group_shapes.
+  From from = From::kShape;
 };
 // Adds the code to `m`, whose functions are there already. A variant that cannot be made is left out, with a remark.
 std::vector<EmittedVariant> EmitVariants(ModuleEmitter& m, const VariantChoice& choice, KernelReport* report);

@@ -222,6 +222,7 @@ class Planner {
         return;
       }
       const bool is_edge = options_.assumes_edges && MeetsEdge(op);
+      plan_.has_edges = plan_.has_edges || is_edge;
       if (is_edge || (!IsInLoop(id) && (op.code == Opcode::kIf ? IsGuardedIf(op) : ExtendsLinear(op)))) {
         plan_.is_assumed[id.index] = found = true;
       }

@@ -45,6 +45,7 @@ struct GangPlan {
   // extension of a linear i32 to an i64 that stands there: it is linear too, as no lane is beyond the i32's range. Of
   // an edge form (compiler/analysis/edge_forms.h) that stands there: no lane of the tile meets the edge.
   std::vector<bool> is_assumed;
+  bool has_edges = false;  // Some of is_assumed are edge forms.
 };
 
 struct GangPlanOptions {
@@ -86,6 +87,9 @@ struct VectorUnit {
 struct ShapeChoice {
   std::vector<GangShape> shapes;
   size_t before_scalar = 0;  // So many of them come before one instance at a time.
+  // The best where nothing is taken to meet no edge; nothing where no plan does. Launches of which most tiles meet an
+  // edge are quicker so.
+  std::optional<GangShape> without_edges;
 };
 ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report);
 

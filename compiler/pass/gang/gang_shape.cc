@@ -51,7 +51,9 @@ size_t CountOps(const ir::Function& function) {
   return ops;
 }
 
-std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& unit, double* scalar) {
+// The best first. `has_edges` receives whether a plan takes something to meet no edge, which `assumes_edges` allows.
+std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& unit, bool assumes_edges, double* scalar,
+                                  bool* has_edges) {
   std::vector<Candidate> candidates;
   const std::optional<Uniformity> along_y = AnalyseUniformity(module, Lanes::kAlongY);
   if (!along_y.has_value()) {
@@ -63,10 +65,11 @@ std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& un
     if (has_rows && !UsesY(module)) {
       continue;
     }
-    const std::optional<GangPlan> plan = PlanGang(module, {.has_rows = has_rows, .assumes_edges = true});
+    const std::optional<GangPlan> plan = PlanGang(module, {.has_rows = has_rows, .assumes_edges = assumes_edges});
     if (!plan.has_value() || (has_rows && HasMasks(*plan))) {
       continue;
     }
+    *has_edges = *has_edges || plan->has_edges;
     for (uint32_t lanes : {unit.vector_bytes / 4, unit.vector_bytes / 8, unit.vector_bytes / 16}) {
       const GangEstimate estimate(module, *plan, unit, std::max(lanes, 2u),
                                   along_y->functions[module.entry.index].shapes);
@@ -101,7 +104,8 @@ std::string Spelled(const GangShape& shape) {
 ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report) {
   constexpr double kGiveUp = 1.5;  // A launch measures one instance at a time, too.
   double scalar = 0;
-  const std::vector<Candidate> candidates = Candidates(module, unit, &scalar);
+  bool has_edges = false;
+  const std::vector<Candidate> candidates = Candidates(module, unit, /*assumes_edges=*/true, &scalar, &has_edges);
   const size_t ops = CountOps(module.function(module.entry));
   const size_t shapes_max = ops > kOpsForOneShape ? 1 : ops > kOpsForTwoShapes ? 2 : kGangShapesMax;
   ShapeChoice choice;
@@ -136,6 +140,13 @@ ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, Kerne
       shapes.push_back(candidate.shape);
       choice.before_scalar += candidate.cycles <= scalar ? 1 : 0;
       say(candidate, choice.before_scalar == 1 && shapes.size() == 1 ? " (first choice)" : " (to be measured)");
+    }
+  }
+  if (has_edges) {
+    const std::vector<Candidate> plain = Candidates(module, unit, /*assumes_edges=*/false, &scalar, &has_edges);
+    if (!plain.empty() && plain[0].cycles <= kGiveUp * scalar) {
+      choice.without_edges = plain[0].shape;
+      say(plain[0], " that takes nothing to meet no edge (to be measured)");
     }
   }
   return choice;

@@ -56,7 +56,8 @@ class Promoter {
   // False if the stack is not known; then nothing has changed.
   bool Run() {
     FindFrame();
-    if (!CallsAreHarmless() || frame_.bytes() > kStackFrameBytesMax || !BeginsAsZeros()) {
+    if (!CallsAreHarmless() || frame_.bytes() > kStackFrameBytesMax ||
+        !BeginsAsZeros(module_, frame_.begin, frame_.end)) {
       return false;
     }
     bool is_known = true;
@@ -90,21 +91,6 @@ class Promoter {
     }
     frame_.begin &= ~uint64_t{7};
     frame_.end = (frame_.end + 7) & ~uint64_t{7};
-  }
-
-  bool BeginsAsZeros() const {
-    if (frame_.end > module_.memory_bytes) {
-      return false;
-    }
-    return std::none_of(module_.data.begin(), module_.data.end(), [&](const ir::DataSegment& segment) {
-      const uint64_t begin = std::max(segment.address, frame_.begin);
-      for (uint64_t at = begin; at < std::min(frame_.end, segment.address + segment.bytes.size()); ++at) {
-        if (segment.bytes[at - segment.address] != 0) {
-          return true;
-        }
-      }
-      return false;
-    });
   }
 
   bool CallsAreHarmless() const {
@@ -325,6 +311,19 @@ class Promoter {
 };
 
 }  // namespace
+
+bool BeginsAsZeros(const ir::Module& module, uint64_t begin, uint64_t end) {
+  return end <= module.memory_bytes &&
+         std::none_of(module.data.begin(), module.data.end(), [&](const ir::DataSegment& segment) {
+           for (uint64_t at = std::max(segment.address, begin);
+                at < std::min(end, segment.address + segment.bytes.size()); ++at) {
+             if (segment.bytes[at - segment.address] != 0) {
+               return true;
+             }
+           }
+           return false;
+         });
+}
 
 bool PromoteStack(ir::Module& module) {
   const std::optional<uint32_t> pointer = module.stack_pointer;

@@ -2,8 +2,8 @@
 #include "compiler/pass/memory/stack_values.h"
 
 #include <algorithm>
-#include <array>
 #include <bitset>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <utility>
@@ -13,6 +13,7 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/resolve_provenance.h"
 
 namespace hpvm {
@@ -32,7 +33,8 @@ struct Access {
   bool is_constant = false;     // It touches all of them.
 };
 
-// What becomes values: for each access of the entry, by OpId, the slot, or -1; and the slots' types and places.
+// The words that become values: for each access of the entry, by OpId, the slot, or -1; and the slots' types and
+// places.
 struct SlotPlan {
   std::vector<int32_t> of;
   std::vector<Type> types;
@@ -261,7 +263,7 @@ std::vector<Access> FindAccesses(const ir::Module& module, IsOfStack is_of_stack
   return accesses;
 }
 
-// What has become values; empty: nothing has changed.
+// The bytes that have become values; empty: nothing has changed.
 std::vector<StackBytes> Replace(ir::Function& f, SlotPlan plan) {
   std::vector<StackBytes> bytes = plan.bytes;
   if (bytes.empty()) {
@@ -313,11 +315,18 @@ std::vector<StackBytes> AssumeStackValues(ir::Module& module) {
            range.origin == ValueRange::Origin::kStack;
   });
   std::erase_if(accesses, [](const Access& access) { return !access.is_constant; });
-  return Replace(f, PlanSlots(f, std::move(accesses)));
+  SlotPlan plan = PlanSlots(f, std::move(accesses));
+  const bool are_zeros = std::all_of(plan.bytes.begin(), plan.bytes.end(), [&](const StackBytes& word) {
+    return BeginsAsZeros(module, word.begin, word.end);
+  });
+  return are_zeros ? Replace(f, std::move(plan)) : std::vector<StackBytes>();
 }
 
 bool AvoidsStack(const ir::Module& module, std::span<const StackBytes> bytes) {
-  const std::vector<Access> accesses = FindAccesses(module, IsStack);
+  const std::vector<Access> accesses = FindAccesses(module, [](const Op& op, const ValueRange& range) {
+    return (op.space == ir::Space::kStack || op.space == ir::Space::kFlat || op.space == ir::Space::kModule) &&
+           range.origin != ValueRange::Origin::kUnset;
+  });
   return std::none_of(accesses.begin(), accesses.end(), [&](const Access& access) {
     return std::any_of(bytes.begin(), bytes.end(),
                        [&](const StackBytes& other) { return access.begin < other.end && other.begin < access.end; });

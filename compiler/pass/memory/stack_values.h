@@ -20,7 +20,7 @@ namespace hpvm {
 inline constexpr size_t kStackValuesMax = 256;
 inline constexpr size_t kStackEdgesMax = 4'096;
 
-// Looks at Space::kStack in the entry. The frame goes when nothing is left in it. Whether any word became a value.
+// Looks at Space::kStack in the entry. The frame goes when nothing is left in it. True if any word became a value.
 bool StackValues(ir::Module& module);
 
 // Addresses of module memory.
@@ -29,13 +29,15 @@ struct StackBytes {
 };
 
 // The same of flat accesses whose addresses are computed from the stack's pointer, a mutable global, before anybody
-// knows what else reaches the stack. The result is what has become values; empty where nothing has. Whoever calls shows
-// afterwards that nothing else touches those bytes, and drops the module where that cannot be shown: that every access
-// is known by then (PromoteStack), and AvoidsStack. That suffices, though the proof rests on values that were assumed:
-// no access could be the first to touch them.
+// knows what else reaches the stack. The result is the bytes that have become values; it is empty where none have, and
+// where some of them are no zeros when an instance begins, or lie outside of memory. The caller shows afterwards that
+// nothing else touches those bytes, and drops the module where that cannot be shown: that every access is known by then
+// (PromoteStack), and AvoidsStack. That suffices, though the proof rests on values that were assumed: no access could
+// be the first to touch them.
 std::vector<StackBytes> AssumeStackValues(ir::Module& module);
 
-// Whether what is left of Space::kStack touches none of the bytes.
+// True if no access that is left touches any of the bytes: those of the stack, and flat ones by their ranges. Accesses
+// of a buffer or of group memory do not reach the stack (ir.h, Space).
 bool AvoidsStack(const ir::Module& module, std::span<const StackBytes> bytes);
 
 }  // namespace hpvm

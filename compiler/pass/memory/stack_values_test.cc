@@ -60,6 +60,18 @@ size_t StackAccesses(const ir::Module& module) {
   return count;
 }
 
+// True if no access is left that may reach the stack.
+bool IsFree(const ir::Module& module) {
+  const ir::Function& f = module.function(module.entry);
+  bool is_free = true;
+  ir::ForEachOp(f, [&](ir::OpId id) {
+    const bool reaches =
+        ir::HasSpace(f.op(id).code) && (f.op(id).space == ir::Space::kFlat || f.op(id).space == ir::Space::kStack);
+    is_free = is_free && !reaches;
+  });
+  return is_free;
+}
+
 struct Case {
   const char* name;
   const char* body;
@@ -264,6 +276,36 @@ TEST(StackValuesTest, AssumptionsAreShownAfterwards) {
     if (place.array != "4") {  // Else the buffer's address is overwritten.
       EXPECT_EQ(Interpreted(after), Interpreted(before)) << ir::Print(after);
     }
+  }
+}
+
+// Nor where an address that is not computed from the stack's pointer is one of the stack, or initial data lies there.
+TEST(StackValuesTest, OthersReachTheStack) {
+  const std::string place = "%k: i32 = shl.i32 %one, %two\n";
+  const std::string by_number = "%number: i32 = const.i32 0x7fec\nstore.i32 flat %number, %three\n";
+  const std::string in_range =
+      "%m: i32 = and.i32 %v, %three\n%n: i32 = shl.i32 %m, %two\nstore.i32 flat %n + 32736, %three\n";
+  for (const std::string& other : {by_number, in_range}) {
+    const ir::Module before = Parse(Plain(place + other, "16"), "");
+    ir::Module after = before;
+    ASSERT_TRUE(RunCpuPipeline(after, {.verify_each = true}).ok());
+    if (other == by_number) {
+      EXPECT_EQ(Interpreted(after), Interpreted(before)) << ir::Print(after);
+    }
+    EXPECT_FALSE(IsFree(after)) << ir::Print(after);
+  }
+  for (const uint8_t first : {0, 1}) {
+    ir::Module before = Parse(
+        "%sp: i32 = global_get.i32 g0\n%size: i32 = const.i32 32\n"
+        "%low: i32 = sub.i32 %sp, %size\nstore.i32 flat %low + 12, %b\n"
+        "%p: i32 = load.i32 flat %low + 12\n%q: i32 = add.i32 %p, %at\n"
+        "store.i32 flat %q, %v\n%out: i32 = load.i32 flat %low + 8\n",
+        "");
+    before.data = {{0x7fe8, {first}}};
+    ir::Module after = before;
+    ASSERT_TRUE(RunCpuPipeline(after, {.verify_each = true}).ok());
+    EXPECT_EQ(Interpreted(after), Interpreted(before)) << ir::Print(after);
+    EXPECT_EQ(IsFree(after), first == 0);
   }
 }
 

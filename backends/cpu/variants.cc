@@ -14,7 +14,7 @@ constexpr uint64_t kSlicesEnough = 32;
 
 bool SameShape(const CpuVariant& a, const CpuVariant& b) {
   return a.unit == b.unit && a.lanes == b.lanes && a.columns == b.columns && a.rows == b.rows &&
-         a.is_along_y == b.is_along_y;
+         a.is_along_y == b.is_along_y && a.is_for_edges == b.is_for_edges;
 }
 
 // Lanes beyond a row's end are wasted, fewer than fit cost more vectors.

@@ -23,7 +23,7 @@ struct Variant {
 
   uint64_t width() const { return shape.width(); }
   uint64_t height() const { return shape.height(); }
-  // Whether tiles count along y first.
+  // True if tiles count along y first.
   bool counts_along_y() const { return height() > 1; }
 };
 
@@ -39,7 +39,7 @@ uint64_t GroupValueBytes(const CpuVariant& shape, const Extent& group);
 // always.
 VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& extent,
                             const Extent& group);
-// Whether the variant could run it, quickly or not.
+// True if the variant can run such a launch, quickly or not.
 bool MayRun(const Variant& variant, bool is_proven, const Extent& group);
 
 inline uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }

@@ -17,7 +17,7 @@ std::string Describe(const std::vector<CpuVariant>& variants, uint32_t index) {
   if (v.columns * v.rows > 1) {
     shape += "x" + std::to_string(v.columns) + "x" + std::to_string(v.rows);
   }
-  shape += v.is_along_y ? " along y" : "";
+  shape += v.is_along_y ? " along y" : v.is_for_edges ? " for edges" : "";
   const char* unit = v.unit == CpuVariant::Unit::kGroup  ? "group "
                      : v.unit == CpuVariant::Unit::kTile ? "tile "
                                                          : "instance ";

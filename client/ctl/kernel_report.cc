@@ -63,7 +63,8 @@ std::string Describe(const CpuVariant& variant) {
     text = "tiles of " + std::to_string(variant.width()) + " x " + std::to_string(variant.height()) + " instances (" +
            (variant.columns == 1 ? "vectors" : std::to_string(variant.columns) + " vectors") + " of " + lanes +
            " lanes" + (variant.is_along_y ? " along y, for launches that are narrow along x" : "") +
-           (variant.rows == 1 ? "" : ", " + std::to_string(variant.rows) + " rows") + ")";
+           (variant.rows == 1 ? "" : ", " + std::to_string(variant.rows) + " rows") +
+           (variant.is_for_edges ? "; for launches most of whose tiles meet an edge of the extent" : "") + ")";
   }
   return text + (variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which operation defines each value of a function.
+// Finds the operation that defines a value.
 #ifndef HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_
 #define HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_
 

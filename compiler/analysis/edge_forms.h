@@ -15,8 +15,8 @@ struct EdgeForm {
   enum class Kind : uint8_t {
     kNone,
     kChoice,     // A select.
-    kRemainder,  // Of operand 0 by operand 1, or by 2^n where the operation is an `and` with 2^n - 1.
-    kQuotient,   // The same, or a shift to the right.
+    kRemainder,  // Operand 0 modulo operand 1, or modulo 2^n where the operation is an `and` with 2^n - 1.
+    kQuotient,   // Operand 0 divided by operand 1, or by 2^n where the operation is a shift to the right by n.
   };
   Kind kind = Kind::kNone;
   // kRemainder, kQuotient: the divisor, where it is constant; 0: it is operand 1, known at run time only.
@@ -27,8 +27,8 @@ struct EdgeForm {
 
 EdgeForm FindEdgeForm(const ir::Function& function, const Definitions& definitions, const ir::Op& op);
 
-// Of a select: the operand, 1 or 2, that instances away from the edges most likely choose. `steps`: by which each of
-// the two grows, as bits of the select's type.
+// The operand of a select, 1 or 2, that instances away from the edges most likely choose. The two operands grow by the
+// steps from one instance to the next; steps are bits of the select's type.
 uint32_t UsualOperand(const ir::Function& function, const Definitions& definitions, const ir::Op& select,
                       uint64_t first_step, uint64_t second_step);
 

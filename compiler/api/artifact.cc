@@ -35,7 +35,8 @@ static auto FieldsOf(WorkProgram& program) { return std::tie(program.blocks, pro
 
 static auto FieldsOf(SourceLine& line) { return std::tie(line.offset, line.file, line.line, line.column); }
 static auto FieldsOf(CpuVariant& v) {
-  return std::tie(v.unit, v.lanes, v.columns, v.rows, v.is_along_y, v.needs_proof, v.entry_offset, v.value_bytes);
+  return std::tie(v.unit, v.lanes, v.columns, v.rows, v.is_along_y, v.is_for_edges, v.needs_proof, v.entry_offset,
+                  v.value_bytes);
 }
 static auto FieldsOf(KernelRemark& remark) { return std::tie(remark.kind, remark.source, remark.text); }
 static auto FieldsOf(Artifact& a) {
@@ -97,7 +98,8 @@ bool IsVariant(const CpuVariant& variant, const Artifact& artifact) {
     return false;
   }
   const bool is_gang = variant.columns == 1 && variant.rows == 1;
-  if (variant.is_along_y && (variant.unit != CpuVariant::Unit::kTile || variant.rows != 1)) {
+  const bool is_tile = variant.unit == CpuVariant::Unit::kTile;
+  if ((variant.is_along_y && (!is_tile || variant.rows != 1)) || (variant.is_for_edges && !is_tile)) {
     return false;
   }
   switch (variant.unit) {

@@ -43,6 +43,9 @@ struct CpuVariant {
   uint32_t lanes = 1, columns = 1, rows = 1;  // kTile: lanes * columns instances along x, rows along y.
   // kTile, of one row: lanes lie along y. For launches that are narrow along x.
   bool is_along_y = false;
+  // kTile: takes no index to miss the edges of the extent (compiler/analysis/edge_forms.h), beside shapes that do. For
+  // launches most of whose tiles meet an edge.
+  bool is_for_edges = false;
   bool needs_proof = false;  // Only for launches for which ir::ProveBounds holds and no buffer passes 2^31 bytes.
   uint64_t entry_offset = 0;
   // kGroup: bytes that each lane of the group keeps across barriers, in CpuContext::group_values; rows of lanes along x

@@ -250,6 +250,7 @@ TEST(ArtifactTest, RefusesWithReason) {
       {"GroupTooLarge", [](Artifact& a) { a.variants[1].value_bytes = limits::kGroupLaneBytesMax + 1; }, "variant 1"},
       {"RowsAlongY", [](Artifact& a) { a.variants[2].rows = 2; }, "variant 2"},
       {"GroupAlongY", [](Artifact& a) { a.variants[1].is_along_y = true; }, "variant 1"},
+      {"GroupForEdges", [](Artifact& a) { a.variants[1].is_for_edges = true; }, "variant 1"},
       {"TooManyVariants", [](Artifact& a) { a.variants.resize(limits::kCpuVariantsMax + 1); }, "variants (17)"},
       {"RemarkOfNoKind", [](Artifact& a) { a.remarks[0].kind = static_cast<KernelRemark::Kind>(0); }, "malformed"},
       {"TooManyParams", [](Artifact& a) { a.params.resize(limits::kKernelParamsMax + 1); }, "malformed"},

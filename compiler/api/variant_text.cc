@@ -11,7 +11,8 @@ std::string CpuText(const CpuVariant& variant) {
   const bool is_single = variant.unit == CpuVariant::Unit::kInstance || variant.lanes * variant.columns == 1;
   return is_single && variant.rows == 1
              ? "one at a time"
-             : "tiles of " + std::to_string(variant.width()) + " x " + std::to_string(variant.height());
+             : "tiles of " + std::to_string(variant.width()) + " x " + std::to_string(variant.height()) +
+                   (variant.is_for_edges ? " for edges" : "");
 }
 
 std::string GpuText(const GpuVariant& variant) {

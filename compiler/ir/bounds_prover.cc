@@ -381,7 +381,7 @@ void BoundsProver::Scope::Keep(const void* by, const Reduced& terms, Wide added)
   ++age_;
 }
 
-// Of a number that is not negative: 0 <= dividend - divisor * quotient <= divisor - 1.
+// For a dividend that is not negative, 0 <= dividend - divisor * quotient <= divisor - 1.
 void BoundsProver::Scope::KeepQuotient(const Atom& quotient, Wide divisor) {
   const AtomId id(static_cast<uint32_t>(&quotient - prover_.program_.atoms.data()));
   ReducedTerm times;

@@ -95,7 +95,7 @@ class BoundsProver {
    private:
     static constexpr int kPasses = 2;
     static constexpr size_t kTiesMax = 8;
-    // What holds of several atoms, of which none can be bounded by itself.
+    // A fact about several atoms, none of which can be bounded by itself.
     struct Tie {
       const void* by;  // The constraint, or the quotient's atom; only compared.
       NotNegative holds;

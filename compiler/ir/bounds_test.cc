@@ -105,7 +105,7 @@ TEST(BoundsTest, ConstraintsOfSumsBoundSums) {
   EXPECT_FALSE(sample.Proves(offset(1, -300)));
 }
 
-// What is left of a dividend lies below the divisor, where both are what they seem.
+// A division leaves less than the divisor, where dividend and divisor are known not to be negative.
 TEST(BoundsTest, QuotientsLeaveLessThanTheDivisor) {
   for (const Opcode code : {Opcode::kDivU, Opcode::kDivS}) {
     Sample sample;

@@ -80,7 +80,8 @@ Status KnowStack(ir::Module& module) {
   return absl::OkStatus();
 }
 
-// Where there is no space for a stack, what is left of one stays in module memory (compiler/back/gpu/own_memory.h).
+// For back ends that have no space for a stack: a stack that does not dissolve as a whole stays in module memory
+// (compiler/back/gpu/own_memory.h).
 Status DissolveStack(ir::Module& module) {
   ir::Module values = module;
   HPVMD_RETURN_IF_ERROR(KnowStack(values));

@@ -319,7 +319,7 @@ class FunctionSweep {
     }
     return shape;
   }
-  // Of what is assumed not to meet an edge in any lane. Only lanes along x are looked at when a tile runs.
+  // The shape of a result that is assumed to meet no edge in any lane. A tile asks for lanes along x alone.
   Shape AssumedOf(const Op& op) const {
     const Shape first = At(op, 0);
     if (lanes_ != Lanes::kAlongX) {

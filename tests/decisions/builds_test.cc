@@ -51,7 +51,7 @@ constexpr Kernel kKernels[] = {
     {"printed", "fF", {kWidth, 1, 1}},
 };
 
-// What a run leaves in the buffers and prints.
+// The buffers' content after a run, and what it printed.
 struct Outcome {
   std::vector<std::vector<uint32_t>> buffers;
   std::vector<uint64_t> printed;

@@ -130,7 +130,10 @@ std::string CpuRow(const Artifact& artifact) {
                                   ? "one"
                                   : std::to_string(variant.lanes) + "x" + std::to_string(variant.columns) + "x" +
                                         std::to_string(variant.rows);
-    shapes += (shapes.empty() ? "" : " ") + shape + (variant.is_along_y ? "y" : "") +
+    shapes += (shapes.empty() ? "" : " ") + shape +
+              (variant.is_along_y     ? "y"
+               : variant.is_for_edges ? "e"
+                                      : "") +
               (variant.unit == CpuVariant::Unit::kGroup ? " group" : "") + (variant.needs_proof ? "" : "!");
   }
   const bool has_vectors = std::ranges::any_of(artifact.variants, [](const CpuVariant& v) { return v.lanes > 1; });
@@ -159,10 +162,11 @@ std::string GpuRow(const Artifact& artifact) {
 
 std::string Table() {
   std::string table =
-      "# kernel, target: shapes or tiles in the order of choice (lanes x columns x rows; \"!\": with checks; \"s\": "
-      "stages in group\n"
-      "# memory; \"a\": wants alignment); checks that no launch does away with; how a launch can be divided; accesses; "
-      "code.\n";
+      "# kernel, target: shapes or tiles in the order of choice (lanes x columns x rows; \"!\": with checks; \"y\": "
+      "lanes\n"
+      "# along y; \"e\": for edges; \"s\": stages in group memory; \"a\": wants alignment); checks that no launch does "
+      "away\n"
+      "# with; how a launch can be divided; accesses; code.\n";
   for (const Kernel& kernel : Kernels()) {
     const std::vector<uint8_t> bytes = Read(kernel.path);
     EXPECT_FALSE(bytes.empty()) << kernel.path;

@@ -138,6 +138,7 @@ class VariantEmitter {
                        .lanes = shape.lanes,
                        .columns = shape.columns,
                        .rows = shape.rows,
+                       .is_for_edges = !assumes_edges,
                        .needs_proof = HasProof()};
     made_.push_back({variant,
                      tiles.name,

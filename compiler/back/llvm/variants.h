@@ -23,7 +23,7 @@ struct VariantChoice {
   std::vector<GangShape> shapes;           // Of tiles, the best first.
   std::vector<GangShape> group_shapes;     // For kernels with barriers; one row and one column.
   bool has_unchecked_instances = false;    // One instance at a time without the checks that a launch proves needless.
-  size_t before_instances = ~size_t{0};    // How many of `shapes` are expected to be quicker than that.
+  size_t before_instances = ~size_t{0};    // So many of `shapes` are expected to be quicker than that.
   std::optional<GangShape> without_edges;  // ShapeChoice's.
   bool has_along_y = true;                 // Lanes along y, where the kernel allows it.
 };
@@ -32,11 +32,16 @@ VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, c
                              KernelReport* report);
 
 struct EmittedVariant {
-  enum class From : uint8_t { kShape, kWithoutEdges, kAlongY, kInstances };  // What of the choice it was made of.
-  CpuVariant variant;                                                        // Without entry_offset.
-  std::string entry;                                                         // The symbol.
-  std::vector<std::string> functions;                                        // What it calls of its own, besides.
-  size_t choice = 0;  // In VariantChoice::shapes or group_shapes.
+  enum class From : uint8_t {
+    kShape,
+    kWithoutEdges,
+    kAlongY,
+    kInstances
+  };                                   // The part of the choice that it was made from.
+  CpuVariant variant;                  // Without entry_offset.
+  std::string entry;                   // The symbol.
+  std::vector<std::string> functions;  // What it calls of its own, besides.
+  size_t choice = 0;                   // In VariantChoice::shapes or group_shapes.
   From from = From::kShape;
 };
 // Adds the code to `m`, whose functions are there already. A variant that cannot be made is left out, with a remark.

@@ -244,7 +244,7 @@ class Planner {
   const Shape& AlongX(const Op& op, uint32_t operand) const {
     return along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[operand].index];
   }
-  // By which the operand grows along x, or nothing where a tile could carry it around its type's range.
+  // The operand's step along x, or nothing where a tile could carry it around its type's range.
   std::optional<int64_t> StepOf(const Op& op, uint32_t operand) const {
     constexpr int64_t kStepMax = 1 << 20;
     const Shape& shape = AlongX(op, operand);
@@ -254,7 +254,7 @@ class Planner {
     const bool is_linear = shape.kind == Shape::Kind::kLinear && step <= kStepMax && step >= -kStepMax;
     return is_linear ? std::optional(step) : std::nullopt;
   }
-  // Whether the result varies along x, but only as an edge form does.
+  // True if the result varies along x, but only as an edge form does.
   bool MeetsEdge(const Op& op) const {
     // With a smaller divisor nearly every tile would meet an edge.
     constexpr uint64_t kDivisorMin = 64;

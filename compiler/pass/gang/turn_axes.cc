@@ -18,7 +18,7 @@ bool TellsPlace(Opcode code) {
   return code == Opcode::kInstanceId || code == Opcode::kGroupId || code == Opcode::kLocalId;
 }
 
-// Whether any function but the entry tells where an instance is; those that nothing calls any more count.
+// True if any function but the entry tells where an instance is; functions that nothing calls any more count, too.
 bool OthersTellPlace(const ir::Module& module) {
   bool tell = false;
   for (uint32_t i = 0; i < module.functions.size(); ++i) {

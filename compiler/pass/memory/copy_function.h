@@ -27,11 +27,13 @@ class FunctionCopier {
   // The old values, from `first` on, are these from now on.
   virtual void Bind(ir::ValueId first, std::span<const ir::ValueId> values);
 
-  // What a block, loop or if gets besides: results, which a loop has as parameters, too; their values on an edge that
-  // leads there, or begins the loop, at the current place. All targets of one table get the same.
+  // A copy may give a block, loop or if more results, which a loop has as parameters, too. These are their types, and
+  // their values on an edge that leads there, or begins the loop, at the current place. All targets of one table get
+  // the same.
   virtual std::vector<ir::Type> MoreTypes(ir::OpId) const { return {}; }
   virtual std::vector<ir::ValueId> MoreValues(ir::OpId) const { return {}; }
-  // Where the construct's (first) region begins, with a loop's added parameters; its other one; behind it.
+  // The copy is at the beginning of the construct's (first) region, where a loop has its added parameters; of its other
+  // region; and behind the construct, which has its added results.
   virtual void Enter(ir::OpId, std::span<const ir::ValueId>) {}
   virtual void EnterOtherwise(ir::OpId) {}
   virtual void Leave(ir::OpId, std::span<const ir::ValueId>) {}

@@ -254,7 +254,7 @@ std::string Plain(const std::string& place, const std::string& array) {
 )";
 }
 
-// What was assumed holds only if nothing else touches it.
+// The assumption holds only if nothing else touches the words.
 TEST(StackValuesTest, AssumptionsAreShownAfterwards) {
   const std::string low = "%m: i32 = and.i32 %v, %three\n%k: i32 = shl.i32 %m, %two\n";
   struct Place {
@@ -279,7 +279,8 @@ TEST(StackValuesTest, AssumptionsAreShownAfterwards) {
   }
 }
 
-// Nor where an address that is not computed from the stack's pointer is one of the stack, or initial data lies there.
+// It does not hold where an address that is not computed from the stack's pointer is one of the stack, or initial data
+// lies there.
 TEST(StackValuesTest, OthersReachTheStack) {
   const std::string place = "%k: i32 = shl.i32 %one, %two\n";
   const std::string by_number = "%number: i32 = const.i32 0x7fec\nstore.i32 flat %number, %three\n";

@@ -16,7 +16,7 @@ inline constexpr uint32_t kUnrolledTripsMax = 32;
 struct UnrollLimits {
   uint32_t loop_ops = 512, kernel_ops = 1'536;
 };
-// Of kernels that nobody optimised, where half of the operations go afterwards.
+// The limits for kernels that nobody optimised, where half of the operations go afterwards.
 inline constexpr UnrollLimits kUnrollPlain = {.loop_ops = 2'048, .kernel_ops = 8'192};
 // Larger entries stay as they are: loops in loops are looked at once a level.
 inline constexpr size_t kUnrolledFromOpsMax = 20'000;

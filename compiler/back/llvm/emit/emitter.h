@@ -74,7 +74,8 @@ struct ModuleEmitter {
   llvm::MDNode* context_tag = nullptr;
 
   ModuleEmitter(const ir::Module& m, const Machine& on) : source(m), machine(on), is_inside_stack(FindInsideStack(m)) {}
-  // What the two have of code so far changes hands, so that another form of the same kernel adds to it.
+  // The two emitters exchange the code that they have so far: one for another form of the same kernel adds to it, and
+  // gives it back by another exchange.
   void ExchangeCode(ModuleEmitter& other);
   llvm::LLVMContext& context() const { return module->getContext(); }
   // In which of the kernel's functions that one was written, for traps.

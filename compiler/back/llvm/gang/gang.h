@@ -39,7 +39,7 @@ class GangOps {
   using LaneValues = llvm::SmallVector<llvm::Value*, 4>;
   LaneValues SpillOperands(const ir::Op& op, unsigned row, unsigned column);
   llvm::Value* OfLane(const ir::Op& op, uint32_t index, const LaneValues& operands, llvm::Value* lane);
-  // How far the lane, an i32, is from the row's first instance; i64.
+  // The lane's distance from the row's first instance, an i64; `lane` is an i32.
   llvm::Value* AlongX(llvm::Value* lane, unsigned column);
   // Calls for each active lane of a part. Slots of the results.
   void EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::ArrayRef<Slots> results);

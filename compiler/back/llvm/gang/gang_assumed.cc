@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a whole tile takes for granted, looked at once for all its lanes (GangPlan::is_assumed). Where it does not hold,
-// nothing has happened yet, and the caller runs the tile otherwise.
+// Emits what the plan takes for granted of a whole tile (GangPlan::is_assumed): one question for all its lanes. Where
+// the answer is no, nothing has happened yet, and the caller runs the tile otherwise.
 #include "compiler/analysis/edge_forms.h"
 #include "compiler/back/llvm/gang/gang.h"
 
@@ -50,7 +50,7 @@ void GangEmitter::GiveUpIf(llvm::Value* is_mixed) {
   b_.SetInsertPoint(next);
 }
 
-// How much the operand's last lane in a row has more than its first.
+// The difference between the operand's last and first lane in a row.
 int64_t GangEmitter::ReachOf(const ir::Op& op, uint32_t operand) const {
   const uint64_t step = tile_.LayoutOf(tile_.OperandId(op, operand)).step;
   const bool is_narrow = f_.type_of(tile_.OperandId(op, operand)) == ir::Type::kI32;

@@ -200,7 +200,7 @@ class TileEntryEmitter {
   ContextFields fields_;
   const uint64_t step_[2];
   const unsigned inner_;    // The axis along which tiles count first.
-  const unsigned axis_[2];  // Of the launch, by that of the functions.
+  const unsigned axis_[2];  // The launch's axis, by the functions' axis.
   llvm::Value* arguments_ = nullptr;
   llvm::SmallVector<llvm::Value*, 8> params_;
   llvm::Value* extent_[2] = {};

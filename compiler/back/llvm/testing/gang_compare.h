@@ -154,7 +154,7 @@ class GangCompared {
   uint32_t unchecked_runs = 0;
 
  private:
-  // What each instance prints: formats and the operands' bits, in order.
+  // Keeps, for each instance, the formats and operands' bits that it prints, in order.
   struct Prints final : ir::PrintSink {
     void Print(const std::array<uint64_t, 3>& instance, uint32_t format, std::span<const uint64_t> operands) override {
       std::vector<uint64_t>& own = values[instance];

@@ -158,6 +158,9 @@ struct Op {
   // Memory and atomics: bytes accessed, 1, 2, 4 or 8; at most Bytes(type). load128, store128: 16.
   uint8_t width = 0;
   bool sign = false;         // Narrow loads: sign-extend.
+  // Loads and stores of kParam: what stands before it has looked, so its bytes surely lie in the buffer, which may be
+  // written if it is a store. Only a pass sets this (compiler/pass/tile/guard_loops.h).
+  bool is_inside = false;
   uint32_t space_index = 0;  // kParam, kPrivate.
   // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
   uint64_t imm = 0;

@@ -83,17 +83,24 @@ size_t NumberIn(const std::string& text) { return std::strtoul(text.c_str(), nul
 // "7 of 9 checked" and the like, from what is said of the kernel.
 std::string BoundsOf(const std::vector<KernelRemark>& remarks) {
   std::string checks, apart = "whole";
+  size_t guarded = 0;
   for (const KernelRemark& remark : remarks) {
     if (remark.kind == Kind::kBounds && remark.text.find(" accesses to buffers are unchecked") != std::string::npos) {
       const size_t proven = NumberIn(remark.text), all = NumberIn(remark.text.substr(remark.text.find(" of ") + 4));
       checks = std::to_string(all - proven) + " of " + std::to_string(all) + " checks left";
+    }
+    constexpr std::string_view kBefore = "One check before the loop stands for those of ";
+    if (remark.text.starts_with(kBefore)) {
+      const size_t behind = remark.text.find(" behind it for ");
+      guarded += NumberIn(remark.text.substr(kBefore.size()));
+      guarded += behind == std::string::npos ? 0 : NumberIn(remark.text.substr(behind + 15));
     }
     constexpr std::string_view kAlong = "A launch can be divided along ";
     if (remark.text.starts_with(kAlong)) {
       apart = "divided along " + remark.text.substr(kAlong.size(), remark.text.find(" and run") - kAlong.size());
     }
   }
-  return checks + ", " + apart;
+  return checks + (guarded == 0 ? "" : " (" + std::to_string(guarded) + " once a loop)") + ", " + apart;
 }
 
 // How vectors of instances access memory, in one word each.

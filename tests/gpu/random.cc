@@ -42,7 +42,7 @@ enum Outcome : int { kSame = 0, kDiffers = 1, kRefused = 2, kTooLong = 3, kNoDev
 struct Arguments {
   std::string device = "opencl:0", seeds = "0..49";
   uint32_t seconds = 0, findings_max = 1;
-  bool has_text = false, has_records = false;
+  bool has_text = false, has_records = false, has_rows = false;
 };
 
 class Comparison {
@@ -171,7 +171,9 @@ int RunSeed(uint64_t seed, const Arguments& arguments) {
     if (std::find(devices.begin(), devices.end(), arguments.device) == devices.end()) {
       _exit(kNoDevice);
     }
-    spmd::Kernel kernel = arguments.has_records ? spmd::GenerateRecords(seed) : spmd::Generate(seed);
+    spmd::Kernel kernel = arguments.has_records ? spmd::GenerateRecords(seed)
+                          : arguments.has_rows  ? spmd::GenerateRows(seed)
+                                                : spmd::Generate(seed);
     const Outcome outcome = Comparison(std::move(kernel), arguments).Run();
     std::fflush(stdout);
     _exit(outcome);
@@ -231,6 +233,7 @@ int main(int argc, char** argv) {
   app.add_option("--findings", arguments.findings_max, "end after so many");
   app.add_flag("--text", arguments.has_text, "print kernels and programs");
   app.add_flag("--records", arguments.has_records, "fields of records instead of everything");
+  app.add_flag("--rows", arguments.has_rows, "counted loops over rows instead of everything");
   CLI11_PARSE(app, argc, argv);
   return hpvm::gpu_test::Run(arguments);
 }

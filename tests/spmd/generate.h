@@ -13,6 +13,8 @@ namespace hpvm::spmd {
 Kernel Generate(uint64_t seed);
 // The same for kernels on records, whose addresses wrap around on the way.
 Kernel GenerateRecords(uint64_t seed);
+// The same for kernels with counted loops over rows and over places that a buffer holds, inside their buffers or not.
+Kernel GenerateRows(uint64_t seed);
 
 }  // namespace hpvm::spmd
 

@@ -16,6 +16,7 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/check_barriers.h"
 #include "compiler/pass/find_bounds.h"
+#include "compiler/pass/tile/guard_loops.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -210,6 +211,18 @@ GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& 
 GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics) {
   return Planner(coarse.module, target, diagnostics).Run(&coarse, &original);
+}
+
+std::optional<CoarseModule> GuardLoops(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
+                                       KernelReport* report) {
+  if (!target.has_int64) {
+    return std::nullopt;
+  }
+  std::vector<bool> is_unproven(plan.reach.size());
+  for (size_t i = 0; i < is_unproven.size(); ++i) {
+    is_unproven[i] = plan.reach[i] == Reach::kParam && !plan.is_proven[i];
+  }
+  return hpvm::GuardLoops(module, is_unproven, report);
 }
 
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op) { return !module.is_memory64 && op.imm >> 31 == 0; }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,11 @@ GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& 
 // Of a coarse form of the module that `original` is the plan of: its bounds program is the original's.
 GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics);
+
+// The module with one check before a loop where accesses that are not in the plan's bounds program have one in each
+// iteration (compiler/pass/tile/guard_loops.h); nothing if there is no such loop. `report` may be null.
+std::optional<CoarseModule> GuardLoops(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
+                                       KernelReport* report);
 
 // Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op);

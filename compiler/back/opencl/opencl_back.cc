@@ -40,10 +40,7 @@ class Emitter {
     for (const GpuTile& tile : Tiles()) {
       WriteTile(tile, has_proofs);
     }
-    if (has_proofs) {
-      Write(module_, plan_, Plain("unchecked", true), nullptr);
-    }
-    Write(module_, plan_, Plain("checked", false), nullptr);
+    WriteSingle(has_proofs);
     return Finish();
   }
 
@@ -90,7 +87,6 @@ class Emitter {
       form.suffix = "_" + NameOf(tile);
       form.tile = tile.size;
       form.is_aligned = coarse->needs_alignment;
-      form.coarse = &*coarse;
       form.zeroes_group = !tile.is_staged;
       // Checks would cost a staged form more than it gains.
       if (is_unchecked ? has_proofs : !tile.is_staged) {
@@ -99,11 +95,30 @@ class Emitter {
     }
   }
 
-  void Write(const ir::Module& module, const gpu::GpuPlan& plan, const KernelOptions& form,
-             const CoarseModule* coarse) {
+  // One instance a work item.
+  void WriteSingle(bool has_proofs) {
+    const std::optional<CoarseModule> guarded = gpu::GuardLoops(module_, plan_, target_, options_.report);
+    const ir::Module& module = guarded ? guarded->module : module_;
+    const gpu::GpuPlan plan = guarded ? gpu::PlanCoarse(*guarded, plan_, target_, diagnostics_) : plan_;
+    const auto write = [&](const char* name, bool is_unchecked, bool is_aligned) {
+      KernelOptions form = Plain(name, is_unchecked);
+      form.is_aligned = is_aligned;
+      Write(module, plan, form, guarded ? &*guarded : nullptr);
+    };
+    if (guarded && guarded->needs_alignment && variants_.size() + 3 <= limits::kGpuVariantsMax) {
+      write("aligned", has_proofs, true);
+    }
+    if (has_proofs) {
+      write("unchecked", true, false);
+    }
+    write("checked", false, false);
+  }
+
+  void Write(const ir::Module& module, const gpu::GpuPlan& plan, KernelOptions form, const CoarseModule* coarse) {
+    form.coarse = coarse;
     GpuVariant variant;
     if (coarse != nullptr) {
-      variant.needs_alignment = coarse->needs_alignment;
+      variant.needs_alignment = form.is_aligned;
       variant.factors = coarse->factors;
       variant.group = coarse->group;
     }

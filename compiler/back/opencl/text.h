@@ -45,7 +45,7 @@ struct Variant {
   // A work group is then the node's group.
   bool RunsByGroups() const { return module.uses_barrier || module.uses_group_memory; }
   // An unchecked variant leaves the check of what is proven out, unless it audits.
-  bool IsProven(OpId id) const { return options.is_unchecked && plan.is_proven[id.index]; }
+  bool IsProven(OpId id) const { return (options.is_unchecked && plan.is_proven[id.index]) || f.op(id).is_inside; }
   bool OmitsCheck(OpId id) const { return IsProven(id) && !options.audits_proofs; }
   // What an access that misses its buffer or group memory traps with.
   ir::TrapCode MissCode(OpId id) const { return IsProven(id) ? ir::TrapCode::kWrongProof : ir::TrapCode::kOutOfBounds; }

@@ -56,8 +56,8 @@ class Variant {
 
   uint32_t AlignmentOf(const ir::Op& op) const;
   bool IsProven(ir::OpId id) const {
-    return !options.is_checked && options.is_proven != nullptr && id.index < options.is_proven->size() &&
-           (*options.is_proven)[id.index];
+    return f.op(id).is_inside || (!options.is_checked && options.is_proven != nullptr &&
+                                  id.index < options.is_proven->size() && (*options.is_proven)[id.index]);
   }
   bool OmitsCheck(ir::OpId id) const { return IsProven(id) && !options.audits_proofs; }
   // What an access that misses its buffer or group memory traps with.

@@ -30,8 +30,9 @@ class Variants {
   Variants(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options)
       : module_(module), plan_(plan), options_(options), emitter_(module, target) {}
 
-  // `coarse` may be null: one instance a work item.
-  Status Add(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, bool is_checked) {
+  // `coarse` may be null: the module as it is.
+  Status Add(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, bool is_checked,
+             bool is_aligned) {
     std::vector<bool> proven;
     if (!is_checked) {
       proven = coarse == nullptr ? plan_.is_proven : ProvenOf(*coarse);
@@ -40,7 +41,7 @@ class Variants {
     options.is_checked = is_checked;
     options.fast_math = options_.fast_math;
     options.audits_proofs = options_.audits_proofs;
-    options.needs_alignment = coarse != nullptr && coarse->needs_alignment;
+    options.needs_alignment = is_aligned;
     options.tile = tile.size;
     options.is_proven = &proven;
     options.coarse = coarse;
@@ -133,14 +134,31 @@ Status AddTiles(const ir::Module& module, const GpuTarget& target, const GpuOpti
       continue;
     }
     if (has_proof) {
-      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/false));
+      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/false, coarse->needs_alignment));
     }
     // Checks would cost a staged form more than it gains.
     if (!tile.is_staged) {
-      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/true));
+      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/true, coarse->needs_alignment));
     }
   }
   return absl::OkStatus();
+}
+
+// One instance a work item.
+Status AddSingle(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options,
+                 bool has_proof, Variants& variants) {
+  const std::optional<CoarseModule> guarded = gpu::GuardLoops(module, plan, target, options.report);
+  const CoarseModule* form = guarded ? &*guarded : nullptr;
+  Diagnostics faults;
+  const gpu::GpuPlan guarded_plan = guarded ? gpu::PlanCoarse(*guarded, plan, target, faults) : gpu::GpuPlan();
+  const gpu::GpuPlan& chosen = guarded ? guarded_plan : plan;
+  if (guarded && guarded->needs_alignment && variants.size() + 3 <= limits::kGpuVariantsMax) {
+    HPVMD_RETURN_IF_ERROR(variants.Add(form, chosen, {}, /*is_checked=*/!has_proof, /*is_aligned=*/true));
+  }
+  if (has_proof) {
+    HPVMD_RETURN_IF_ERROR(variants.Add(form, chosen, {}, /*is_checked=*/false, /*is_aligned=*/false));
+  }
+  return variants.Add(form, chosen, {}, /*is_checked=*/true, /*is_aligned=*/false);
 }
 
 GpuTarget H200() {
@@ -170,11 +188,8 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   const bool has_proof = IsAnyProven(plan);
   Variants variants(module, plan, target, options);
   Status emitted = AddTiles(module, target, options, has_proof, variants);
-  if (emitted.ok() && has_proof) {
-    emitted = variants.Add(nullptr, plan, {}, /*is_checked=*/false);
-  }
   if (emitted.ok()) {
-    emitted = variants.Add(nullptr, plan, {}, /*is_checked=*/true);
+    emitted = AddSingle(module, plan, target, options, has_proof, variants);
   }
   Artifact artifact = DescribeModule(module);
   StatusOr<std::vector<uint32_t>> words = std::vector<uint32_t>{};

@@ -266,11 +266,21 @@ uint8_t* Instance::InStack(uint64_t address, uint64_t offset, uint64_t bytes, bo
   return InModule(address, offset, bytes, is_write, code);
 }
 
+// Whether a pass has taken the operation's check away.
+bool Instance::IsSaidInside(const Code* code) const {
+  const auto at = static_cast<size_t>(code - function().code.data());
+  return module().function(FunctionId(function().index)).op(function().ops[at]).is_inside;
+}
+
 uint8_t* Instance::InParam(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code) {
   const Argument& argument = launch_->launch.arguments[code->extra];
   const uint64_t base = launch_->addresses.base[code->extra];
   uint64_t at = 0;
   if (__builtin_add_overflow(address, offset, &at) || bytes > argument.bytes || at > argument.bytes - bytes) {
+    if (IsSaidInside(code)) {
+      TrapAt(TrapCode::kWrongProof, code, base + at, bytes);
+      return nullptr;
+    }
     const uint64_t flat = (base + address) & launch_->address_mask;
     const std::optional<StackFrame>& frame = module().stack_frame;
     if (launch_->addresses.separate ||

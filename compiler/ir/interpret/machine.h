@@ -145,6 +145,7 @@ class Instance {
   uint8_t* Flat(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InModule(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InStack(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
+  bool IsSaidInside(const Code* code) const;
   uint8_t* InParam(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InGroup(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InState(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);

@@ -181,6 +181,7 @@ class FunctionParser {
       }
     }
     op->sign = r_.TakeWord("signed");
+    op->is_inside = r_.TakeWord("inside");
     for (const Space space : {Space::kFlat, Space::kParam, Space::kModule, Space::kStack, Space::kPrivate,
                               Space::kGroup, Space::kState, Space::kScratch}) {
       if (!r_.TakeWord(Name(space))) {

@@ -148,7 +148,8 @@ class FunctionPrinter {
       if (op.width != UsualWidth(op)) {
         out_ += " w" + std::to_string(op.width);
       }
-      out_ += op.sign ? " signed " : " ";
+      out_ += op.sign ? " signed" : "";
+      out_ += op.is_inside ? " inside " : " ";
       out_ += Name(op.space);
       if (op.space == Space::kParam || op.space == Space::kPrivate) {
         out_ += '(' + std::to_string(op.space_index) + ')';

@@ -25,6 +25,9 @@ std::string CheckSpace(const OpContext& c) {
       return "The space stack has no atomics and no immediates above where the stack's frame begins.";
     }
   }
+  if (op.is_inside && (op.space != Space::kParam || Info(op.code).family == Family::kAtomic)) {
+    return "Only loads and stores of a parameter's buffer can be known to lie inside.";
+  }
   if (IsState(op.space) && Info(op.code).family == Family::kAtomic) {
     return "The space state has no atomics.";
   }

@@ -71,17 +71,22 @@ SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>&
       const bool is_load = op.code == ir::Opcode::kLoad || op.code == ir::Opcode::kLoad128;
       const bool is_of_param = is_load && op.space == ir::Space::kParam;
       constexpr uint8_t kParts = ir::kWrites | ir::kTraps | ir::kSyncs | ir::kControl;
-      if (is_together && !is_of_param && (ir::Info(op.code).effects & kParts) != 0) {
+      const bool is_far = is_of_param && op.imm > kApartMax;
+      if (is_together && (is_far || (!is_of_param && (ir::Info(op.code).effects & kParts) != 0))) {
         close();
       }
-      if (!is_of_param || !is_asked[id.index] || op.imm > kApartMax) {
+      if (!is_of_param || !is_asked[id.index] || is_far) {
         continue;
       }
       const LinearForm form = forms.Of(f.operands_of(op)[0]);
-      std::vector<Member>& members = places[form.terms];
       const int64_t offset = Signed(module, form.constant);
-      if (members.empty() || std::abs(offset - members[0].offset) <= kApartMax) {
-        members.push_back({id, offset});
+      const auto known = places.find(form.terms);
+      const bool joins = known != places.end() && std::abs(offset - known->second[0].offset) <= kApartMax;
+      if (is_together && !joins) {
+        close();  // A check that looks ahead must not name a load behind another that misses, too.
+      }
+      if (joins || is_together || known == places.end()) {
+        places[form.terms].push_back({id, offset});
       }
     }
     close();

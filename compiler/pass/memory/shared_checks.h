@@ -30,7 +30,7 @@ struct SharedChecks {
 
 // Looks at loads of space param(k) where `is_asked`, by OpId, holds. Where the first member stands the others need not
 // be reached: such a check may fail though no load does; unless `is_together`: then nothing stands between them that
-// branches, has an effect, waits or traps but such loads.
+// branches, has an effect, waits or traps, no load of another place either.
 SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked, bool is_together = false);
 
 }  // namespace hpvm

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/analysis/counted_loops.h"
 #include "compiler/analysis/definitions.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
@@ -125,13 +126,12 @@ class Planner {
 
   // Whether the loop is the one, or at least may be passed over.
   bool Take(OpId loop) {
-    ValueId condition;
-    const Op* again = tile_.gang.is_masked[loop.index] ? nullptr : MatchEnd(loop, &condition);
-    if (again == nullptr) {
+    const std::optional<LoopEnd> end = FindLoopEnd(f_, loop);
+    if (tile_.gang.is_masked[loop.index] || !end || !IsPlain(loop)) {
       return false;
     }
-    FindSteps(loop, *again);
-    if (!FindCounter(loop, *again, condition)) {
+    FindSteps(loop, f_.op(end->again));
+    if (!FindCounter(loop, f_.op(end->again), end->condition)) {
       return false;
     }
     // Blocks so large that each work item has a whole piece of every panel to load.
@@ -147,32 +147,12 @@ class Planner {
     }
     return true;
   }
-  // A loop that ends in `if c { continue } else { leave the if }  leave the loop`: its `continue`, else null.
-  const Op* MatchEnd(OpId loop, ValueId* condition) const {
+  // Whether nothing in the loop branches but its end, writes or waits.
+  bool IsPlain(OpId loop) const {
     const std::vector<OpId>& ops = f_.region(f_.op(loop).body).ops;
-    if (ops.size() < 2) {
-      return nullptr;
-    }
-    for (size_t i = 0; i < ops.size(); ++i) {
-      const Op& op = f_.op(ops[i]);
-      const bool is_last = i + 2 >= ops.size();
-      if (!is_last && (ir::Info(op.code).effects & (ir::kControl | ir::kWrites | ir::kSyncs)) != 0) {
-        return nullptr;
-      }
-    }
-    const Op& branch = f_.op(ops[ops.size() - 2]);
-    const Op& end = f_.op(ops.back());
-    if (branch.code != Opcode::kIf || end.code != Opcode::kLeave || f_.targets_of(end)[0].op != loop) {
-      return nullptr;
-    }
-    const Op& again = f_.op(f_.region(branch.body).ops[0]);
-    const Op& over = f_.op(f_.region(branch.otherwise).ops[0]);
-    if (again.code != Opcode::kContinue || f_.targets_of(again)[0].op != loop || over.code != Opcode::kLeave ||
-        f_.targets_of(over)[0].op != ops[ops.size() - 2]) {
-      return nullptr;
-    }
-    *condition = f_.operands_of(branch)[0];
-    return &again;
+    return std::all_of(ops.begin(), ops.end() - 2, [&](OpId id) {
+      return (ir::Info(f_.op(id).code).effects & (ir::kControl | ir::kWrites | ir::kSyncs)) == 0;
+    });
   }
   void FindSteps(OpId loop, const Op& again) {
     const ir::Region& body = f_.region(f_.op(loop).body);

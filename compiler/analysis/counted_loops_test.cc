@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/analysis/counted_loops.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using Way = LoopCount::Test;
+
+// The count of a loop over %i, from %n on, and %p, from %b on, that goes on while %c is not 0; `next` defines %c, and
+// the next iteration's values %j and %q.
+std::optional<LoopCount> Count(const std::string& next) {
+  const StatusOr<ir::Module> module = ir::ParseModule(
+      "module \"m\"\nmemory 65536 65536\nparam buffer inout \"b\"\nparam i32 \"n\"\nparam i32 \"m\"\nentry f0\n"
+      "func f0 \"f\" (%b: i32, %n: i32, %m: i32) -> () {\n%one: i32 = const.i32 1\n%three: i32 = const.i32 3\n"
+      "%two: i32 = const.i32 -2\nloop b0 (%i: i32 = %n, %p: i32 = %b) {\n%at: i32 = sub.i32 %p, %b\n"
+      "%v: i32 = load.i32 param(0) %at\n" +
+      next + "\nif b1 %c {\ncontinue b0 (%j, %q)\n} else {\nleave b1 ()\n}\nleave b0 ()\n}\nreturn ()\n}\n");
+  EXPECT_TRUE(module.ok()) << module.status();
+  const ir::Function& f = module->function(module->entry);
+  ir::OpId loop;
+  ir::ForEachOp(f, [&](ir::OpId id) { loop = f.op(id).code == ir::Opcode::kLoop ? id : loop; });
+  const Definitions definitions(f);
+  const LinearForms linear(f);
+  const LoopForms forms(f, linear, loop);
+  return FindLoopCount(f, definitions, forms, loop);
+}
+
+TEST(CountedLoops, CountsDownToZero) {
+  const auto count = Count("%j: i32 = add.i32 %i, %two\n%q: i32 = add.i32 %p, %one\n%c: i32 = add.i32 %two, %i");
+  ASSERT_TRUE(count);
+  EXPECT_EQ(count->test, Way::kNotEqual);
+  EXPECT_EQ(count->tested.step, -2);
+  EXPECT_EQ(count->tested.constant, 0xfffffffeu);  // The value behind the first iteration.
+  ASSERT_EQ(count->tested.terms.size(), 1u);
+  EXPECT_EQ(count->tested.terms[0].second, 1u);
+  EXPECT_TRUE(count->bound.terms.empty());
+}
+
+TEST(CountedLoops, FindsTheBoundOnEitherSide) {
+  const std::string steps = "%j: i32 = add.i32 %i, %one\n%q: i32 = add.i32 %p, %two\n";
+  const auto below = Count(steps + "%c: i32 = lt_s.i32 %j, %m");
+  ASSERT_TRUE(below);
+  EXPECT_EQ(below->test, Way::kLess);
+  EXPECT_TRUE(below->is_signed);
+  const auto above = Count(steps + "%c: i32 = gt_u.i32 %m, %i");
+  ASSERT_TRUE(above);
+  EXPECT_EQ(above->test, Way::kLess);
+  EXPECT_FALSE(above->is_signed);
+  EXPECT_EQ(above->tested.constant, 0u);
+  EXPECT_TRUE(Count(steps + "%c: i32 = gt_s.i32 %q, %m"));
+}
+
+TEST(CountedLoops, RefusesWhatDoesNotLeadToItsBound) {
+  const std::string steps = "%j: i32 = add.i32 %i, %one\n%q: i32 = add.i32 %p, %three\n";
+  EXPECT_FALSE(Count(steps + "%c: i32 = gt_s.i32 %j, %m"));  // Away from it.
+  EXPECT_FALSE(Count(steps + "%c: i32 = ne.i32 %q, %m"));    // By a step that is no power of two.
+  EXPECT_FALSE(Count(steps + "%c: i32 = lt_s.i32 %j, %v"));  // The bound is loaded anew.
+  EXPECT_FALSE(Count(steps + "%c: i32 = eq.i32 %j, %m"));    // Goes on where others end.
+  EXPECT_FALSE(Count("%j: i32 = mul.i32 %i, %three\n%q: i32 = add.i32 %p, %one\n%c: i32 = lt_u.i32 %j, %m"));
+  EXPECT_FALSE(Count("%j: i32 = add.i32 %i, %v\n%q: i32 = add.i32 %p, %one\n%c: i32 = lt_u.i32 %j, %m"));
+}
+
+}  // namespace
+}  // namespace hpvm

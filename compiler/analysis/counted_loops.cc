@@ -35,6 +35,35 @@ void MarkDefined(const ir::Function& f, RegionId region, std::vector<bool>& is_i
   }
 }
 
+// Operations in the region that go to the target.
+size_t CountJumps(const ir::Function& f, RegionId region, OpId to, bool is_continue) {
+  size_t count = 0;
+  for (OpId id : f.region(region).ops) {
+    const Op& op = f.op(id);
+    for (const ir::Target& target : f.targets_of(op)) {
+      count += target.op == to && target.is_continue == is_continue ? 1 : 0;
+    }
+    if (ir::OwnsRegions(op.code)) {
+      count += CountJumps(f, op.body, to, is_continue);
+    }
+    if (op.code == Opcode::kIf) {
+      count += CountJumps(f, op.otherwise, to, is_continue);
+    }
+  }
+  return count;
+}
+
+// Whether the operation is `if c { the jump } else { leave the if }`.
+bool IsBranch(const ir::Function& f, OpId id, Opcode jump, OpId to) {
+  const Op& branch = f.op(id);
+  if (branch.code != Opcode::kIf) {
+    return false;
+  }
+  const Op &taken = f.op(f.region(branch.body).ops[0]), &over = f.op(f.region(branch.otherwise).ops[0]);
+  return taken.code == jump && f.targets_of(taken)[0].op == to && over.code == Opcode::kLeave &&
+         f.targets_of(over)[0].op == id;
+}
+
 uint64_t MaskOf(const ir::Function& f, ValueId value) {
   return ir::Bytes(f.type_of(value)) == 4 ? 0xffffffffu : ~uint64_t{0};
 }
@@ -98,22 +127,30 @@ bool LeadsToBound(Test test, int64_t step) {
 
 std::optional<LoopEnd> FindLoopEnd(const ir::Function& f, OpId loop) {
   const std::vector<OpId>& ops = f.region(f.op(loop).body).ops;
-  if (ops.size() < 2) {
+  if (ops.size() < 2 || CountJumps(f, f.op(loop).body, loop, /*is_continue=*/true) != 1) {
     return std::nullopt;
   }
-  const OpId branch_id = ops[ops.size() - 2];
-  const Op& branch = f.op(branch_id);
   const Op& end = f.op(ops.back());
-  if (branch.code != Opcode::kIf || end.code != Opcode::kLeave || f.targets_of(end)[0].op != loop) {
+  if (end.code == Opcode::kLeave && f.targets_of(end)[0].op == loop) {
+    const OpId branch = ops[ops.size() - 2];
+    return IsBranch(f, branch, Opcode::kContinue, loop)
+               ? std::optional(LoopEnd{f.region(f.op(branch).body).ops[0], f.operands_of(f.op(branch))[0]})
+               : std::nullopt;
+  }
+  if (end.code != Opcode::kContinue) {
     return std::nullopt;
   }
-  const OpId again_id = f.region(branch.body).ops[0], over_id = f.region(branch.otherwise).ops[0];
-  const Op &again = f.op(again_id), &over = f.op(over_id);
-  if (again.code != Opcode::kContinue || f.targets_of(again)[0].op != loop || over.code != Opcode::kLeave ||
-      f.targets_of(over)[0].op != branch_id) {
-    return std::nullopt;
+  for (OpId block : ops) {
+    if (f.op(block).code != Opcode::kBlock || CountJumps(f, f.op(block).body, block, false) != 1) {
+      continue;
+    }
+    for (OpId branch : f.region(f.op(block).body).ops) {
+      if (IsBranch(f, branch, Opcode::kLeave, block)) {
+        return LoopEnd{ops.back(), f.operands_of(f.op(branch))[0]};
+      }
+    }
   }
-  return LoopEnd{again_id, f.operands_of(branch)[0]};
+  return std::nullopt;
 }
 
 LoopForms::LoopForms(const ir::Function& function, const LinearForms& forms, OpId loop)
@@ -160,6 +197,16 @@ std::optional<LoopForm> LoopForms::Of(ValueId value) const {
   return form;
 }
 
+std::optional<LoopForms::ParamSum> LoopForms::ParamSumOf(ValueId value) const {
+  const ir::Region& body = f_.region(loop_.body);
+  const LinearForm linear = forms_.Of(value);
+  if (linear.terms.size() != 1 || linear.terms[0].second != 1 || linear.terms[0].first < body.first_param.index ||
+      linear.terms[0].first >= body.first_param.index + body.param_count) {
+    return std::nullopt;
+  }
+  return ParamSum{linear.terms[0].first - body.first_param.index, linear.constant};
+}
+
 std::optional<LoopCount> FindLoopCount(const ir::Function& f, const Definitions& definitions, const LoopForms& forms,
                                        OpId loop) {
   const std::optional<LoopEnd> end = FindLoopEnd(f, loop);
@@ -171,18 +218,19 @@ std::optional<LoopCount> FindLoopCount(const ir::Function& f, const Definitions&
   const Op* by = definitions.OpOf(end->condition);
   const std::optional<Comparison> comparison = by != nullptr ? ComparisonOf(by->code) : std::nullopt;
   if (comparison) {
-    if (by->type != ir::Type::kI32) {
-      return std::nullopt;
-    }
     count.test = comparison->test;
     count.is_signed = comparison->is_signed;
-    tested = forms.Of(f.operands_of(*by)[0]);
+    count.type = by->type;
+    count.tested_value = f.operands_of(*by)[0];
+    tested = forms.Of(count.tested_value);
     bound = forms.Of(f.operands_of(*by)[1]);
     if (tested && tested->step == 0) {
       std::swap(tested, bound);
+      count.tested_value = f.operands_of(*by)[1];
       count.test = Mirrored(count.test);
     }
   } else {
+    count.tested_value = end->condition;
     tested = forms.Of(end->condition);
   }
   if (!tested || !bound || bound->step != 0 || !LeadsToBound(count.test, tested->step) ||

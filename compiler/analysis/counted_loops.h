@@ -14,7 +14,9 @@
 
 namespace hpvm {
 
-// The end of a loop whose body ends in `if c { continue } else { leave the if }  leave the loop`.
+// The end of a loop that goes on from one place only, under one condition: its body ends in `if c { continue } else
+// { leave the if }  leave the loop`, or in `block { ... if c { leave the block } ... }  ...  continue`, where nothing
+// else leaves the block.
 struct LoopEnd {
   ir::OpId again;         // The `continue`.
   ir::ValueId condition;  // Not 0: another iteration follows.
@@ -35,6 +37,14 @@ class LoopForms {
   LoopForms(const ir::Function& function, const LinearForms& forms, ir::OpId loop);
   // Nothing for values that do not grow by a constant, and for loops without a LoopEnd.
   std::optional<LoopForm> Of(ir::ValueId value) const;
+  // What the loop's parameter grows by in each iteration, as bits; nothing if that is no constant.
+  std::optional<uint64_t> StepOf(uint32_t param) const { return steps_[param]; }
+  // The loop's parameter of which the value is the sum with a constant.
+  struct ParamSum {
+    uint32_t param = 0;
+    uint64_t constant = 0;
+  };
+  std::optional<ParamSum> ParamSumOf(ir::ValueId value) const;
 
  private:
   const ir::Function& f_;
@@ -44,11 +54,13 @@ class LoopForms {
   std::vector<std::optional<uint64_t>> steps_;  // By the loop's parameters.
 };
 
-// An iteration is followed by another while `tested` and `bound` compare so, in an i32.
+// An iteration is followed by another while `tested` and `bound` compare so.
 struct LoopCount {
   enum class Test : uint8_t { kNotEqual, kLess, kLessOrEqual, kGreater, kGreaterOrEqual };
   Test test = Test::kNotEqual;
   bool is_signed = false;
+  ir::Type type = ir::Type::kI32;  // Of the two.
+  ir::ValueId tested_value;
   LoopForm tested;  // Its step is a power of two, or the negative of one, and leads to the bound.
   LoopForm bound;   // Its step is 0.
 };

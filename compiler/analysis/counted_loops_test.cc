@@ -65,5 +65,30 @@ TEST(CountedLoops, RefusesWhatDoesNotLeadToItsBound) {
   EXPECT_FALSE(Count("%j: i32 = add.i32 %i, %v\n%q: i32 = add.i32 %p, %one\n%c: i32 = lt_u.i32 %j, %m"));
 }
 
+TEST(CountedLoops, TestsInTheMiddle) {
+  const auto count = [](const std::string& more) {
+    const StatusOr<ir::Module> module = ir::ParseModule(
+        "module \"m\"\nmemory 65536 65536\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n"
+        "func f0 \"f\" (%b: i32, %n: i32) -> () {\n%one: i32 = const.i32 1\nloop b0 (%i: i32 = %n) {\n"
+        "block b1 () {\n%c: i32 = lt_s.i32 %i, %n\nif b2 %c {\nleave b1 ()\n} else {\nleave b2 ()\n}\n" +
+        more + "store.i32 param(0) %one, %i\nreturn ()\n}\n%j: i32 = add.i32 %i, %one\ncontinue b0 (%j)\n}\n}\n");
+    EXPECT_TRUE(module.ok()) << module.status();
+    const ir::Function& f = module->function(module->entry);
+    ir::OpId loop;
+    ir::ForEachOp(f, [&](ir::OpId id) { loop = f.op(id).code == ir::Opcode::kLoop ? id : loop; });
+    const LinearForms linear(f);
+    return FindLoopCount(f, Definitions(f), LoopForms(f, linear, loop), loop);
+  };
+  ASSERT_TRUE(count(""));
+  EXPECT_EQ(count("")->test, Way::kLess);
+  EXPECT_FALSE(count("if b3 %i {\nleave b1 ()\n} else {\nleave b3 ()\n}\n"));
+}
+
+TEST(CountedLoops, RefusesSeveralWaysAround) {
+  const std::string steps = "%j: i32 = add.i32 %i, %one\n%q: i32 = add.i32 %p, %one\n%c: i32 = lt_s.i32 %j, %m\n";
+  EXPECT_TRUE(Count(steps));
+  EXPECT_FALSE(Count(steps + "if b2 %v {\ncontinue b0 (%n, %q)\n} else {\nleave b2 ()\n}"));
+}
+
 }  // namespace
 }  // namespace hpvm

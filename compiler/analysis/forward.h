@@ -12,17 +12,12 @@
 
 namespace hpvm {
 
-// What happens on the way, for domains that follow more than values.
-struct NoHooks {
-  void BeginSweep() {}
-  void EnterRegion(ir::RegionId) {}
-  void Jump(const ir::Op&) {}  // A terminator.
-  void Leave(ir::OpId) {}      // Behind a block, loop or if.
-};
-
-// Domain, besides the hooks: `using Fact`, whose default is "nothing seen yet"; `bool Join(Fact& into, const Fact&
-// from, int sweep)`, whether `into` changed; `void Transfer(const ir::Op&, ForwardSweep&)` for operations that do not
-// merge, which gives their results facts through Set.
+// Domain: `using Fact`, whose default is "nothing seen yet"; `bool Join(Fact& into, const Fact& from, int sweep)`,
+// whether `into` changed; `void Transfer(const ir::Op&, ForwardSweep&)` for operations that do not merge, which gives
+// their results facts through Set. What happens on the way: BeginSweep(), EnterRegion(RegionId), Jump(const Op&) at a
+// terminator, Leave(OpId) behind a block, loop or if. A loop's parameters of which `bool IsBounded(OpId, uint32_t)`
+// holds have what `Fact LoopParam(OpId, uint32_t, const ForwardSweep&)` says where the loop begins, whatever comes
+// around it.
 template <typename Domain>
 class ForwardSweep {
  public:
@@ -31,7 +26,8 @@ class ForwardSweep {
   ForwardSweep(const ir::Function& function, Domain& domain)
       : function_(function), domain_(domain), facts_(function.values.size()) {}
 
-  const Fact& At(const ir::Op& op, uint32_t operand) const { return facts_[function_.operands_of(op)[operand].index]; }
+  const Fact& At(ir::ValueId value) const { return facts_[value.index]; }
+  const Fact& At(const ir::Op& op, uint32_t operand) const { return At(function_.operands_of(op)[operand]); }
   void Set(ir::ValueId value, const Fact& fact) { changed_ |= domain_.Join(facts_[value.index], fact, sweep_); }
   // Something else than a value's fact changed: another sweep is needed.
   void Touch() { changed_ = true; }
@@ -76,33 +72,30 @@ class ForwardSweep {
         }
         continue;
       }
-      const ir::Op& op = function_.op(region.ops[next++]);
-      Visit(op);
+      const ir::OpId id = region.ops[next++];
+      const ir::Op& op = function_.op(id);
+      Visit(id);
       if (ir::OwnsRegions(op.code)) {
         enter(op.body);
       }
     }
   }
 
-  void SetAll(ir::ValueId first, uint32_t count, const ir::Op& op, uint32_t first_operand) {
-    for (uint32_t i = 0; i < count; ++i) {
-      Set(ir::ValueId(first.index + i), At(op, first_operand + i));
-    }
-  }
-
   void Jump(const ir::Op& op, uint32_t first_operand) {
     for (const ir::Target& target : function_.targets_of(op)) {
       const ir::Op& owner = function_.op(target.op);
-      if (target.is_continue) {
-        const ir::Region& body = function_.region(owner.body);
-        SetAll(body.first_param, body.param_count, op, first_operand);
-      } else {
-        SetAll(owner.first_result, owner.result_count, op, first_operand);
+      const ir::Region& body = function_.region(owner.body);
+      const ir::ValueId first = target.is_continue ? body.first_param : owner.first_result;
+      for (uint32_t i = 0; i < (target.is_continue ? body.param_count : owner.result_count); ++i) {
+        if (!target.is_continue || !domain_.IsBounded(target.op, i)) {
+          Set(ir::ValueId(first.index + i), At(op, first_operand + i));
+        }
       }
     }
   }
 
-  void Visit(const ir::Op& op) {
+  void Visit(ir::OpId id) {
+    const ir::Op& op = function_.op(id);
     if (ir::IsTerminator(op.code)) {
       domain_.Jump(op);
       if (op.code != ir::Opcode::kReturn && op.code != ir::Opcode::kTrap) {
@@ -110,7 +103,10 @@ class ForwardSweep {
       }
     } else if (op.code == ir::Opcode::kBlock || op.code == ir::Opcode::kLoop) {
       const ir::Region& body = function_.region(op.body);
-      SetAll(body.first_param, body.param_count, op, 0);
+      for (uint32_t i = 0; i < body.param_count; ++i) {
+        const bool is_bounded = op.code == ir::Opcode::kLoop && domain_.IsBounded(id, i);
+        Set(ir::ValueId(body.first_param.index + i), is_bounded ? domain_.LoopParam(id, i, *this) : At(op, i));
+      }
     } else if (op.code != ir::Opcode::kIf) {
       domain_.Transfer(op, *this);
     }

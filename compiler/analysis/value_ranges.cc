@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "compiler/analysis/forward.h"
+#include "compiler/analysis/loop_ranges.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm {
@@ -128,6 +129,21 @@ class RangeDomain {
     now_.clear();
   }
   void Leave(ir::OpId id) { now_ = at_exit_[id.index]; }
+
+  bool IsBounded(ir::OpId loop, uint32_t param) const { return loops_.IsCounted(loop, param); }
+  ValueRange LoopParam(ir::OpId loop, uint32_t param, const Sweep& sweep) const {
+    const ValueRange& first = sweep.At(function_.op(loop), param);
+    if (first.origin == Origin::kUnset) {
+      return {};
+    }
+    const std::optional<Range128> range = loops_.Of(loop, param, [&](ValueId value) -> std::optional<Range128> {
+      const ValueRange& known = sweep.At(value);
+      return known.origin == Origin::kUnset ? std::nullopt : std::optional(Range128{known.lo, known.hi});
+    });
+    const uint64_t max = MaxOf(function_.type_of(function_.operands_of(function_.op(loop))[param]));
+    return range ? ValueRange{first.origin, static_cast<uint64_t>(range->lo), static_cast<uint64_t>(range->hi)}
+                 : ValueRange{first.origin, 0, max};
+  }
 
   void Transfer(const Op& op, Sweep& sweep) {
     if (op.code == Opcode::kGlobalSet) {
@@ -254,6 +270,10 @@ class RangeDomain {
         }
         return {RoundsDown(bits, a, b) ? SumOf(a.origin, b.origin) : Origin::kNumber, 0, std::min(a.hi, b.hi)};
       case Opcode::kOr:
+        // Of bits that lie apart from a constant's it is the sum.
+        if ((a.is_constant() && (a.lo & Mask(b.hi)) == 0) || (b.is_constant() && (b.lo & Mask(a.hi)) == 0)) {
+          return {SumOf(a.origin, b.origin), a.lo + b.lo, a.hi + b.hi};
+        }
         if (a.is_constant() && b.is_constant()) {
           return {SumOf(a.origin, b.origin), a.lo | b.lo, a.lo | b.lo};
         }
@@ -277,6 +297,7 @@ class RangeDomain {
   const ir::Module& module_;
   const ir::Function& function_;
   const uint64_t id_max_;
+  const LoopRanges loops_{function_};
   Sweep* sweep_ = nullptr;
   std::unordered_map<uint32_t, size_t> tracked_;  // Global -> its place in a State.
   State initial_, now_;

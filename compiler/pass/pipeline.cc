@@ -3,6 +3,7 @@
 
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
+#include "compiler/pass/memory/expand_places.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/resolve_provenance.h"
 #include "compiler/pass/memory/stack_values.h"
@@ -43,15 +44,24 @@ Status RunPasses(ir::Module& module, const std::vector<Pass>& passes, const Pipe
   return options.verify_each ? absl::OkStatus() : CheckAfter(module, "pipeline");
 }
 
-// Words of the stack become values, its arrays memory of a space of its own.
-Status KnowStack(ir::Module& module) {
+// What stands at places that are known, of a frame that is known.
+Status MakeStackValues(ir::Module& module, bool expands) {
+  if (expands && ExpandPlaces(module)) {
+    HPVMD_RETURN_IF_ERROR(RemoveDead(module));
+  }
+  return StackValues(module) ? RemoveDead(module) : absl::OkStatus();
+}
+
+// Words of the stack become values, its arrays memory of a space of its own. `expands`: small arrays become values,
+// too.
+Status FindStack(ir::Module& module, bool expands) {
   if (PromoteStack(module)) {
     if (!module.stack_frame.has_value()) {
       return absl::OkStatus();
     }
     HPVMD_RETURN_IF_ERROR(UnrollLoops(module));
     HPVMD_RETURN_IF_ERROR(RemoveDead(module));
-    return StackValues(module) ? RemoveDead(module) : absl::OkStatus();
+    return MakeStackValues(module, expands);
   }
   // Compilers that do not optimise keep pointers and counters on the stack, too. Only when those are values is it known
   // what the accesses through them reach.
@@ -74,17 +84,18 @@ Status KnowStack(ir::Module& module) {
   if (!AvoidsStack(values, assumed)) {
     return absl::OkStatus();
   }
-  StackValues(values);
-  HPVMD_RETURN_IF_ERROR(RemoveDead(values));
+  HPVMD_RETURN_IF_ERROR(MakeStackValues(values, expands));
   module = std::move(values);
   return absl::OkStatus();
 }
+
+Status KnowStack(ir::Module& module) { return FindStack(module, /*expands=*/false); }
 
 // For back ends that have no space for a stack: a stack that does not dissolve as a whole stays in module memory
 // (compiler/back/gpu/own_memory.h).
 Status DissolveStack(ir::Module& module) {
   ir::Module values = module;
-  HPVMD_RETURN_IF_ERROR(KnowStack(values));
+  HPVMD_RETURN_IF_ERROR(FindStack(values, /*expands=*/true));
   if (!values.stack_frame.has_value()) {
     module = std::move(values);
   }

@@ -15,6 +15,8 @@ Kernel Generate(uint64_t seed);
 Kernel GenerateRecords(uint64_t seed);
 // The same for kernels with counted loops over rows and over places that a buffer holds, inside their buffers or not.
 Kernel GenerateRows(uint64_t seed);
+// Kernels that only count.
+Kernel GenerateLoops(uint64_t seed);
 
 }  // namespace hpvm::spmd
 

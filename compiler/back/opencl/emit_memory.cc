@@ -188,6 +188,12 @@ bool Memory::LocateOwn(OpId id, Bytes* bytes) {
     return false;
   }
   const gpu::OwnMemory& memory = (is_state ? v_.plan.state : v_.plan.module_memory)[static_cast<size_t>(part)];
+  if (const ValueId address = v_.f.operands_of(op)[0];
+      v_.plan.is_inside[id.index] && text_.TypeOf(address) == Type::kI32) {
+    *bytes = {memory.is_written ? "__private" : "__constant const",
+              Cat(ranges_.PartPointer(is_state, part, memory), " + ", PlaceInside(op, memory)), AlignmentOf(op)};
+    return true;
+  }
   const std::string at = Effective(id);
   const std::string begin = Literal(Type::kI64, memory.begin);
   if (!v_.plan.is_inside[id.index]) {
@@ -199,6 +205,20 @@ bool Memory::LocateOwn(OpId id, Bytes* bytes) {
   *bytes = {is_written ? "__private" : "__constant const",
             Cat(ranges_.PartPointer(is_state, part, memory), " + (", at, " - ", begin, ")"), AlignmentOf(op)};
   return true;
+}
+
+// The place in its own memory of an access that surely lies there. What else the work item has does not rest on that: a
+// place that is computed is clamped besides.
+std::string Memory::PlaceInside(const Op& op, const gpu::OwnMemory& memory) {
+  const ValueId address = v_.f.operands_of(op)[0];
+  const auto less = static_cast<uint32_t>(op.imm - memory.begin);
+  uint64_t constant = 0;
+  if (text_.ConstantOf(address, &constant)) {
+    return Cat(static_cast<uint32_t>(constant) + less, "u");
+  }
+  const std::string place = less == 0 ? text_.Name(address) : Cat("(", text_.Name(address), " + ", less, "u)");
+  const uint64_t last = memory.end - memory.begin - std::min<uint64_t>(op.width, memory.end - memory.begin);
+  return memory.is_written ? Cat("min(", place, ", ", last, "u)") : place;
 }
 
 // Words of 1 to 8 bytes, as uint or ulong.

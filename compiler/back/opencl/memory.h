@@ -74,6 +74,7 @@ class Memory {
   std::string ParamPointer(const Op& op, std::string_view space);
   bool LocateGroup(OpId id, Bytes* bytes);
   bool LocateOwn(OpId id, Bytes* bytes);
+  std::string PlaceInside(const Op& op, const gpu::OwnMemory& memory);
   void WriteOwnAccess(OpId id);
   void WriteLoad(const Op& op, const Bytes& bytes);
   void WriteStore(const Op& op, const Bytes& bytes);

@@ -131,7 +131,7 @@ class Planner {
     }
     const LoopForms forms(f_, linear_, loop);
     std::optional<LoopCount> count = FindLoopCount(f_, definitions_, forms, loop);
-    if (!count) {
+    if (!count || count->type != Type::kI32) {
       return std::nullopt;
     }
     LoopPlan plan;

@@ -171,6 +171,10 @@ std::string Arithmetic::FloatUnary(const Op& op) {
     default:
       break;
   }
+  if (op.type == Type::kF32 && IsFast(op)) {
+    v_.helpers.Need("fast_sqrt");
+    return Cat("fast_sqrt(", a, ")");
+  }
   if (op.type == Type::kF64 || v_.target.exact_divide) {
     return Cat("sqrt(", a, ")");
   }
@@ -212,6 +216,10 @@ std::string Arithmetic::FloatBinary(const Op& op) {
     default:
       break;
   }
+  if (op.type == Type::kF32 && IsFast(op)) {
+    v_.helpers.Need("fast_divide");
+    return Cat("fast_divide(", a, ", ", b, ")");
+  }
   if (op.type == Type::kF64 || v_.target.exact_divide) {
     return Cat(a, " / ", b);
   }
@@ -222,21 +230,20 @@ std::string Arithmetic::FloatBinary(const Op& op) {
   return Cat("div_f32(", a, ", ", b, ")");
 }
 
-bool Arithmetic::MayContract(const Op& op) const {
+ir::FastMath Arithmetic::FastMathOf(const Op& op) const {
   const uint32_t written = op.origin != 0 ? op.origin - 1 : v_.module.entry.index;
-  return v_.options.fast_math && !v_.target.is_processor &&
-         v_.module.functions[written].fast_math != ir::FastMath::kNone;
+  return v_.options.fast_math && !v_.target.is_processor ? v_.module.functions[written].fast_math : ir::FastMath::kNone;
 }
 
 // A sum of a product that nothing else needs, as one operation; empty if it is none.
 std::string Arithmetic::Contracted(OpId id) {
   const Op& op = v_.f.op(id);
-  if (!MayContract(op) || (op.code != Opcode::kFAdd && op.code != Opcode::kFSub)) {
+  if (FastMathOf(op) == ir::FastMath::kNone || (op.code != Opcode::kFAdd && op.code != Opcode::kFSub)) {
     return "";
   }
   for (uint32_t i = 0; i < 2; ++i) {
     const Op* product = text_.DefinitionOf(v_.f.operands_of(op)[i]);
-    if (product == nullptr || product->code != Opcode::kFMul || !MayContract(*product)) {
+    if (product == nullptr || product->code != Opcode::kFMul || FastMathOf(*product) == ir::FastMath::kNone) {
       continue;
     }
     const std::string& other = text_.Operand(op, 1 - i);

@@ -192,6 +192,8 @@ bool Memory::LocateOwn(OpId id, Bytes* bytes) {
       v_.plan.is_inside[id.index] && text_.TypeOf(address) == Type::kI32) {
     *bytes = {memory.is_written ? "__private" : "__constant const",
               Cat(ranges_.PartPointer(is_state, part, memory), " + ", PlaceInside(op, memory)), AlignmentOf(op)};
+    uint64_t constant = 0;
+    bytes->is_table = !memory.is_written && !text_.ConstantOf(address, &constant);
     return true;
   }
   const std::string at = Effective(id);
@@ -228,6 +230,11 @@ std::string Memory::LoadWord(const Bytes& bytes, uint32_t width, uint64_t at) {
     return Cat("(uint)*(", bytes.space, " uchar*)(", pointer, ")");
   }
   const uint32_t log2 = static_cast<uint32_t>(std::countr_zero(width));
+  if (bytes.is_table && bytes.alignment >= log2 && width >= 4) {
+    const std::string name = width == 4 ? "table32" : "table64";
+    v_.helpers.Need(name);
+    return Cat(name, "(", pointer, ")");
+  }
   if (bytes.alignment >= log2) {
     return Cat(width == 2 ? "(uint)" : "", "*(", bytes.space, " u", width * 8, "*)(", pointer, ")");
   }

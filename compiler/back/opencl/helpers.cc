@@ -146,6 +146,56 @@ float sqrt_f32(float x) {
   return pack_f32(0u, (e >> 1) + 127, (uint)(root >> 8), ((uint)root << 24) | (uint)(rest != 0ul));
 }
 )"},
+    // Constant memory serves one place at a time. What work items look up at different places goes by the generic
+    // address, through the cache that serves many.
+    {"table32", "", R"(
+uint table32(__constant const uchar* p) {
+#if defined(__NV_CL_C_VERSION)
+  ulong at;
+  uint word;
+  asm("cvta.const.u64 %0, %1;" : "=l"(at) : "l"(p));
+  asm("ld.u32 %0, [%1];" : "=r"(word) : "l"(at));
+  return word;
+#else
+  return *(__constant const u32*)p;
+#endif
+}
+)"},
+    {"table64", "", R"(
+ulong table64(__constant const uchar* p) {
+#if defined(__NV_CL_C_VERSION)
+  ulong at, word;
+  asm("cvta.const.u64 %0, %1;" : "=l"(at) : "l"(p));
+  asm("ld.u64 %0, [%1];" : "=l"(word) : "l"(at));
+  return word;
+#else
+  return *(__constant const u64*)p;
+#endif
+}
+)"},
+    // Quotients and roots that may be rounded less well (docs/KERNELS.md, "Fast math"). The program's others are exact.
+    {"fast_divide", "", R"(
+float fast_divide(float a, float b) {
+#if defined(__NV_CL_C_VERSION)
+  float quotient;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+  return quotient;
+#else
+  return a / b;
+#endif
+}
+)"},
+    {"fast_sqrt", "", R"(
+float fast_sqrt(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(a));
+  return root;
+#else
+  return sqrt(a);
+#endif
+}
+)"},
     // A value that was loaded, which no compiler can see to be so: it would be free to load it again.
     {"once32", "", R"(
 uint once32(uint v) {

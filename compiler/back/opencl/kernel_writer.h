@@ -39,7 +39,8 @@ class Arithmetic {
   std::string FloatBinary(const Op& op);
   void WriteTrunc(OpId id);
   std::string Contracted(OpId id);
-  bool MayContract(const Op& op) const;
+  ir::FastMath FastMathOf(const Op& op) const;
+  bool IsFast(const Op& op) const { return FastMathOf(op) == ir::FastMath::kAll; }
 
   Variant& v_;
   Text& text_;

@@ -47,6 +47,7 @@ class Memory {
     std::string_view space;  // "__global" ...
     std::string pointer;     // Of type uchar*.
     uint32_t alignment = 0;  // log2.
+    bool is_table = false;   // Constant, and work items may look up different places.
   };
 
   Memory(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges)

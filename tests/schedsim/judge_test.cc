@@ -130,7 +130,8 @@ TEST(PlanJudgeTest, PlansAnewAfterManyRuns) {
       if (judge.source() != 0) {
         judge.Refuse();
       } else {
-        EXPECT_EQ(judge.Made(asked++ == 0 ? 0.5e6 : 0.97e6, false), asked == 1);
+        ++asked;
+        EXPECT_EQ(judge.Made(asked == 1 ? 0.5e6 : 0.97e6, false), asked == 1);
       }
     }
     EXPECT_GE(asked, has_former ? 3 : 0);

@@ -116,8 +116,9 @@ std::optional<Spot> Search::FindInGroup(ir::OpId id) {
   return spot;
 }
 
-// Own memory of which it is known in which part the access lies. What else an instance has does not rest on that: the
-// place is clamped besides.
+// Written own memory of which it is known in which part the access lies. What else an instance has does not rest on that:
+// the place is clamped besides. Tables stay with the search: looked up in place they are copied into each instance's
+// memory by NVIDIA's driver.
 std::optional<Spot> Search::FindInOwn(ir::OpId id) {
   const ir::Op& op = v_.f.op(id);
   const bool is_state = v_.plan.reach[id.index] == gpu::Reach::kState;
@@ -126,8 +127,7 @@ std::optional<Spot> Search::FindInOwn(ir::OpId id) {
   }
   const auto part = static_cast<size_t>(v_.plan.part[id.index]);
   const WordArray& words = (is_state ? arrays_.state() : arrays_.module_memory())[part];
-  const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0;
-  if ((writes && !words.is_writable) || words.end - words.begin < op.width) {
+  if (!words.is_writable || words.end - words.begin < op.width) {
     return std::nullopt;
   }
   v_.Use(words.variable);

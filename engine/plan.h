@@ -176,7 +176,6 @@ struct PlanRequest {
   const std::vector<scheduler::Task>* tasks = nullptr;  // Copied, if not null, instead of placing nodes anew.
   static constexpr uint32_t kAnyDevice = 0xffffffffu;
   uint32_t only_device = kAnyDevice;  // Where every node runs that can, whatever that costs.
-  uint32_t only_like = kAnyDevice;    // Nodes that can run on devices like this one run on no others.
   uint64_t host_bytes_held = 0;       // Host memory that the run has besides; so much less is left for temporaries.
   bool has_whole_shares = false;      // Of a split launch each device runs one piece.
   bool may_pin = false;  // Some launches may run where they are measured rather than where they are quickest.

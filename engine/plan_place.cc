@@ -123,14 +123,9 @@ Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* a
   const std::vector<scheduler::PlacementPin> pins =
       is_free ? std::vector<scheduler::PlacementPin>() : PinAll(prepared, plan.flat, request.only_device);
   uint32_t unplaced = 0;
-  const auto is_wanted = [&](const scheduler::Candidate& candidate) {
-    return request.only_like == PlanRequest::kAnyDevice ||
-           scheduler::IsAlike(prepared.facts[candidate.device], prepared.facts[request.only_like]);
-  };
   const auto can_run = [&](uint32_t node, const scheduler::Candidate& candidate) {
     const std::vector<scheduler::Candidate>& all = prepared.candidates[plan.flat.nodes[node].leaf.index];
-    return (is_wanted(candidate) || std::ranges::none_of(all, is_wanted)) &&
-           CheckLaunch(prepared, plan.flat, node, static_cast<uint32_t>(&candidate - all.data())).ok();
+    return CheckLaunch(prepared, plan.flat, node, static_cast<uint32_t>(&candidate - all.data())).ok();
   };
   scheduler::PlacementInput input{.flat = plan.flat,
                                   .devices = prepared.facts,

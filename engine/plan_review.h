@@ -18,8 +18,7 @@ struct Plan;
 // Kept by the plan that runs next.
 struct PlanReview {
   // By source: placed anew; of several devices, placed anew with each one's share of a launch in one piece, as copies
-  // may run beside launches worse than planned, and, where several GPUs are alike, on those alone; everything on a
-  // device, by device; then plans of before.
+  // may run beside launches worse than planned; everything on a device, by device; then plans of before.
   scheduler::PlanJudge judge;
   bool seeks = false;           // The judge wants a challenger, which the next run that has the time makes.
   bool may_pin = false;         // It may run launches where they have not been measured yet.

@@ -304,7 +304,7 @@ TEST_F(PlanTest, WhatCanNeverFitIsRefusedWhenPrepared) {
   EXPECT_EQ(graph->flat, nullptr);  // The plan has it.
 }
 
-// Sources of challengers where there are two devices, not alike: placed anew twice, and each device alone.
+// Sources of challengers where there are several devices: placed anew twice, and each device alone.
 constexpr uint32_t kAnew = 0, kPlaced = 2;
 constexpr uint32_t OnDevice(uint32_t device) { return kPlaced + device; }
 
@@ -355,7 +355,7 @@ TEST_F(PlanTest, NoRoomForABetterPlanLeavesTheOldOne) {
 // A run whose deadline is near, or who says so, is not used to try plans that may be worse: neither is a trial begun
 // nor gone on with.
 TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
-  Start({{}, Gpu("opencl:0")});
+  Start({{}, Gpu("opencl:0"), Gpu("opencl:1")});
   const auto graph = Prepare(Sum(2, ""));
   ASSERT_NE(graph, nullptr);
   constexpr Duration kUsual = std::chrono::minutes(10);

@@ -17,15 +17,12 @@ constexpr double kFarOffPlan = 2;
 // Another plan may take longer than planned: it is tried by runs that have so much more time than they usually take.
 constexpr double kRoomToTry = 10;
 
-// Runs in whose time a plan on equals is made, at most: it is asked for whether others promise something or not.
-constexpr double kRunsToPlan = 10;
-
 constexpr uint32_t kNoDevice = PlanRequest::kAnyDevice;
 
 // The only one that runs nodes; kNoDevice when there are several, or none.
-uint32_t DeviceOf(const std::vector<scheduler::Task>& tasks) {
+uint32_t DeviceOf(const Plan& plan) {
   uint32_t device = kNoDevice;
-  for (const scheduler::Task& task : tasks) {
+  for (const scheduler::Task& task : plan.tasks) {
     if (device != kNoDevice && task.device != device) {
       return kNoDevice;
     }
@@ -182,9 +179,15 @@ class Finder {
     review.seeks = false;
     const Tasks tasks = old->tasks;
     const graph::SymbolValues symbols = old->symbols;
-    const PlanRequest request = RequestFor(review, tasks);
+    const uint32_t source = review.judge.source(), former = review.judge.first_former();
+    PlanRequest request{.may_pin = source == 0 && review.may_pin};
+    const uint32_t placed = PlacedSources();
+    request.only_device = source >= placed && source < former ? source - placed : kNoDevice;
+    request.has_whole_shares = source > 0 && source < placed;
+    request.tasks = source >= former ? &review.formers[source - former] : nullptr;
     StatusOr<std::unique_ptr<Plan>> built = FailedPrecondition("There is no such plan.");
-    if (IsPossible(request, *old, review.judge.usual_ns())) {
+    const bool has_pieces = HasPieces(tasks) || std::ranges::any_of(review.formers, HasPieces);
+    if (IsPossible(request) && (!request.has_whole_shares || has_pieces)) {
       built = Build(symbols, request);
       if (absl::IsResourceExhausted(built.status())) {
         old.reset();
@@ -213,53 +216,14 @@ class Finder {
     return graph_.unavailable.has_value() ? why : absl::OkStatus();
   }
 
-  // From the judge's source; see PlanReview.
-  PlanRequest RequestFor(const PlanReview& review, const Tasks& champion) const {
-    const uint32_t source = review.judge.source(), former = review.judge.first_former(), placed = PlacedSources();
-    if (source == 0) {
-      return {.may_pin = review.may_pin};
-    }
-    if (source >= former) {
-      return {.tasks = &review.formers[source - former]};
-    }
-    if (source >= placed) {
-      return {.only_device = source - placed};
-    }
-    return {.only_like = source > 1 ? FirstOfEquals() : kNoDevice,
-            .has_whole_shares = source == 1 || !HasPieces(champion)};
-  }
-
-  // Whether it is worth making.
-  bool IsPossible(const PlanRequest& request, const Plan& champion, double usual_ns) const {
-    if (request.only_like != kNoDevice) {
-      const PlanTimes& times = champion.times;
-      const Duration planning = times.flatten + times.place + times.residency + times.memory + times.commands;
-      return static_cast<double>(planning.count()) <= kRunsToPlan * usual_ns &&
-             (DeviceOf(champion.tasks) != kNoDevice ||
-              std::ranges::any_of(champion.tasks, [&](const scheduler::Task& task) {
-                return !IsAlike(graph_.facts[task.device], graph_.facts[request.only_like]);
-              }));
-    }
+  bool IsPossible(const PlanRequest& request) const {
     const bool is_real =
         request.only_device == kNoDevice || graph_.facts[request.only_device].tier == scheduler::Tier::kReal;
-    return is_real && (!request.has_whole_shares || HasPieces(champion.tasks)) &&
-           (request.tasks == nullptr || !request.tasks->empty());
+    return is_real && (request.tasks == nullptr || !request.tasks->empty());
   }
 
-  // Sources of challengers: placed anew; where there are several devices, with whole shares; where some of those are
-  // equals, on equals alone; then each device alone.
-  uint32_t PlacedSources() const { return graph_.devices.size() <= 1 ? 1 : FirstOfEquals() == kNoDevice ? 2 : 3; }
-
-  // The first of several GPUs alike; kNoDevice: there are none.
-  uint32_t FirstOfEquals() const {
-    const auto& facts = graph_.facts;
-    const auto found = std::ranges::find_if(facts, [&](const scheduler::DeviceFacts& one) {
-      return one.is_gpu && std::ranges::any_of(facts, [&](const scheduler::DeviceFacts& other) {
-               return other.silicon != one.silicon && IsAlike(one, other);
-             });
-    });
-    return found == facts.end() ? kNoDevice : static_cast<uint32_t>(found - facts.begin());
-  }
+  // Sources of challengers: placed anew; where there are several devices, with whole shares; then each device alone.
+  uint32_t PlacedSources() const { return graph_.devices.size() > 1 ? 2 : 1; }
 
   // Whether a device runs several pieces of a launch.
   static bool HasPieces(const Tasks& tasks) {
@@ -271,9 +235,9 @@ class Finder {
 
   static bool IsNew(const Plan& plan, const PlanRequest& request, const Tasks& champion, const PlanReview& review) {
     const auto is_same = [&](const Tasks& known) { return IsSamePlacement(plan.tasks, known); };
-    return !is_same(champion) && (request.only_device == kNoDevice || DeviceOf(plan.tasks) == request.only_device) &&
-           (request.only_like == kNoDevice || DeviceOf(plan.tasks) == kNoDevice) &&
-           (review.judge.source() != 0 || std::ranges::none_of(review.formers, is_same));
+    return !is_same(champion) && (request.only_device == kNoDevice || DeviceOf(plan) == request.only_device) &&
+           (request.tasks != nullptr || request.only_device != kNoDevice ||
+            std::ranges::none_of(review.formers, is_same));
   }
 
   StatusOr<std::unique_ptr<Plan>> BuildFirst(const graph::SymbolValues& symbols) {
@@ -345,7 +309,7 @@ void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> ti
   const CostReview found = graph.costs->Feed(graph, plan.flat, plan.tasks, timings, time, &plan.feed);
   const auto ns = static_cast<double>(time.count());
   const bool is_off = ns > kOffPlan * static_cast<double>(plan.makespan.count());
-  const bool is_doubtful = graph.devices.size() > 1 && (is_off || DeviceOf(plan.tasks) == kNoDevice);
+  const bool is_doubtful = graph.devices.size() > 1 && (is_off || DeviceOf(plan) == kNoDevice);
   const bool is_far_off = ns > kFarOffPlan * static_cast<double>(plan.makespan.count()) &&
                           std::ranges::any_of(plan.tasks, &scheduler::Task::is_part);
   review.may_pin = found.wants_samples && !is_far_off;

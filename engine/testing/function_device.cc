@@ -171,10 +171,6 @@ class FunctionDevice final : public Device {
           std::lock_guard lock(mutex_);
           ++counts_.copies;
         }
-        if (options_.copy_bytes_per_second > 0) {
-          const double seconds = static_cast<double>(copy->bytes) / options_.copy_bytes_per_second;
-          std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-        }
         std::memmove(Data(submission, copy->target) + copy->target_offset,
                      Data(submission, copy->source) + copy->source_offset, copy->bytes);
         if (options_.note_copy) {
@@ -345,9 +341,6 @@ StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request
   artifact.gpu.is_native = native_entries.contains(request.entry);
   if (const auto known = bounds.find(request.entry); known != bounds.end()) {
     artifact.bounds = known->second;
-  }
-  if (const auto known = operations.find(request.entry); known != operations.end()) {
-    artifact.work.blocks.push_back({.operations = known->second});
   }
   for (const ParamSpec& param : request.params) {
     artifact.params.push_back(

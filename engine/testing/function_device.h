@@ -66,8 +66,6 @@ struct FunctionDeviceOptions {
   const std::atomic<uint64_t>* instances_per_second = nullptr;  // Borrowed.
   // So long a launch waits before it begins, which no timing shows.
   std::chrono::nanoseconds launch_delay{0};
-  // A copy between host memory and the device takes as long as its bytes need at this speed, at least; 0: no time.
-  double copy_bytes_per_second = 0;
   // As DeviceInfo has them; 0: unknown.
   double operations_per_second = 0, link_bytes_per_second = 0;
 };
@@ -95,7 +93,6 @@ class FunctionCompiler final : public CompilerService {
   std::set<std::string> barrier_entries;                     // Artifacts that say they use barriers.
   std::set<std::string> native_entries;                      // And that they are modules written for the device.
   std::map<std::string, ir::BoundsProgram> bounds;           // By entry: what artifacts say of their offsets.
-  std::map<std::string, double> operations;                  // And of how much an instance computes.
   std::map<ArtifactKind, std::set<std::string>> refused;     // Refused for that kind of artifact only.
   std::map<ArtifactKind, std::set<std::string>> over_limit;  // A limit of the compiler's ends these, after a second.
 

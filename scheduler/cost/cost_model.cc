@@ -38,11 +38,6 @@ uint64_t InstancesOf(const std::array<uint64_t, 3>& count) { return Times(Times(
 
 }  // namespace
 
-bool IsAlike(const DeviceFacts& a, const DeviceFacts& b) {
-  return a.is_gpu == b.is_gpu && a.tier == b.tier && a.compute_units == b.compute_units &&
-         a.bytes_per_second == b.bytes_per_second && a.operations_per_second == b.operations_per_second;
-}
-
 Work PortWork::Of(graph::FlatNodeId node, uint32_t choice, const Box& box) const {
   const graph::FlatNode& n = flat_.nodes[node.index];
   Work work{.leaf = n.leaf, .choice = choice, .instances = InstancesOf(box.count)};

@@ -32,9 +32,6 @@ struct DeviceFacts {
   bool has_copy_lanes = false;  // Transfers run beside launches.
 };
 
-// As far as their descriptions say.
-bool IsAlike(const DeviceFacts& a, const DeviceFacts& b);
-
 // One launch, or a part of one, by one candidate.
 struct Work {
   graph::NodeId leaf;

@@ -31,6 +31,11 @@ constexpr double kReaches[] = {1.5, 4, std::numeric_limits<double>::infinity()};
 // and one device of each other kind gets a part so small that it costs little whatever it takes: that measures it.
 constexpr uint64_t kProbeParts = 256, kProbeTilesMin = 16;
 constexpr int64_t kProbeSlowerMax = 16;  // Than the quickest, by the guess.
+bool IsAlike(const DeviceFacts& a, const DeviceFacts& b) {
+  return a.is_gpu == b.is_gpu && a.tier == b.tier && a.compute_units == b.compute_units &&
+         a.bytes_per_second == b.bytes_per_second && a.operations_per_second == b.operations_per_second;
+}
+
 // Smaller parts than this share cost more than they save; of many devices half of an equal one.
 constexpr double kShareMin = 0.03;
 // Instances that processors run together, by dimension: cuts between them cost vectors.
@@ -57,7 +62,6 @@ struct TryOptions {
   std::map<uint32_t, double>* ends = nullptr;  // Gets FindEnds.
   int64_t* limit_ns = nullptr;                 // What it may take; lowered to what it takes.
   double of_kept = 1;                          // What it may take of the plan that is kept.
-  bool is_by_estimates = false;                // Of pieces, which gain too little for that.
 };
 
 class Cutter {
@@ -279,17 +283,15 @@ class Cutter {
       for (const uint32_t pieces : {1, 2, 4}) {
         std::vector<Cut> cuts;
         const size_t options = options_.all().size();
-        bool is_by_estimates = false;
         for (const Cuttable& cuttable : cuttables_) {
           std::vector<std::pair<uint32_t, double>> weights;
           for (const auto& [option, weight] : SpeedsOf(cuttable, counts_moves)) {
             weights.insert(weights.end(), pieces, {option, weight / pieces});
-            is_by_estimates |= pieces > 1 && cuttable.options[option].is_estimate;
           }
           AddCut(cuttable, std::move(weights), cuts);
         }
         if (pieces == 1 || (pieces <= input_.pieces_max && 2 * pieces * cuts.size() <= kJobsMax)) {
-          Try(std::move(cuts), options, {.of_kept = pieces == 1 ? 1 : kGainPieces, .is_by_estimates = is_by_estimates});
+          Try(std::move(cuts), options, {.of_kept = pieces == 1 ? 1 : kGainPieces});
         }
       }
     }
@@ -403,23 +405,21 @@ class Cutter {
       for (const uint32_t parts : {2, 4, 8}) {
         std::vector<Cut> cuts;
         const size_t options = options_.all().size();
-        bool is_by_estimates = false;
         for (const Cuttable& cuttable : cuttables_) {
           if (cuttable.planned != kNone && (all || passes[cuttable.node])) {
-            is_by_estimates |= cuttable.options[cuttable.planned].is_estimate;
             AddCut(cuttable, std::vector<std::pair<uint32_t, double>>(parts, {cuttable.planned, 1.0}), cuts);
           }
         }
-        Try(std::move(cuts), options, {.is_by_estimates = is_by_estimates});
+        Try(std::move(cuts), options);
       }
     }
   }
 
   // Plans with these cuts; keeps the plan if it is the best with cuts and enough better than that without. False when
   // there are no cuts or, with `limit_ns`, when the plan takes as long or longer: then options from `options` on are
-  // forgotten. Pieces by estimates are tried where nothing else is kept.
+  // forgotten.
   bool Try(std::vector<Cut> cuts, size_t options, const TryOptions& how = {}) {
-    if (cuts.empty() || (how.is_by_estimates && kept_.has_value())) {
+    if (cuts.empty()) {
       return false;
     }
     std::sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return a.node < b.node; });

@@ -51,16 +51,14 @@ class RowAccess final : public AccessModel {
 // Nanoseconds a row by device; 10 GB/s and 5 µs to each space.
 class RowCosts final : public CostModel {
  public:
-  RowCosts(std::vector<int64_t> row_ns, bool is_estimate, double host_copies = 0, std::set<DeviceIndex> guessed = {},
-           std::set<DeviceIndex> estimated = {})
+  RowCosts(std::vector<int64_t> row_ns, bool is_estimate, double host_copies = 0, std::set<DeviceIndex> guessed = {})
       : row_ns_(std::move(row_ns)),
         is_estimate_(is_estimate),
         host_copies_(host_copies),
-        guessed_(std::move(guessed)),
-        estimated_(std::move(estimated)) {}
+        guessed_(std::move(guessed)) {}
   Cost Run(const Work& work, DeviceIndex index, const DeviceFacts&) const override {
     return {.time = Duration(3'000 + row_ns_[index] * static_cast<int64_t>(work.instances)),
-            .is_estimate = is_estimate_ || guessed_.contains(index) || estimated_.contains(index),
+            .is_estimate = is_estimate_ || guessed_.contains(index),
             .is_guess = guessed_.contains(index)};
   }
   Duration Transfer(uint64_t bytes, SpaceIndex, SpaceIndex) const override { return Duration(5'000 + bytes / 10); }
@@ -70,7 +68,7 @@ class RowCosts final : public CostModel {
   const std::vector<int64_t> row_ns_;
   const bool is_estimate_;
   const double host_copies_;
-  const std::set<DeviceIndex> guessed_, estimated_;
+  const std::set<DeviceIndex> guessed_;
 };
 
 const std::vector<DeviceFacts> kDevices = {
@@ -106,13 +104,12 @@ struct Setting {
   bool may_cut = true;
   bool is_estimate = false;
   double host_copies = 0;
-  std::set<DeviceIndex> guessed{};    // Devices where the kernel was never measured.
-  std::set<DeviceIndex> estimated{};  // Those where launches like these were not.
+  std::set<DeviceIndex> guessed{};  // Devices where the kernel was never measured.
 };
 
 Placement PlaceRows(const FlatGraph& flat, const Setting& s, bool with_cuts = true) {
   const RowAccess accesses(flat, s.halo, s.may_cut);
-  const RowCosts costs(s.row_ns, s.is_estimate, s.host_copies, s.guessed, s.estimated);
+  const RowCosts costs(s.row_ns, s.is_estimate, s.host_copies, s.guessed);
   std::vector<Candidate> list;
   for (const DeviceIndex device : s.devices) {
     list.push_back({.device = device});
@@ -208,18 +205,6 @@ TEST(PlacementSplitTest, GuessesSplitOverEquals) {
   EXPECT_EQ(
       DevicesOf(PlaceRows(Chain(1, 64), {.row_ns = {50'000, 1'000, 1'000}, .devices = {0, 1, 2}, .guessed = {0}})),
       (std::set<DeviceIndex>{1, 2}));
-}
-
-// A share runs in pieces only where its launches were measured: what they gain is too little for estimates.
-TEST(PlacementSplitTest, PiecesAreForWhatIsMeasured) {
-  Setting gpus{.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}};
-  const FlatGraph flat = Chain(1, 3'000);
-  EXPECT_GT(Parts(PlaceRows(flat, gpus)), 2u);
-  const Setting with_slow{.row_ns = {50'000, 1'000, 1'000}, .devices = {0, 1, 2}, .estimated = {0}};
-  EXPECT_GT(Parts(PlaceRows(flat, with_slow)), 2u) << "A device that gets nothing may be unknown.";
-  gpus.is_estimate = true;
-  EXPECT_EQ(Parts(PlaceRows(flat, gpus)), 2u);
-  EXPECT_EQ(DevicesOf(PlaceRows(flat, gpus)).size(), 2u);
 }
 
 // Two links that share what the host moves carry no more than it does: what mostly waits for its data gains nothing

@@ -2,7 +2,6 @@
 #include "scheduler/review/plan_judge.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace hpvm::scheduler {
@@ -19,8 +18,7 @@ constexpr double kLostAtOnce = 1.5;
 constexpr double kWonSoon = 0.8, kLostSoon = 1.15;
 constexpr double kWon = 0.95, kLost = 1.04;
 constexpr double kBetter = 0.98;
-// More pairs would not say more of a challenger that was never better by that, or need not be.
-constexpr size_t kPairsClear = 4, kPairsMax = 7;
+constexpr size_t kPairsMax = 7;
 // A loser is tried again when it would be better by so much than what the champion takes now.
 constexpr double kReopen = 0.95;
 // And after so many runs, at first.
@@ -125,20 +123,16 @@ void PlanJudge::Reopen(const Run& run) {
   }
 }
 
-// Variants first: they check what the champion itself rests on.
 PlanJudge::Step PlanJudge::Watch(const Run& run) {
-  std::optional<uint32_t> open;
-  for (uint32_t i = 0; i < sources_.size() && !(open.has_value() && IsVariant(*open)); ++i) {
-    const bool is_wanted = sources_[i].is_open && (run.is_doubtful || i < placed_ || i >= first_former());
-    if (is_wanted && (!open.has_value() || IsVariant(i))) {
-      open = i;
-    }
-  }
   // A challenger of which nothing is known may take as long as one that is still let run.
-  if (!open.has_value() || !HasBudget((kHopeless - 1) * usual_ns())) {
+  const auto open = std::ranges::find_if(sources_, [&](const Source& source) {
+    const auto index = static_cast<uint32_t>(&source - sources_.data());
+    return source.is_open && (run.is_doubtful || index < placed_ || index >= first_former());
+  });
+  if (open == sources_.end() || !HasBudget((kHopeless - 1) * usual_ns())) {
     return Step::kKeep;
   }
-  source_ = *open;
+  source_ = static_cast<uint32_t>(open - sources_.begin());
   return Step::kTry;
 }
 
@@ -225,9 +219,8 @@ PlanJudge::Step PlanJudge::Judge() {
     if ((pairs >= 2 && most < kWonSoon) || (pairs >= 3 && middle < kWon)) {
       return Win();
     }
-    const bool is_variant = IsVariant(source_);
-    if ((pairs >= kPairsClear && (is_variant || least > kBetter)) || pairs >= kPairsMax) {
-      return middle < (is_variant ? 1 : kBetter) ? Win() : Lose(middle);
+    if (pairs >= kPairsMax) {
+      return middle < kBetter ? Win() : Lose(middle);
     }
     return Step::kKeep;  // The next pair begins with whoever ended this one.
   }
@@ -267,9 +260,6 @@ PlanJudge::Step PlanJudge::Win() {
   Close(former_, least_ns_ == 0 ? usual : std::min(least_ns_, usual));
   least_ns_ = 0;
   has_changed_ = source_ != 0;
-  for (uint32_t i = 1; i < placed_; ++i) {
-    sources_[i].is_open = i != source_;
-  }
   settled_ = kRunsFirst;
   unsettled_ = 0;
   has_challenger_ = is_trial_ = false;

@@ -34,9 +34,7 @@ class PlanJudge {
 
   // `sources`: where challengers come from, in the order in which they are tried, such as "placed anew by what is known
   // now" (which has to be the first) and "everything on device 1". The first `placed` of them are tried whether what
-  // was planned is doubtful or not. Those behind the first are variants, simpler than the champion: each new champion
-  // is compared with them before others, and they win if they take as long. Behind all are kFormers for plans of before
-  // that no source may lead to again.
+  // was planned is doubtful or not. Behind them are kFormers for plans of before that no source may lead to again.
   explicit PlanJudge(uint32_t sources = 1, uint32_t placed = 1);
 
   enum class Step : uint8_t {
@@ -109,7 +107,6 @@ class PlanJudge {
   void Reopen(const Run& run);
   void Close(uint32_t source, double lost_ns);
   void TakeFormer();
-  bool IsVariant(uint32_t source) const { return source > 0 && source < placed_; }
   bool HasBudget(double excess_ns) const;
   double Allowance() const;
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "scheduler/review/plan_judge.h"
 #include "tests/schedsim/judge_world.h"
@@ -136,36 +134,6 @@ TEST(PlanJudgeTest, PlansAnewAfterManyRuns) {
     }
     EXPECT_GE(asked, has_former ? 3 : 0);
     EXPECT_LE(asked, has_former ? 6 : 0);
-  }
-}
-
-// Variants of the champion are tried before all others, and again when another plan has won: it has variants, too.
-TEST(PlanJudgeTest, VariantsComeFirst) {
-  PlanJudge judge(5, 3);
-  std::vector<uint32_t> asked;
-  for (int run = 0; run < 60; ++run) {
-    if (judge.After({.ns = judge.is_trial() ? 0.5e6 : 1e6}) != PlanJudge::Step::kTry) {
-      continue;
-    }
-    asked.push_back(judge.source());
-    if (judge.source() == 3) {
-      ASSERT_TRUE(judge.Made(0.5e6, true));
-    } else {
-      judge.Refuse();
-    }
-  }
-  EXPECT_THAT(asked, ::testing::ElementsAre(1, 2, 0, 3, 1, 2, 0, 4));
-}
-
-// A variant is simpler than the champion: it wins if it takes as long, where another plan would have to gain. Either is
-// decided soon.
-TEST(PlanJudgeTest, AVariantNeedNotGain) {
-  for (const uint32_t placed : {1u, 2u}) {
-    PlanJudge judge(2, placed);
-    const bool is_variant = placed == 2;
-    const int runs = Compete(judge, 1e6, 0.999e6, is_variant ? PlanJudge::Step::kAdopt : PlanJudge::Step::kGoBack);
-    EXPECT_GT(runs, 0);
-    EXPECT_LE(runs, 12);
   }
 }
 

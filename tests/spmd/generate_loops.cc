@@ -42,13 +42,15 @@ class LoopsGenerator {
     return name;
   }
   std::string Constant(int64_t value) { return Defined("const." + type_ + " " + std::to_string(value)); }
+  // Most often near the number before.
   int64_t Number() {
     const int64_t top = type_ == "i32" ? 0x7fffffff : 0x7fffffffffffffff;
-    switch (random_.Below(8)) {
+    near_ = random_.Percent(60) ? near_ : random_.Below(8);
+    switch (near_) {
       case 0:
-        return top - random_.Below(12);
+        return top - random_.Below(5);
       case 1:
-        return -top - 1 + random_.Below(12);
+        return -top - 1 + random_.Below(5);
       case 2:
         return -static_cast<int64_t>(random_.Below(20));
       default:
@@ -91,7 +93,7 @@ class LoopsGenerator {
 
   diff::Random random_;
   const uint64_t seed_;
-  uint32_t fresh_ = 0;
+  uint32_t fresh_ = 0, near_ = 7;
   std::string type_, body_, sum_;
 };
 

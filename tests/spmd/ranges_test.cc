@@ -90,11 +90,11 @@ size_t ExpectInRange(const Kernel& kernel) {
 
 TEST(SpmdRangesTest, ValuesAreInTheirRanges) {
   size_t watched = 0;
-  for (uint64_t seed = 0; seed < 700 && !::testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 500 && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     watched += ExpectInRange(Generate(seed)) + ExpectInRange(GenerateLoops(seed)) + ExpectInRange(GenerateRows(seed));
   }
-  EXPECT_GT(watched, 20'000u);
+  EXPECT_GT(watched, 10'000u);
 }
 
 }  // namespace

@@ -54,13 +54,15 @@ struct Emitted {
   }
 };
 
-Emitted Emit(const std::string& ir, const GpuTarget& target = Full(), std::vector<GpuTile> tiles = {}) {
+Emitted Emit(const std::string& ir, const GpuTarget& target = Full(), std::vector<GpuTile> tiles = {},
+             bool fast_math = false) {
   StatusOr<ir::Module> module = ir::ParseModule(ir);
   EXPECT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
   GpuOptions options;
   options.chooses_tiles = false;
   options.tiles = std::move(tiles);
+  options.fast_math = fast_math;
   Emitted emitted;
   emitted.artifact = EmitOpenCl(*module, target, options, emitted.diagnostics);
   return emitted;
@@ -244,6 +246,32 @@ TEST(OpenClBackTest, DivisionIsExactWhateverTheDevice) {
   const Emitted integers = Emit(kernel, target);
   EXPECT_THAT(integers.text(), HasSubstr("= div_f32("));
   EXPECT_THAT(integers.text(), HasSubstr("= sqrt_f32("));
+}
+
+// What an author wrote may be rounded as the device likes where the node's math is fast, on GPUs.
+TEST(OpenClBackTest, FastMathRoundsAsTheDeviceDoes) {
+  const std::string kernel =
+      Kernel("%v: f32 = load.f32 flat %pa\n%w: f32 = fdiv.f32 %v, %v\n%s: f32 = fsqrt.f32 %w\nstore.f32 flat %pb, %s");
+  const Emitted fast = Emit(kernel, Full(), {}, /*fast_math=*/true);
+  EXPECT_THAT(fast.Kernel("checked"), HasSubstr("= fast_divide("));
+  EXPECT_THAT(fast.Kernel("checked"), HasSubstr("= fast_sqrt("));
+  EXPECT_THAT(Emit(kernel).text(), Not(HasSubstr("fast_")));
+  GpuTarget processor = Full();
+  processor.is_processor = true;
+  EXPECT_THAT(Emit(kernel, processor, {}, /*fast_math=*/true).text(), Not(HasSubstr("fast_")));
+}
+
+// Constant memory serves one place at a time: what is looked up at another in each work item does not go by it.
+TEST(OpenClBackTest, TablesAreLookedUpByTheirGenericAddress) {
+  const std::string directives =
+      "memory 65536 65536\ndata 1024 \"0100000002000000030000000400000005000000060000000700000008000000\"\n";
+  const Emitted emitted = Emit(
+      Kernel("%seven: i32 = const.i32 7\n%few: i32 = and.i32 %n, %seven\n%off: i32 = shl.i32 %few, %two\n"
+             "%v: i32 = load.i32 module %off + 1024\n%w: i32 = load.i32 module %zero + 1028\n%s: i32 = add.i32 %v, %w\n"
+             "store.i32 flat %pb, %s",
+             directives));
+  EXPECT_THAT(emitted.Kernel("checked"), HasSubstr("table32("));
+  EXPECT_THAT(emitted.Kernel("checked"), HasSubstr("*(__constant const u32*)("));
 }
 
 // What the device cannot do is refused with the operation's name.

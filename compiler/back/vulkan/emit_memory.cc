@@ -116,9 +116,9 @@ std::optional<Spot> Search::FindInGroup(ir::OpId id) {
   return spot;
 }
 
-// Written own memory of which it is known in which part the access lies. What else an instance has does not rest on that:
-// the place is clamped besides. Tables stay with the search: looked up in place they are copied into each instance's
-// memory by NVIDIA's driver.
+// Written own memory of which it is known in which part the access lies. What else an instance has does not rest on
+// that: the place is clamped besides. Tables stay with the search: looked up in place they are copied into each
+// instance's memory by NVIDIA's driver.
 std::optional<Spot> Search::FindInOwn(ir::OpId id) {
   const ir::Op& op = v_.f.op(id);
   const bool is_state = v_.plan.reach[id.index] == gpu::Reach::kState;

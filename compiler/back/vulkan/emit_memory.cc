@@ -116,30 +116,6 @@ std::optional<Spot> Search::FindInGroup(ir::OpId id) {
   return spot;
 }
 
-// Written own memory of which it is known in which part the access lies. What else an instance has does not rest on
-// that: the place is clamped besides. Tables stay with the search: looked up in place they are copied into each
-// instance's memory by NVIDIA's driver.
-std::optional<Spot> Search::FindInOwn(ir::OpId id) {
-  const ir::Op& op = v_.f.op(id);
-  const bool is_state = v_.plan.reach[id.index] == gpu::Reach::kState;
-  if ((!is_state && v_.plan.reach[id.index] != gpu::Reach::kModule) || !v_.plan.is_inside[id.index]) {
-    return std::nullopt;
-  }
-  const auto part = static_cast<size_t>(v_.plan.part[id.index]);
-  const WordArray& words = (is_state ? arrays_.state() : arrays_.module_memory())[part];
-  if (!words.is_writable || words.end - words.begin < op.width) {
-    return std::nullopt;
-  }
-  v_.Use(words.variable);
-  Spot spot;
-  spot.words = &words;
-  spot.alignment = std::min(v_.AlignmentOf(op), 3u);
-  const uint64_t last = (words.end - words.begin - op.width) >> spot.alignment << spot.alignment;
-  const SpvId place = c.AddK(v_.Narrow(values_.Operand(op, 0)), static_cast<uint32_t>(op.imm - words.begin));
-  spot.address = w.Ext(GLSLstd450UMin, c.U32(), {place, c.K(static_cast<uint32_t>(last))});
-  return spot;
-}
-
 SpvId Access::RawType(uint32_t width) { return width <= 4 ? c.U32() : w.Vector(c.U32(), width / 4); }
 
 bool Access::HasView(const Spot& spot, View view) const {
@@ -379,16 +355,12 @@ bool MemoryOps::EmitAccess(ir::OpId id) {
   for (uint32_t i = 0; i < op.result_count; ++i) {
     is_index = is_index || index_loads_[op.first_result.index + i];
   }
-  const bool is_shared = reach == gpu::Reach::kParam || reach == gpu::Reach::kGroup;
-  std::optional<Spot> spot = reach == gpu::Reach::kParam   ? search_.FindInParam(id)
-                             : reach == gpu::Reach::kGroup ? search_.FindInGroup(id)
-                                                           : search_.FindInOwn(id);
-  if (is_shared && !spot) {
-    return false;
-  }
-  if (spot) {
-    spot->is_once =
-        is_shared && is_index && (reach == gpu::Reach::kGroup || v_.module.params[op.space_index].is_writable);
+  if (reach == gpu::Reach::kParam || reach == gpu::Reach::kGroup) {
+    std::optional<Spot> spot = reach == gpu::Reach::kParam ? search_.FindInParam(id) : search_.FindInGroup(id);
+    if (!spot) {
+      return false;
+    }
+    spot->is_once = is_index && (reach == gpu::Reach::kGroup || v_.module.params[op.space_index].is_writable);
     if (is_store) {
       access_.StoreRaw(*spot, op.width, raw);
       return true;

@@ -119,8 +119,6 @@ class Search : private Room {
   // Nothing: the access always traps, and the block has ended.
   std::optional<Spot> FindInParam(ir::OpId id);
   std::optional<Spot> FindInGroup(ir::OpId id);
-  // Nothing: the access has to search.
-  std::optional<Spot> FindInOwn(ir::OpId id);
   static Memory MemoryOf(gpu::Reach reach);
   SpvId AddressTypeOf(Memory memory);
   SpvId AddressOf(const ir::Op& op);

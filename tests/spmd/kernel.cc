@@ -125,7 +125,9 @@ std::vector<uint64_t> Content(const Binding& binding) {
       order[i] = order[place];
       order[place] = i;
     }
-    std::memcpy(words.data(), order.data(), halves * 4);
+    if (halves != 0) {
+      std::memcpy(words.data(), order.data(), halves * 4);
+    }
     return words;
   }
   for (uint64_t& word : words) {

@@ -14,14 +14,13 @@
 
 namespace hpvm {
 
-// The end of a loop that goes on from one place only, under one condition: its body ends in `if c { continue } else
-// { leave the if }  leave the loop`, or in `block { ... if c { leave the block } ... }  ...  continue`, where nothing
-// else leaves the block.
+// The one place from which a loop goes on, under one condition: the loop's body ends in `if c { continue } else { leave
+// the if }  leave the loop`, or in `block { ... if c { leave the block } ... }  ...  continue`, where nothing else
+// leaves the block.
 struct LoopEnd {
   ir::OpId again;         // The `continue`.
   ir::ValueId condition;  // Not 0: another iteration follows.
 };
-std::optional<LoopEnd> FindLoopEnd(const ir::Function& function, ir::OpId loop);
 
 // In iteration k of a loop, from 0: the terms, of values that are there before the loop begins, and constant + k *
 // step. Modulo 2^32 for an i32, else 2^64.
@@ -31,41 +30,79 @@ struct LoopForm {
   int64_t step = 0;
 };
 
-// The forms of a loop's values. Borrows all that it is given.
-class LoopForms {
- public:
-  LoopForms(const ir::Function& function, const LinearForms& forms, ir::OpId loop);
-  // Nothing for values that do not grow by a constant, and for loops without a LoopEnd.
-  std::optional<LoopForm> Of(ir::ValueId value) const;
-  // What the loop's parameter grows by in each iteration, as bits; nothing if that is no constant.
-  std::optional<uint64_t> StepOf(uint32_t param) const { return steps_[param]; }
-  // The loop's parameter of which the value is the sum with a constant.
-  struct ParamSum {
-    uint32_t param = 0;
-    uint64_t constant = 0;
-  };
-  std::optional<ParamSum> ParamSumOf(ir::ValueId value) const;
-
- private:
-  const ir::Function& f_;
-  const LinearForms& forms_;
-  const ir::Op& loop_;
-  std::vector<bool> is_inside_;                 // By ValueId: defined in the loop, or by it.
-  std::vector<std::optional<uint64_t>> steps_;  // By the loop's parameters.
+// A loop's parameter, plus a constant.
+struct ParamSum {
+  uint32_t param = 0;
+  uint64_t constant = 0;
 };
 
-// An iteration is followed by another while `tested` and `bound` compare so.
+// The loop begins another iteration while `tested` and `bound` compare so.
 struct LoopCount {
   enum class Test : uint8_t { kNotEqual, kLess, kLessOrEqual, kGreater, kGreaterOrEqual };
   Test test = Test::kNotEqual;
   bool is_signed = false;
-  ir::Type type = ir::Type::kI32;  // Of the two.
-  ir::ValueId tested_value;
-  LoopForm tested;  // Its step is a power of two, or the negative of one, and leads to the bound.
-  LoopForm bound;   // Its step is 0.
+  ir::Type type = ir::Type::kI32;        // Both numbers have it.
+  LoopForm tested;                       // Its step is a power of two, or the negative of one, and leads to the bound.
+  LoopForm bound;                        // Its step is 0.
+  std::optional<ParamSum> tested_param;  // The same as `tested`, if it is such a sum.
+  uint64_t step_size() const {           // Of `tested`, without its sign.
+    return tested.step < 0 ? 0 - static_cast<uint64_t>(tested.step) : static_cast<uint64_t>(tested.step);
+  }
 };
-std::optional<LoopCount> FindLoopCount(const ir::Function& function, const Definitions& definitions,
-                                       const LoopForms& forms, ir::OpId loop);
+
+class CountedLoops;
+
+// The forms of one loop's values; made by CountedLoops, which it borrows.
+class LoopForms {
+ public:
+  LoopForms(const CountedLoops& loops, ir::OpId loop);
+  // Nothing for values that do not grow by a constant, and for loops without a LoopEnd.
+  std::optional<LoopForm> Of(ir::ValueId value) const;
+  std::optional<ParamSum> ParamSumOf(ir::ValueId value) const;
+  // A parameter's step from one iteration to the next, as bits; nothing if that is no constant.
+  std::optional<uint64_t> StepOf(uint32_t param) const { return steps_[param]; }
+  // Nothing if it is not known where the loop begins how often it runs.
+  std::optional<LoopCount> Count() const;
+
+ private:
+  const CountedLoops& loops_;
+  const ir::Op& loop_;
+  const ir::Region& body_;
+  const ir::OpId id_;
+  std::optional<LoopEnd> end_;
+  std::vector<std::optional<uint64_t>> steps_;  // By the loop's parameters.
+};
+
+// Looks at all loops of a function once, in time linear in its operations. Borrows the function, whose operations must
+// stay as they are.
+class CountedLoops {
+ public:
+  explicit CountedLoops(const ir::Function& function);
+
+  std::optional<LoopEnd> EndOf(ir::OpId loop) const;
+  // The operations in a loop, those of loops in it too.
+  uint32_t ops_in(ir::OpId loop) const { return spans_[loop.index].end - spans_[loop.index].begin - 1; }
+  // True if the loop, or an operation in it, defines the value.
+  bool IsInside(ir::ValueId value, ir::OpId loop) const {
+    return places_[value.index] >= spans_[loop.index].begin && places_[value.index] < spans_[loop.index].end;
+  }
+
+ private:
+  friend class LoopForms;
+  struct Span {
+    uint32_t begin = 0, end = 0;  // Places in the order of the text form; the operation's own is the first.
+  };
+  void Number(ir::RegionId region);
+  bool IsBranch(ir::OpId id, ir::Opcode jump, ir::OpId to) const;
+
+  const ir::Function& f_;
+  const Definitions definitions_{f_};
+  const LinearForms linear_{f_};
+  uint32_t next_place_ = 1;
+  std::vector<Span> spans_;       // By OpId.
+  std::vector<uint32_t> places_;  // By ValueId: of the operation that defines it; 0: a function's parameter.
+  std::vector<uint32_t> continues_, leaves_;  // By OpId: the jumps that go on with it, or leave it.
+};
 
 }  // namespace hpvm
 

@@ -17,10 +17,6 @@ std::optional<uint64_t> ConstantAt(const ir::Function& f, const Definitions& def
   return bits.has_value() && op.type == ir::Type::kI32 ? std::optional(*bits & 0xffffffffu) : bits;
 }
 
-int64_t Signed(ir::Type type, uint64_t bits) {
-  return type == ir::Type::kI32 ? static_cast<int32_t>(static_cast<uint32_t>(bits)) : static_cast<int64_t>(bits);
-}
-
 }  // namespace
 
 EdgeForm FindEdgeForm(const ir::Function& function, const Definitions& definitions, const Op& op) {
@@ -36,7 +32,7 @@ EdgeForm FindEdgeForm(const ir::Function& function, const Definitions& definitio
     case Opcode::kDivS: {
       const bool is_signed = op.code == Opcode::kRemS || op.code == Opcode::kDivS;
       const uint64_t divisor = ConstantAt(function, definitions, op, 1).value_or(0);
-      if (is_signed && Signed(op.type, divisor) < 0) {
+      if (is_signed && ir::SignedBits(op.type, divisor) < 0) {
         return {};
       }
       const bool is_remainder = op.code == Opcode::kRemU || op.code == Opcode::kRemS;
@@ -62,7 +58,7 @@ EdgeForm FindEdgeForm(const ir::Function& function, const Definitions& definitio
 
 uint32_t UsualOperand(const ir::Function& function, const Definitions& definitions, const Op& select,
                       uint64_t first_step, uint64_t second_step) {
-  const int64_t first = Signed(select.type, first_step), second = Signed(select.type, second_step);
+  const int64_t first = ir::SignedBits(select.type, first_step), second = ir::SignedBits(select.type, second_step);
   if ((first == 0) != (second == 0)) {
     return first != 0 ? 1 : 2;
   }

@@ -29,17 +29,13 @@ struct Numbers {
   __int128 modulus, least, most;
 };
 
-__int128 Signed(uint64_t bits, const Numbers& numbers) {
-  const __int128 value = bits;
-  return value >= numbers.modulus / 2 ? value - numbers.modulus : value;
-}
-
 // A form in the loop's first iteration.
-std::optional<Range128> FirstOf(const LoopForm& form, const Numbers& numbers, const LoopRanges::RangeOf& range_of) {
+std::optional<Range128> FirstOf(const LoopForm& form, ir::Type type, const Numbers& numbers,
+                                const LoopRanges::RangeOf& range_of) {
   Range128 sum = {form.constant, form.constant};
   for (const auto& [value, bits] : form.terms) {
     const std::optional<Range128> range = range_of(value);
-    const __int128 factor = Signed(bits, numbers);
+    const __int128 factor = ir::SignedBits(type, bits);
     constexpr __int128 kFactorMax = __int128{1} << 32;  // Sums stay far below 2^127.
     if (!range || factor > kFactorMax || factor < -kFactorMax) {
       return std::nullopt;
@@ -50,20 +46,20 @@ std::optional<Range128> FirstOf(const LoopForm& form, const Numbers& numbers, co
   return numbers.Fit(sum);
 }
 
-// Where the tested value goes, and how often it goes on at most.
+// The tested value's range, and the most iterations that follow the first.
 struct Way {
   Range128 tested;  // In all iterations.
   __int128 more = 0;
 };
 std::optional<Way> WayOf(const LoopCount& count, const Numbers& numbers, const LoopRanges::RangeOf& range_of) {
-  const std::optional<Range128> tested = FirstOf(count.tested, numbers, range_of);
-  const std::optional<Range128> bound = FirstOf(count.bound, numbers, range_of);
+  const std::optional<Range128> tested = FirstOf(count.tested, count.type, numbers, range_of);
+  const std::optional<Range128> bound = FirstOf(count.bound, count.type, numbers, range_of);
   if (!tested || !bound) {
     return std::nullopt;
   }
-  const __int128 step = count.tested.step, size = step > 0 ? step : -step;
+  const __int128 step = count.tested.step, size = count.step_size();
   if (count.test == Test::kNotEqual) {
-    // By ones, or from one number to another, it meets the bound if it begins on the right side of it.
+    // A value that grows by one, or from one number to another, meets the bound if it begins on the right side of it.
     const bool is_known = tested->lo == tested->hi && bound->lo == bound->hi;
     const bool meets = size == 1 || (is_known && (bound->lo - tested->lo) % size == 0);
     if (!meets || (step > 0 ? tested->hi > bound->lo : tested->lo < bound->hi)) {
@@ -87,23 +83,20 @@ std::optional<Way> WayOf(const LoopCount& count, const Numbers& numbers, const L
 }  // namespace
 
 LoopRanges::LoopRanges(const ir::Function& function) : f_(function), loops_(function.ops.size()) {
-  std::optional<Definitions> definitions;
-  std::optional<LinearForms> linear;
+  std::optional<CountedLoops> loops;
   ir::ForEachOp(f_, [&](OpId id) {
-    if (f_.op(id).code != ir::Opcode::kLoop || !FindLoopEnd(f_, id)) {
+    if (f_.op(id).code != ir::Opcode::kLoop) {
       return;
     }
-    if (!linear) {
-      definitions.emplace(f_);
-      linear.emplace(f_);
+    if (!loops) {
+      loops.emplace(f_);
     }
-    const LoopForms forms(f_, *linear, id);
-    std::optional<LoopCount> count = FindLoopCount(f_, *definitions, forms, id);
+    const LoopForms forms(*loops, id);
+    std::optional<LoopCount> count = forms.Count();
     if (!count) {
       return;
     }
     Counted& counted = loops_[id.index].emplace();
-    counted.tested = forms.ParamSumOf(count->tested_value);
     counted.count = *std::move(count);
     for (uint32_t i = 0; i < f_.region(f_.op(id).body).param_count; ++i) {
       counted.steps.push_back(forms.StepOf(i));
@@ -129,11 +122,11 @@ std::optional<Range128> LoopRanges::Of(OpId loop, uint32_t param, const RangeOf&
     if (!way) {
       continue;
     }
-    if (counted.tested && counted.tested->param == param) {
-      const __int128 constant = counted.tested->constant;
+    if (counted.count.tested_param && counted.count.tested_param->param == param) {
+      const __int128 constant = counted.count.tested_param->constant;
       return numbers.Fit({way->tested.lo - constant, way->tested.hi - constant});
     }
-    const __int128 step = Signed(*counted.steps[param], numbers);
+    const __int128 step = ir::SignedBits(f_.type_of(first_value), *counted.steps[param]);
     if (way->more > numbers.most) {
       return std::nullopt;
     }

@@ -22,7 +22,7 @@ class LoopRanges {
   // Borrows the function.
   explicit LoopRanges(const ir::Function& function);
 
-  // Whether the loop is counted and its parameter grows by a constant that is not 0.
+  // True if the loop is counted and its parameter grows by a constant that is not 0.
   bool IsCounted(ir::OpId loop, uint32_t param) const;
 
   // The unsigned range of a value; nothing where it is not known yet.
@@ -33,8 +33,7 @@ class LoopRanges {
  private:
   struct Counted {
     LoopCount count;
-    std::optional<LoopForms::ParamSum> tested;
-    std::vector<std::optional<uint64_t>> steps;
+    std::vector<std::optional<uint64_t>> steps;  // By the loop's parameters.
   };
   const ir::Function& f_;
   std::vector<std::optional<Counted>> loops_;  // By OpId.

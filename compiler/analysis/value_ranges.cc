@@ -270,7 +270,7 @@ class RangeDomain {
         }
         return {RoundsDown(bits, a, b) ? SumOf(a.origin, b.origin) : Origin::kNumber, 0, std::min(a.hi, b.hi)};
       case Opcode::kOr:
-        // Of bits that lie apart from a constant's it is the sum.
+        // Bits that lie apart from a constant's add up with it.
         if ((a.is_constant() && (a.lo & Mask(b.hi)) == 0) || (b.is_constant() && (b.lo & Mask(a.hi)) == 0)) {
           return {SumOf(a.origin, b.origin), a.lo + b.lo, a.hi + b.hi};
         }

@@ -41,6 +41,10 @@ enum class Type : uint8_t { kI32, kI64, kF32, kF64 };
 constexpr uint32_t Bytes(Type type) { return type == Type::kI32 || type == Type::kF32 ? 4 : 8; }
 constexpr bool IsInt(Type type) { return type == Type::kI32 || type == Type::kI64; }
 std::string_view Name(Type type);  // "i32" ...
+// The number that bits of the type's width stand for; bits above are ignored.
+constexpr int64_t SignedBits(Type type, uint64_t bits) {
+  return Bytes(type) == 4 ? int64_t{static_cast<int32_t>(static_cast<uint32_t>(bits))} : static_cast<int64_t>(bits);
+}
 
 using ValueId = Id<struct ValueTag>;
 using OpId = Id<struct OpTag>;

@@ -53,7 +53,8 @@ class Comparison {
   Outcome Run() {
     const GpuTile tile = ChooseTile();
     const spmd::Buffers expected(kernel_, /*at_end=*/false);
-    const StatusOr<ir::TrapReport> want = ir::Interpret(kernel_.module, LaunchOn(expected), {.steps_max = kStepsMax});
+    const StatusOr<ir::TrapReport> want =
+        ir::Interpret(kernel_.module, spmd::LaunchOf(kernel_, expected), {.steps_max = kStepsMax});
     if (!want.ok()) {
       return Report("interpreter", Message(want.status()));
     }
@@ -93,14 +94,6 @@ class Comparison {
     return tile;
   }
 
-  ir::Launch LaunchOn(const spmd::Buffers& buffers) const {
-    ir::Launch launch;
-    launch.extent = kernel_.extent;
-    launch.group = kernel_.group;
-    launch.arguments = buffers.Arguments();
-    return launch;
-  }
-
   Outcome Report(const std::string& where, const std::string& what) const {
     std::printf("FOUND seed %" PRIu64 " on %s, %s: %s\n", kernel_.seed, arguments_.device.c_str(), where.c_str(),
                 what.c_str());
@@ -121,7 +114,7 @@ class Comparison {
       return Report(name, Message(executable.status()));
     }
     const spmd::Buffers found(kernel_, /*at_end=*/false);
-    const StatusOr<ir::TrapReport> got = device_.Launch(**executable, LaunchOn(found));
+    const StatusOr<ir::TrapReport> got = device_.Launch(**executable, spmd::LaunchOf(kernel_, found));
     if (!got.ok()) {
       return Report(name, Message(got.status()));
     }
@@ -146,7 +139,7 @@ class Comparison {
     }
     const uint64_t instance = x + kernel_.extent[0] * (y + kernel_.extent[1] * z);
     const spmd::Buffers buffers(kernel_, /*at_end=*/false);
-    StatusOr<ir::TrapReport> alone = ir::Interpret(kernel_.module, LaunchOn(buffers),
+    StatusOr<ir::TrapReport> alone = ir::Interpret(kernel_.module, spmd::LaunchOf(kernel_, buffers),
                                                    {.begin = instance, .end = instance + 1, .steps_max = kStepsMax});
     if (!alone.ok()) {
       return Report(name, Message(alone.status()));

@@ -88,14 +88,6 @@ class Checking {
     }
   }
 
-  ir::Launch LaunchOn(const Buffers& buffers) const {
-    ir::Launch launch;
-    launch.extent = kernel_.extent;
-    launch.group = kernel_.group;
-    launch.arguments = buffers.Arguments();
-    return launch;
-  }
-
   bool RunInterpreter() {
     Note("interpreter");
     const Diagnostics faults = ir::Verify(kernel_.module);
@@ -110,7 +102,7 @@ class Checking {
     if (options_.is_race_checked && !CheckRaces()) {
       return false;
     }
-    const StatusOr<ir::TrapReport> trap = interpreter_->Run(LaunchOn(expected_), {.steps_max = kStepsMax});
+    const StatusOr<ir::TrapReport> trap = interpreter_->Run(LaunchOf(kernel_, expected_), {.steps_max = kStepsMax});
     if (!trap.ok()) {
       return Fail(Verdict::kInvalid, Message(trap.status()));
     }
@@ -121,7 +113,7 @@ class Checking {
 
   bool CheckRaces() {
     const Buffers buffers(kernel_, /*at_end=*/false);
-    ir::Launch launch = LaunchOn(buffers);
+    ir::Launch launch = LaunchOf(kernel_, buffers);
     ir::Checker checker;
     launch.checker = &checker;
     const StatusOr<ir::TrapReport> trap = interpreter_->Run(launch, {.steps_max = kStepsMax});
@@ -241,7 +233,7 @@ class Checking {
   }
 
   bool RunParts(testing::ImageRunner& runner, const Buffers& buffers, const CpuVariant* variant) {
-    const ir::Launch launch = LaunchOn(buffers);
+    const ir::Launch launch = LaunchOf(kernel_, buffers);
     const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(kernel_.module, launch.arguments);
     if (!space.ok()) {
       return Fail(Verdict::kInvalid, Message(space.status()));
@@ -270,7 +262,7 @@ class Checking {
   // Says whether the passes or the code are to blame for a difference.
   bool Blame(const std::string& explanation) {
     const Buffers buffers(kernel_, /*at_end=*/false);
-    const StatusOr<ir::TrapReport> trap = ir::Interpret(lowered_, LaunchOn(buffers), {.steps_max = kStepsMax});
+    const StatusOr<ir::TrapReport> trap = ir::Interpret(lowered_, LaunchOf(kernel_, buffers), {.steps_max = kStepsMax});
     const bool is_pass = !options_.fault && (!trap.ok() || trap->code != expected_trap_.code ||
                                              !buffers.FindDifference(expected_).empty());
     return Fail(is_pass ? Verdict::kPassFails : Verdict::kDiffers, explanation);
@@ -293,7 +285,7 @@ class Checking {
     const uint64_t instance = x + kernel_.extent[0] * (y + kernel_.extent[1] * z);
     const Buffers buffers(kernel_, /*at_end=*/false);
     const StatusOr<ir::TrapReport> alone =
-        interpreter_->Run(LaunchOn(buffers), {.begin = instance, .end = instance + 1, .steps_max = kStepsMax});
+        interpreter_->Run(LaunchOf(kernel_, buffers), {.begin = instance, .end = instance + 1, .steps_max = kStepsMax});
     if (!alone.ok()) {
       return Fail(Verdict::kInvalid, Message(alone.status()));
     }

@@ -16,14 +16,6 @@ namespace {
 
 constexpr uint64_t kStepsMax = 400'000;
 
-ir::Launch LaunchOf(const Kernel& kernel, const Buffers& buffers) {
-  ir::Launch launch;
-  launch.extent = kernel.extent;
-  launch.group = kernel.group;
-  launch.arguments = buffers.Arguments();
-  return launch;
-}
-
 struct Tally {
   int compared = 0, refused = 0, trapped = 0;
 };

@@ -112,4 +112,12 @@ std::string Buffers::FindDifference(const Buffers& expected) const {
   return "";
 }
 
+ir::Launch LaunchOf(const Kernel& kernel, const Buffers& buffers) {
+  ir::Launch launch;
+  launch.extent = kernel.extent;
+  launch.group = kernel.group;
+  launch.arguments = buffers.Arguments();
+  return launch;
+}
+
 }  // namespace hpvm::spmd

@@ -38,6 +38,9 @@ class Buffers {
   std::vector<Area> areas_;
 };
 
+// The kernel's launch on those buffers, which must outlive it.
+ir::Launch LaunchOf(const Kernel& kernel, const Buffers& buffers);
+
 }  // namespace hpvm::spmd
 
 #endif  // HPVMD_TESTS_SPMD_MEMORY_H_

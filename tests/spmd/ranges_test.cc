@@ -78,11 +78,7 @@ size_t ExpectInRange(const Kernel& kernel) {
   watched.function(watched.entry) = std::move(watcher).Run();
   EXPECT_TRUE(ir::Verify(watched).empty()) << ToText(kernel);
   const Buffers buffers(kernel, true);
-  ir::Launch launch;
-  launch.extent = kernel.extent;
-  launch.group = kernel.group;
-  launch.arguments = buffers.Arguments();
-  const StatusOr<ir::TrapReport> trap = ir::Interpret(watched, launch, {.steps_max = kStepsMax});
+  const StatusOr<ir::TrapReport> trap = ir::Interpret(watched, LaunchOf(kernel, buffers), {.steps_max = kStepsMax});
   EXPECT_TRUE(trap.ok()) << trap.status();
   EXPECT_FALSE(trap.ok() && trap->source == kOutOfRange) << ToText(kernel);
   return watcher.watched();

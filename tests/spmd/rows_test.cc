@@ -15,14 +15,6 @@ namespace {
 
 constexpr uint64_t kStepsMax = 400'000;
 
-ir::Launch LaunchOf(const Kernel& kernel, const Buffers& buffers) {
-  ir::Launch launch;
-  launch.extent = kernel.extent;
-  launch.group = kernel.group;
-  launch.arguments = buffers.Arguments();
-  return launch;
-}
-
 // The same memory, and the same trap: a check before a loop changes nothing, whoever leaves his buffer.
 TEST(SpmdRowsTest, GuardedLoopsAgree) {
   int guarded_loops = 0, compared = 0, trapped = 0, too_long = 0;

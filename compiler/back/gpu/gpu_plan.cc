@@ -2,6 +2,7 @@
 #include "compiler/back/gpu/gpu_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -213,8 +214,8 @@ GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const Gp
   return Planner(coarse.module, target, diagnostics).Run(&coarse, &original);
 }
 
-std::optional<CoarseModule> GuardLoops(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
-                                       KernelReport* report) {
+std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
+                                  KernelReport* report) {
   if (!target.has_int64) {
     return std::nullopt;
   }
@@ -222,7 +223,22 @@ std::optional<CoarseModule> GuardLoops(const ir::Module& module, const GpuPlan& 
   for (size_t i = 0; i < is_unproven.size(); ++i) {
     is_unproven[i] = plan.reach[i] == Reach::kParam && !plan.is_proven[i];
   }
-  return hpvm::GuardLoops(module, is_unproven, report);
+  KernelReport remarks;
+  std::optional<CoarseModule> form = hpvm::GuardLoops(module, is_unproven, &remarks);
+  if (!form) {
+    return std::nullopt;
+  }
+  // Instances may differ in the copy that they take, and then a barrier behind the loop that rests on what the loop
+  // gives counts as one that not all of them reach.
+  Diagnostics faults;
+  GpuPlan form_plan = PlanCoarse(*form, plan, target, faults);
+  if (HasErrors(faults)) {
+    return std::nullopt;
+  }
+  if (report != nullptr) {
+    std::ranges::move(remarks.remarks, std::back_inserter(report->remarks));
+  }
+  return Guarded{*std::move(form), std::move(form_plan)};
 }
 
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op) { return !module.is_memory64 && op.imm >> 31 == 0; }

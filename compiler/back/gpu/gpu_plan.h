@@ -104,10 +104,15 @@ GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& 
 GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics);
 
-// The module with one check before a loop where accesses that are not in the plan's bounds program have one in each
-// iteration (compiler/pass/tile/guard_loops.h); nothing if there is no such loop. `report` may be null.
-std::optional<CoarseModule> GuardLoops(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
-                                       KernelReport* report);
+// A module with one check before a loop where accesses that are not in the bounds program have one in each iteration
+// (compiler/pass/tile/guard_loops.h).
+struct Guarded {
+  CoarseModule form;
+  GpuPlan plan;
+};
+// Nothing if there is no such loop, or the device could not run the form. `plan` is the module's; `report` may be null.
+std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
+                                  KernelReport* report);
 
 // Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op);

@@ -188,39 +188,38 @@ bool Memory::LocateOwn(OpId id, Bytes* bytes) {
     return false;
   }
   const gpu::OwnMemory& memory = (is_state ? v_.plan.state : v_.plan.module_memory)[static_cast<size_t>(part)];
-  if (const ValueId address = v_.f.operands_of(op)[0];
-      v_.plan.is_inside[id.index] && text_.TypeOf(address) == Type::kI32) {
+  if (v_.plan.is_inside[id.index]) {
     *bytes = {memory.is_written ? "__private" : "__constant const",
               Cat(ranges_.PartPointer(is_state, part, memory), " + ", PlaceInside(op, memory)), AlignmentOf(op)};
     uint64_t constant = 0;
-    bytes->is_table = !memory.is_written && !text_.ConstantOf(address, &constant);
+    bytes->is_table = !memory.is_written && !text_.ConstantOf(v_.f.operands_of(op)[0], &constant);
     return true;
   }
   const std::string at = Effective(id);
   const std::string begin = Literal(Type::kI64, memory.begin);
-  if (!v_.plan.is_inside[id.index]) {
-    const uint64_t size = memory.end - memory.begin;
-    const std::string miss = op.width > size ? "1" : Cat(at, " - ", begin, " > ", size - op.width, "ul");
-    traps_.Trap(id, miss, ir::TrapCode::kOutOfBounds, is_state ? "0u" : Cat("(uint)", at), is_state ? 0 : op.width);
-  }
+  const uint64_t size = memory.end - memory.begin;
+  const std::string miss = op.width > size ? "1" : Cat(at, " - ", begin, " > ", size - op.width, "ul");
+  traps_.Trap(id, miss, ir::TrapCode::kOutOfBounds, is_state ? "0u" : Cat("(uint)", at), is_state ? 0 : op.width);
   const bool is_written = memory.is_written;
   *bytes = {is_written ? "__private" : "__constant const",
             Cat(ranges_.PartPointer(is_state, part, memory), " + (", at, " - ", begin, ")"), AlignmentOf(op)};
   return true;
 }
 
-// The place in its own memory of an access that surely lies there. What else the work item has does not rest on that: a
+// The place in its own memory of an access that surely lies there. The safety of other memory does not rest on that: a
 // place that is computed is clamped besides.
 std::string Memory::PlaceInside(const Op& op, const gpu::OwnMemory& memory) {
   const ValueId address = v_.f.operands_of(op)[0];
-  const auto less = static_cast<uint32_t>(op.imm - memory.begin);
+  const Type type = text_.TypeOf(address);
+  const uint64_t add = op.imm - memory.begin;
   uint64_t constant = 0;
   if (text_.ConstantOf(address, &constant)) {
-    return Cat(static_cast<uint32_t>(constant) + less, "u");
+    return Literal(Type::kI64, type == Type::kI32 ? static_cast<uint32_t>(constant + add) : constant + add);
   }
-  const std::string place = less == 0 ? text_.Name(address) : Cat("(", text_.Name(address), " + ", less, "u)");
-  const uint64_t last = memory.end - memory.begin - std::min<uint64_t>(op.width, memory.end - memory.begin);
-  return memory.is_written ? Cat("min(", place, ", ", last, "u)") : place;
+  const std::string place =
+      add == 0 ? text_.Name(address) : Cat("(", text_.Name(address), " + ", Literal(type, add), ")");
+  const uint64_t size = memory.end - memory.begin;
+  return Cat("min(", place, ", ", Literal(type, size - std::min<uint64_t>(op.width, size)), ")");
 }
 
 // Words of 1 to 8 bytes, as uint or ulong.

@@ -97,15 +97,13 @@ class Emitter {
 
   // One instance a work item.
   void WriteSingle(bool has_proofs) {
-    const std::optional<CoarseModule> guarded = gpu::GuardLoops(module_, plan_, target_, options_.report);
-    const ir::Module& module = guarded ? guarded->module : module_;
-    const gpu::GpuPlan plan = guarded ? gpu::PlanCoarse(*guarded, plan_, target_, diagnostics_) : plan_;
+    const std::optional<gpu::Guarded> guarded = gpu::GuardLoops(module_, plan_, target_, options_.report);
     const auto write = [&](const char* name, bool is_unchecked, bool is_aligned) {
       KernelOptions form = Plain(name, is_unchecked);
       form.is_aligned = is_aligned;
-      Write(module, plan, form, guarded ? &*guarded : nullptr);
+      guarded ? Write(guarded->form.module, guarded->plan, form, &guarded->form) : Write(module_, plan_, form, nullptr);
     };
-    if (guarded && guarded->needs_alignment && variants_.size() + 3 <= limits::kGpuVariantsMax) {
+    if (guarded && guarded->form.needs_alignment && variants_.size() + 3 <= limits::kGpuVariantsMax) {
       write("aligned", has_proofs, true);
     }
     if (has_proofs) {

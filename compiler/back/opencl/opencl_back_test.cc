@@ -205,6 +205,25 @@ TEST(OpenClBackTest, TrapsMeetAtBarriers) {
   EXPECT_THAT(before.Kernel("checked"), HasSubstr("); return; }"));
 }
 
+// A barrier that rests on what all instances have alike from a loop stays allowed, where a check before the loop would
+// make it look as if they differed.
+TEST(OpenClBackTest, ChecksBeforeLoopsForbidNoBarrier) {
+  const auto emit = [](const std::string& use) {
+    return Emit(
+        Kernel("%one: i32 = const.i32 1\n%four: i32 = const.i32 4\n"
+               "%last: i32 = loop l (%i: i32 = %zero, %q: i32 = %o) {\n%at: i32 = add.i32 %a, %q\n"
+               "%v: i32 = load.i32 flat %at\n%w: i32 = shl.i32 %v, %two\n%pw: i32 = add.i32 %a, %w\n"
+               "%x: i32 = load.i32 flat %pw\n%j: i32 = add.i32 %i, %one\n%r: i32 = add.i32 %q, %four\n"
+               "%c: i32 = lt_s.i32 %j, %n\nif k %c {\ncontinue l (%j, %r)\n} else {\nleave k ()\n}\n"
+               "leave l (%j)\n}\nstore.i32 flat %pb, %last\n" +
+                   use,
+               "uses barrier\n"));
+  };
+  EXPECT_THAT(emit("barrier").Kernel("checked"), HasSubstr("<= (long)"));
+  const Emitted conditional = emit("if b %last {\nbarrier\nleave b ()\n} else {\nleave b ()\n}");
+  ASSERT_TRUE(conditional.artifact.has_value()) << ToString(conditional.diagnostics);
+}
+
 // Processors' drivers get a kernel whose barriers lie on some ways only with one barrier, in one loop.
 TEST(OpenClBackTest, ProcessorsGoByStepsWhereBarriersAreConditional) {
   const std::string directives = "uses barrier\nuses group_memory\n";

@@ -147,12 +147,10 @@ Status AddTiles(const ir::Module& module, const GpuTarget& target, const GpuOpti
 // One instance a work item.
 Status AddSingle(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options,
                  bool has_proof, Variants& variants) {
-  const std::optional<CoarseModule> guarded = gpu::GuardLoops(module, plan, target, options.report);
-  const CoarseModule* form = guarded ? &*guarded : nullptr;
-  Diagnostics faults;
-  const gpu::GpuPlan guarded_plan = guarded ? gpu::PlanCoarse(*guarded, plan, target, faults) : gpu::GpuPlan();
-  const gpu::GpuPlan& chosen = guarded ? guarded_plan : plan;
-  if (guarded && guarded->needs_alignment && variants.size() + 3 <= limits::kGpuVariantsMax) {
+  const std::optional<gpu::Guarded> guarded = gpu::GuardLoops(module, plan, target, options.report);
+  const CoarseModule* form = guarded ? &guarded->form : nullptr;
+  const gpu::GpuPlan& chosen = guarded ? guarded->plan : plan;
+  if (form != nullptr && form->needs_alignment && variants.size() + 3 <= limits::kGpuVariantsMax) {
     HPVMD_RETURN_IF_ERROR(variants.Add(form, chosen, {}, /*is_checked=*/!has_proof, /*is_aligned=*/true));
   }
   if (has_proof) {

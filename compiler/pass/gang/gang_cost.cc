@@ -71,8 +71,7 @@ Cycles CyclesOf(const Op& op) {
 
 // The distance in bytes from one lane's access to the next, of a linear address.
 int64_t StepOf(const ir::Module& module, const Layout& layout) {
-  return module.is_memory64 ? static_cast<int64_t>(layout.step)
-                            : static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(layout.step)));
+  return ir::SignedBits(module.address_type(), layout.step);
 }
 
 }  // namespace

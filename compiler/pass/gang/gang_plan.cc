@@ -248,9 +248,7 @@ class Planner {
   std::optional<int64_t> StepOf(const Op& op, uint32_t operand) const {
     constexpr int64_t kStepMax = 1 << 20;
     const Shape& shape = AlongX(op, operand);
-    const int64_t step = f_.type_of(f_.operands_of(op)[operand]) == ir::Type::kI32
-                             ? static_cast<int32_t>(static_cast<uint32_t>(shape.step[0]))
-                             : static_cast<int64_t>(shape.step[0]);
+    const int64_t step = ir::SignedBits(f_.type_of(f_.operands_of(op)[operand]), shape.step[0]);
     const bool is_linear = shape.kind == Shape::Kind::kLinear && step <= kStepMax && step >= -kStepMax;
     return is_linear ? std::optional(step) : std::nullopt;
   }

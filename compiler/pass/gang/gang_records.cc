@@ -59,10 +59,7 @@ class Finder {
     std::vector<int64_t> passed;  // Loads: offsets of other words of the records that were stored since.
   };
 
-  int64_t Signed(uint64_t value) const {
-    return module_.is_memory64 ? static_cast<int64_t>(value)
-                               : int64_t{static_cast<int32_t>(static_cast<uint32_t>(value))};
-  }
+  int64_t Signed(uint64_t value) const { return ir::SignedBits(module_.address_type(), value); }
 
   Place PlaceOf(const Op& op) const {
     LinearForm form = forms_.Of(f_.operands_of(op)[0]);

@@ -13,6 +13,7 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/memory/promote_stack.h"
 
 namespace hpvm {
 namespace {
@@ -30,6 +31,7 @@ class Expander final : public FunctionCopier {
         frame_(*module.stack_frame),
         address_type_(module.address_type()),
         ranges_(FindValueRanges(module, ~uint64_t{0})),
+        is_inside_(FindInsideStack(module)),
         zeros_(FindTrailingZeros(f_, {.params = ZerosOfParams(module), .ranges = &ranges_})),
         is_split_(f_.ops.size()) {
     FindSplit();
@@ -42,15 +44,15 @@ class Expander final : public FunctionCopier {
   }
 
  private:
-  // The addresses that the operand may be, in order; empty if they are not few, or only one.
-  std::vector<uint64_t> PlacesOf(const Op& op) const {
-    const ValueId address = f_.operands_of(op)[0];
+  // The addresses that the operand may be, in order; empty if they are not few, only one, or not all in the frame.
+  // `word` is the access, or a word of it.
+  std::vector<uint64_t> PlacesOf(OpId access, const Op& word) const {
+    const ValueId address = f_.operands_of(word)[0];
     const ValueRange& range = ranges_[address.index];
     const uint64_t step = uint64_t{1} << std::min<uint8_t>(zeros_[address.index], 32);
     std::vector<uint64_t> places;
     const uint64_t first = (range.lo + step - 1) / step * step;
-    if (range.origin == ValueRange::Origin::kUnset || range.is_constant() || step < op.width ||
-        first + op.imm < frame_.begin || range.hi + op.imm + op.width > frame_.end || range.hi < first ||
+    if (!is_inside_[access.index] || range.is_constant() || step < word.width || range.hi < first ||
         (range.hi - first) / step >= kExpandedPlacesMax) {
       return places;
     }
@@ -81,12 +83,12 @@ class Expander final : public FunctionCopier {
     has_expanded_ = true;
     return word;
   }
-  ValueId LoadOne(const Op& op) {
-    const std::vector<uint64_t> places = Expanded(op);
+  ValueId LoadOne(OpId access, const Op& op) {
+    const std::vector<uint64_t> places = Expanded(access, op);
     return places.empty() ? LoadAt(op, Map(op)[0]) : Load(op, places);
   }
-  void StoreOne(const Op& op, ValueId value) {
-    if (const std::vector<uint64_t> places = Expanded(op); !places.empty()) {
+  void StoreOne(OpId access, const Op& op, ValueId value) {
+    if (const std::vector<uint64_t> places = Expanded(access, op); !places.empty()) {
       Store(op, places, value);
     } else {
       b_.Append(op, {{Map(op)[0], value}}, {});
@@ -101,16 +103,16 @@ class Expander final : public FunctionCopier {
     std::vector<ValueId> values;
     if (op.code == Opcode::kLoad128) {
       for (uint32_t i = 0; i < 4; ++i) {
-        values.push_back(LoadOne(Word(op, i)));
+        values.push_back(LoadOne(id, Word(op, i)));
       }
     } else if (is_split_[id.index]) {
-      const ValueId low = Make(Opcode::kExtendU, Type::kI32, {LoadOne(Word(op, 0))}, Type::kI64);
-      const ValueId high = Make(Opcode::kExtendU, Type::kI32, {LoadOne(Word(op, 1))}, Type::kI64);
+      const ValueId low = Make(Opcode::kExtendU, Type::kI32, {LoadOne(id, Word(op, 0))}, Type::kI64);
+      const ValueId high = Make(Opcode::kExtendU, Type::kI32, {LoadOne(id, Word(op, 1))}, Type::kI64);
       const ValueId up = Make(Opcode::kShl, Type::kI64, {high, b_.Const(Type::kI64, 32)}, Type::kI64);
       const ValueId both = Make(Opcode::kOr, Type::kI64, {up, low}, Type::kI64);
       values.push_back(op.type == Type::kI64 ? both : Make(Opcode::kReinterpret, Type::kI64, {both}, op.type));
     } else {
-      values.push_back(LoadOne(op));
+      values.push_back(LoadOne(id, op));
     }
     Bind(op.first_result, values);
   }
@@ -119,47 +121,62 @@ class Expander final : public FunctionCopier {
     const std::vector<ValueId> operands = Map(op);
     if (op.code == Opcode::kStore128) {
       for (uint32_t i = 0; i < 4; ++i) {
-        StoreOne(Word(op, i), operands[1 + i]);
+        StoreOne(id, Word(op, i), operands[1 + i]);
       }
     } else if (is_split_[id.index]) {
       const ValueId both =
           op.type == Type::kI64 ? operands[1] : Make(Opcode::kReinterpret, op.type, {operands[1]}, Type::kI64);
       const ValueId high = Make(Opcode::kShrU, Type::kI64, {both, b_.Const(Type::kI64, 32)}, Type::kI64);
-      StoreOne(Word(op, 0), Make(Opcode::kWrap, Type::kI64, {both}, Type::kI32));
-      StoreOne(Word(op, 1), Make(Opcode::kWrap, Type::kI64, {high}, Type::kI32));
+      StoreOne(id, Word(op, 0), Make(Opcode::kWrap, Type::kI64, {both}, Type::kI32));
+      StoreOne(id, Word(op, 1), Make(Opcode::kWrap, Type::kI64, {high}, Type::kI32));
     } else {
-      StoreOne(op, operands[1]);
+      StoreOne(id, op, operands[1]);
     }
   }
   // Finds accesses of 8 bytes whose words others touch singly.
   void FindSplit() {
-    struct Access {
-      OpId id;
-      uint64_t begin = 0, end = 0;
+    std::vector<bool> is_word(frame_.bytes() / 4);  // By word of the frame: something touches it singly.
+    const auto words_of = [&](const Op& op) {
+      const ValueRange& range = ranges_[f_.operands_of(op)[0].index];
+      const uint64_t most = is_word.size() - 1;
+      const auto word_at = [&](uint64_t address) {
+        return address < frame_.begin ? 0 : std::min((address - frame_.begin) / 4, most);
+      };
+      const uint64_t last = range.hi > frame_.end ? frame_.end : range.hi + op.imm + op.width - 1;
+      return std::pair(word_at(range.lo + op.imm), word_at(last));
     };
-    std::vector<Access> wide, words;
+    std::vector<OpId> wide;
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
-      if (ir::HasSpace(op.code) && op.space == ir::Space::kStack) {
-        const ValueRange& range = ranges_[f_.operands_of(op)[0].index];
-        (op.width == 8 ? wide : words).push_back({id, range.lo + op.imm, range.hi + op.imm + op.width});
+      if (!ir::HasSpace(op.code) || op.space != ir::Space::kStack || is_word.empty()) {
+        return;
+      }
+      if (op.width == 8) {
+        wide.push_back(id);
+      } else if (const auto [first, last] = words_of(op); true) {
+        std::fill(is_word.begin() + static_cast<ptrdiff_t>(first), is_word.begin() + static_cast<ptrdiff_t>(last) + 1,
+                  true);
       }
     });
-    for (size_t known = 0; known < words.size(); ++known) {
-      const Access word = words[known];
-      std::erase_if(wide, [&](const Access& access) {
-        const bool meets = access.begin < word.end && word.begin < access.end;
-        is_split_[access.id.index] = is_split_[access.id.index] || meets;
-        if (meets) {
-          words.push_back(access);
+    // A split access touches words singly, too. Each turn but the last adds words, and a frame has few.
+    for (bool has_split = true; has_split;) {
+      has_split = false;
+      std::erase_if(wide, [&](OpId id) {
+        const auto [first, last] = words_of(f_.op(id));
+        const auto begin = is_word.begin() + static_cast<ptrdiff_t>(first);
+        const auto end = is_word.begin() + static_cast<ptrdiff_t>(last) + 1;
+        if (std::find(begin, end, true) == end) {
+          return false;
         }
-        return meets;
+        std::fill(begin, end, true);
+        is_split_[id.index] = has_split = true;
+        return true;
       });
     }
   }
   // The places of an access that is to be expanded, else none.
-  std::vector<uint64_t> Expanded(const Op& op) {
-    std::vector<uint64_t> places = PlacesOf(op);
+  std::vector<uint64_t> Expanded(OpId access, const Op& op) {
+    std::vector<uint64_t> places = PlacesOf(access, op);
     if (places.size() < 2 || 4 * places.size() > ops_left_) {
       return {};
     }
@@ -201,8 +218,9 @@ class Expander final : public FunctionCopier {
   const ir::StackFrame frame_;
   const Type address_type_;
   const std::vector<ValueRange> ranges_;
-  const std::vector<uint8_t> zeros_;  // By ValueId.
-  std::vector<bool> is_split_;        // By OpId of accesses of 8 bytes.
+  const std::vector<bool> is_inside_;  // By OpId: the access surely lies in the frame.
+  const std::vector<uint8_t> zeros_;   // By ValueId.
+  std::vector<bool> is_split_;         // By OpId of accesses of 8 bytes.
   uint64_t ops_left_ = kExpandedOpsMax;
   bool has_expanded_ = false;
 };

@@ -12,7 +12,7 @@
 namespace hpvm {
 namespace {
 
-// Of a kernel with the buffer %b and the number %n; the frame's 64 bytes begin at %fp.
+// Makes a kernel with the buffer %b and the number %n; the frame's 64 bytes begin at %base.
 ir::Module Kernel(const std::string& body) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nglobal mut i32 0x440\nstack_pointer g0\nstack_frame 1024 1088 4\n"
@@ -39,7 +39,7 @@ bool Expands(const std::string& body) {
   return ExpandPlaces(module);
 }
 
-// Whether accesses became values; the kernel does the same as before.
+// True if accesses became values; expects that the kernel does the same as before.
 bool Dissolves(const std::string& body) {
   const ir::Module module = Kernel(body);
   ir::Module expanded = module;

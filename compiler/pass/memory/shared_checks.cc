@@ -21,10 +21,6 @@ struct Member {
   int64_t offset = 0;  // Of the operand, from the sum that the members share.
 };
 
-int64_t Signed(const ir::Module& module, uint64_t value) {
-  return module.is_memory64 ? static_cast<int64_t>(value) : int64_t{static_cast<int32_t>(static_cast<uint32_t>(value))};
-}
-
 SharedCheck CheckOf(const ir::Function& f, const std::vector<Member>& members) {
   SharedCheck check;
   const auto by_offset = [](const Member& a, const Member& b) { return a.offset < b.offset; };
@@ -79,7 +75,7 @@ SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>&
         continue;
       }
       const LinearForm form = forms.Of(f.operands_of(op)[0]);
-      const int64_t offset = Signed(module, form.constant);
+      const int64_t offset = ir::SignedBits(module.address_type(), form.constant);
       const auto known = places.find(form.terms);
       const bool joins = known != places.end() && std::abs(offset - known->second[0].offset) <= kApartMax;
       if (is_together && !joins) {

@@ -40,9 +40,9 @@ constexpr size_t kSearchesMax = 4;
 // Accesses to a parameter's buffer that differ by constants.
 struct Hull {
   uint32_t param = 0;
-  LoopForm lowest;                                // The offset of the lowest of them, without its immediate.
-  uint64_t reach = 0;                             // Bytes from `lowest` to the end of the last of them.
-  std::vector<std::pair<OpId, int64_t>> members;  // With their offset from the first member.
+  LoopForm lowest;                                 // The offset of the lowest of them, without its immediate.
+  uint64_t reach = 0;                              // Bytes from `lowest` to the end of the last of them.
+  std::vector<std::pair<OpId, uint64_t>> members;  // In order, with their forms' constants.
 };
 // Loads whose places come from memory: of one buffer and one reach, which is the immediate and the width.
 struct Search {
@@ -54,7 +54,7 @@ struct LoopPlan {
   std::vector<Hull> hulls;
   std::vector<Search> searches;
   std::map<uint32_t, size_t> search_of;           // By OpId of a load: in `searches`.
-  std::map<uint32_t, bool> is_covered;            // By OpId, of the members of hulls.
+  std::set<uint32_t> covered;                     // OpIds of the members of hulls.
   std::map<uint32_t, std::array<OpId, 4>> quads;  // By OpId of the load that is met first, which is the lowest.
   uint32_t ops = 0;
 };
@@ -67,7 +67,7 @@ class Planner {
   Planner(const ir::Module& module, const std::vector<bool>& is_unproven)
       : module_(module), f_(module.function(module.entry)), is_unproven_(is_unproven) {}
 
-  // By OpId of the loop.
+  // The plans by OpId of their loops.
   std::map<uint32_t, LoopPlan> Run() {
     std::map<uint32_t, LoopPlan> plans;
     uint32_t left = kGuardedOpsMax;
@@ -88,14 +88,12 @@ class Planner {
   struct Content {
     std::vector<OpId> accesses;              // Loads and stores of parameters.
     std::map<uint32_t, RegionId> region_of;  // By OpId of an access.
-    uint32_t ops = 0;
     bool has_loop = false, has_wait = false, has_unproven = false;
     bool only_computes = true;  // But for its loads: no effect, no trap, no way out but the loop's end.
   };
-  void Collect(OpId loop, RegionId region, Content& content) const {
+  void Collect(OpId loop, RegionId region, Content& content) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
-      ++content.ops;
       content.has_loop |= op.code == Opcode::kLoop;
       content.has_wait |= (ir::Info(op.code).effects & ir::kSyncs) != 0;
       const bool is_access = IsOfParam(op) && ir::Info(op.code).family == ir::Family::kMemory;
@@ -122,21 +120,21 @@ class Planner {
   }
 
   std::optional<LoopPlan> PlanOf(OpId loop) {
+    LoopPlan plan;
+    plan.ops = loops_.ops_in(loop);
+    if (plan.ops > kGuardedLoopOpsMax) {
+      return std::nullopt;
+    }
     Content content;
     region_owners_.clear();
     parent_of_.clear();
     Collect(loop, f_.op(loop).body, content);
-    if (content.has_loop || content.has_wait || !content.has_unproven || content.ops > kGuardedLoopOpsMax) {
+    const LoopForms forms(loops_, loop);
+    std::optional<LoopCount> count = forms.Count();
+    if (content.has_loop || content.has_wait || !content.has_unproven || !count || count->type != Type::kI32) {
       return std::nullopt;
     }
-    const LoopForms forms(f_, linear_, loop);
-    std::optional<LoopCount> count = FindLoopCount(f_, definitions_, forms, loop);
-    if (!count || count->type != Type::kI32) {
-      return std::nullopt;
-    }
-    LoopPlan plan;
     plan.count = *std::move(count);
-    plan.ops = content.ops;
     std::vector<OpId> others;
     for (OpId id : content.accesses) {
       if (!Cover(id, forms, plan)) {
@@ -150,7 +148,7 @@ class Planner {
       }
     }
     const auto gains = [&](OpId id) {
-      return is_unproven_[id.index] && (plan.is_covered.contains(id.index) || plan.search_of.contains(id.index));
+      return is_unproven_[id.index] && (plan.covered.contains(id.index) || plan.search_of.contains(id.index));
     };
     if (std::none_of(content.accesses.begin(), content.accesses.end(), gains)) {
       return std::nullopt;
@@ -158,6 +156,10 @@ class Planner {
     return plan;
   }
 
+  // The distance of a place from the hull's lowest one.
+  static int64_t From(const Hull& hull, uint64_t constant) {
+    return ir::SignedBits(Type::kI32, constant - hull.lowest.constant);
+  }
   bool Cover(OpId id, const LoopForms& forms, LoopPlan& plan) const {
     const Op& op = f_.op(id);
     const std::optional<LoopForm> form = forms.Of(f_.operands_of(op)[0]);
@@ -170,26 +172,24 @@ class Planner {
       if (hull.param != op.space_index || hull.lowest.terms != form->terms || hull.lowest.step != form->step) {
         continue;
       }
-      const auto apart = static_cast<int32_t>(static_cast<uint32_t>(form->constant - hull.lowest.constant));
-      if (std::abs(int64_t{apart}) > kApartMax || static_cast<int64_t>(hull.reach) - apart > 2 * kApartMax) {
+      const int64_t apart = From(hull, form->constant);
+      if (std::abs(apart) > kApartMax || static_cast<int64_t>(hull.reach) - apart > 2 * kApartMax) {
         continue;
       }
       if (apart < 0) {
-        hull.reach += static_cast<uint64_t>(-int64_t{apart});
+        hull.reach += static_cast<uint64_t>(-apart);
         hull.lowest.constant = form->constant;
       }
-      hull.reach = std::max(hull.reach, static_cast<uint64_t>(std::max(apart, 0)) + reach);
-      const Op& first = f_.op(hull.members[0].first);
-      const std::optional<LoopForm> from = forms.Of(f_.operands_of(first)[0]);
-      hull.members.emplace_back(id, static_cast<int32_t>(static_cast<uint32_t>(form->constant - from->constant)));
-      plan.is_covered[id.index] = true;
+      hull.reach = std::max(hull.reach, static_cast<uint64_t>(std::max<int64_t>(apart, 0)) + reach);
+      hull.members.emplace_back(id, form->constant);
+      plan.covered.insert(id.index);
       return true;
     }
     if (plan.hulls.size() == kHullsMax) {
       return false;
     }
-    plan.hulls.push_back({op.space_index, *form, reach, {{id, 0}}});
-    plan.is_covered[id.index] = true;
+    plan.hulls.push_back({op.space_index, *form, reach, {{id, form->constant}}});
+    plan.covered.insert(id.index);
     return true;
   }
 
@@ -217,7 +217,7 @@ class Planner {
     }
   }
 
-  // Whether the region is `inner`, or around it.
+  // True if the region is `inner`, or around it.
   bool IsAround(RegionId region, RegionId inner) const {
     for (;;) {
       if (region == inner) {
@@ -230,13 +230,13 @@ class Planner {
       inner = parent->second;
     }
   }
-  // What no iteration leaves, each may load early.
+  // All members lie inside in every iteration, so that each may be loaded before it is asked for.
   void FindQuads(const Hull& hull, const Content& content, LoopPlan& plan) {
     std::map<int64_t, OpId> words;  // By place; the first of those alike.
-    for (const auto& [id, place] : hull.members) {
+    for (const auto& [id, constant] : hull.members) {
       const Op& op = f_.op(id);
       if (op.code == Opcode::kLoad && op.width == 4 && ir::Bytes(op.type) == 4) {
-        words.emplace(place + static_cast<int64_t>(op.imm), id);
+        words.emplace(From(hull, constant) + static_cast<int64_t>(op.imm), id);
       }
     }
     for (auto word = words.begin(); word != words.end();) {
@@ -272,11 +272,10 @@ class Planner {
   const ir::Module& module_;
   const ir::Function& f_;
   const std::vector<bool>& is_unproven_;
-  const Definitions definitions_{f_};
-  const LinearForms linear_{f_};
-  std::vector<uint8_t> zeros_;                      // By ValueId; made when first asked for.
-  mutable std::set<uint32_t> region_owners_;        // Of the loop that is being looked at: constructs in it.
-  mutable std::map<uint32_t, RegionId> parent_of_;  // And their regions, by RegionId.
+  const CountedLoops loops_{f_};
+  std::vector<uint8_t> zeros_;              // By ValueId; made when first asked for.
+  std::set<uint32_t> region_owners_;        // The constructs in the loop that is being looked at.
+  std::map<uint32_t, RegionId> parent_of_;  // By RegionId: the region around one of theirs.
 };
 
 class Writer final : public FunctionCopier {
@@ -386,7 +385,7 @@ class Writer final : public FunctionCopier {
   }
   void Require(ValueId condition) { check_ = check_.valid() ? Make(Opcode::kAnd, check_, condition) : condition; }
 
-  // In i64, whether the first copy may run.
+  // Says, by sums in i64, whether the first copy may run.
   ValueId WriteCheck(const LoopPlan& plan) {
     check_ = ValueId();
     sizes_.clear();
@@ -416,7 +415,7 @@ class Writer final : public FunctionCopier {
   // How many iterations follow the first, as an i64.
   ValueId WriteCount(const LoopCount& count) {
     const int64_t step = count.tested.step;
-    const auto size = static_cast<uint64_t>(std::abs(step));
+    const uint64_t size = count.step_size();
     const auto log2 = std::countr_zero(size);
     const ValueId tested = First(count.tested), bound = First(count.bound);
     if (count.test == LoopCount::Test::kNotEqual) {
@@ -487,7 +486,7 @@ class Writer final : public FunctionCopier {
       const ValueId last = last_place_[search->second];
       highest = Choose(Make(Opcode::kGtU, operands[0], highest), operands[0], highest);
       operands[0] = Choose(Make(Opcode::kGtU, operands[0], last), b_.Const(Type::kI32, 0), operands[0]);
-    } else if (!plan_->is_covered.contains(id.index)) {
+    } else if (!plan_->covered.contains(id.index)) {
       return false;
     }
     Op inside = op;
@@ -548,7 +547,7 @@ std::optional<CoarseModule> GuardLoops(const ir::Module& module, const std::vect
     if (report != nullptr) {
       report->Add(
           KernelRemark::Kind::kBounds, module.function(module.entry).ops[loop].source,
-          "One check before the loop stands for those of " + Count(plan.is_covered.size(), "access", "accesses") +
+          "One check before the loop stands for those of " + Count(plan.covered.size(), "access", "accesses") +
               (plan.searches.empty() ? ""
                                      : ", and one behind it for " + Count(plan.search_of.size(), "load", "loads")) +
               "; a loop that fails it runs with all of them.");

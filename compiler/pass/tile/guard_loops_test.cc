@@ -11,8 +11,8 @@
 namespace hpvm {
 namespace {
 
-// Of a kernel with the buffers in %a, of words, in %x, of floats, and inout %b, and the numbers %n and %m; %o is 4
-// times the instance's id.
+// Makes a kernel with the buffers in %a, which has words, in %x, which has floats, and inout %b, and the numbers %n and
+// %m; %o is 4 times the instance's id.
 ir::Module Kernel(const std::string& body) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nuses separate_buffers\nparam buffer in \"a\"\nparam buffer in \"x\"\n"
@@ -78,7 +78,7 @@ void ExpectSame(const ir::Module& module, const std::vector<uint32_t>& a) {
   }
 }
 
-// Whether the launch runs first copies alone: in the module that it gets, accesses of the others always trap.
+// True if the launch runs first copies alone: accesses of the others always trap in the module that it gets.
 bool RunsFirstCopy(CoarseModule guarded, uint32_t words, const std::vector<uint32_t>& a, uint32_t n, uint32_t m) {
   ir::Function& f = guarded.module.function(guarded.module.entry);
   for (ir::Op& op : f.ops) {

@@ -126,7 +126,7 @@ class Planner {
 
   // Whether the loop is the one, or at least may be passed over.
   bool Take(OpId loop) {
-    const std::optional<LoopEnd> end = FindLoopEnd(f_, loop);
+    const std::optional<LoopEnd> end = loops_.EndOf(loop);
     if (tile_.gang.is_masked[loop.index] || !end || !IsPlain(loop)) {
       return false;
     }
@@ -233,6 +233,7 @@ class Planner {
   const TilePlan& tile_;
   const ir::Function& f_;
   const Definitions definitions_;
+  const CountedLoops loops_{f_};
   std::vector<bool> is_steady_;  // By ValueId.
   StagePlan plan_;
 };

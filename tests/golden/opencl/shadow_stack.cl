@@ -108,7 +108,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v35 = v22 + v34;
   uint v229 = v35 - 131072u;
   uint v36 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v229)));
-  *(__private u16*)((__private uchar*)own0 + min((v6 + 4294901792u), 30u)) = (ushort)v36;
+  *(__private u16*)((__private uchar*)own0 + min((v6 + 0xffff0020u), 30u)) = (ushort)v36;
   uint v38 = v6 | 2u;
   v23 = v38;
   v24 = 1u;
@@ -130,7 +130,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v47 = v22 + v46;
   uint v230 = v47 - 131072u;
   uint v48 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v230)));
-  *(__private u16*)((__private uchar*)own0 + min((v23 + 4294901792u), 30u)) = (ushort)v48;
+  *(__private u16*)((__private uchar*)own0 + min((v23 + 0xffff0020u), 30u)) = (ushort)v48;
   uint v50 = v24 + 1u;
   v40 = v50;
  end6:;
@@ -154,7 +154,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v64 = v22 + v63;
   uint v231 = v64 - 131072u;
   uint v65 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v231)));
-  *(__private u16*)((__private uchar*)own0 + min((v61 + 4294901792u), 30u)) = (ushort)v65;
+  *(__private u16*)((__private uchar*)own0 + min((v61 + 0xffff0020u), 30u)) = (ushort)v65;
   uint v67 = v40 + 1u;
   v51 = v67;
  end9:;
@@ -186,7 +186,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v86 = v75 + v85;
   uint v232 = v86 - 131072u;
   uint v87 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v232)));
-  *(__private u16*)((__private uchar*)own0 + min((v83 + 4294901792u), 30u)) = (ushort)v87;
+  *(__private u16*)((__private uchar*)own0 + min((v83 + 0xffff0020u), 30u)) = (ushort)v87;
   uint v89 = v51 + 1u;
   v76 = v89;
  end12:;
@@ -208,7 +208,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v100 = v75 + v99;
   uint v233 = v100 - 131072u;
   uint v101 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v233)));
-  *(__private u16*)((__private uchar*)own0 + min((v97 + 4294901792u), 30u)) = (ushort)v101;
+  *(__private u16*)((__private uchar*)own0 + min((v97 + 0xffff0020u), 30u)) = (ushort)v101;
   uint v103 = v76 + 1u;
   v90 = v103;
  end16:;
@@ -232,7 +232,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v117 = v75 + v116;
   uint v234 = v117 - 131072u;
   uint v118 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v234)));
-  *(__private u16*)((__private uchar*)own0 + min((v114 + 4294901792u), 30u)) = (ushort)v118;
+  *(__private u16*)((__private uchar*)own0 + min((v114 + 0xffff0020u), 30u)) = (ushort)v118;
   uint v120 = v90 + 1u;
   v104 = v120;
  end19:;
@@ -265,7 +265,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v141 = v130 + v140;
   uint v235 = v141 - 131072u;
   uint v142 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v235)));
-  *(__private u16*)((__private uchar*)own0 + min((v138 + 4294901792u), 30u)) = (ushort)v142;
+  *(__private u16*)((__private uchar*)own0 + min((v138 + 0xffff0020u), 30u)) = (ushort)v142;
   uint v144 = v104 + 1u;
   v131 = v144;
  end22:;
@@ -287,7 +287,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v155 = v130 + v154;
   uint v236 = v155 - 131072u;
   uint v156 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v236)));
-  *(__private u16*)((__private uchar*)own0 + min((v152 + 4294901792u), 30u)) = (ushort)v156;
+  *(__private u16*)((__private uchar*)own0 + min((v152 + 0xffff0020u), 30u)) = (ushort)v156;
   uint v158 = v131 + 1u;
   v145 = v158;
  end26:;
@@ -311,7 +311,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v172 = v130 + v171;
   uint v237 = v172 - 131072u;
   uint v173 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v237)));
-  *(__private u16*)((__private uchar*)own0 + min((v169 + 4294901792u), 30u)) = (ushort)v173;
+  *(__private u16*)((__private uchar*)own0 + min((v169 + 0xffff0020u), 30u)) = (ushort)v173;
   uint v175 = v145 + 1u;
   v159 = v175;
  end29:;
@@ -382,7 +382,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v221 = v218 + v220;
   uint v223 = v159 & 510u;
   uint v224 = v6 + v223;
-  uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + min((v224 + 4294901792u), 30u)));
+  uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + min((v224 + 0xffff0020u), 30u)));
   uint v228 = v221 - 131072u;
   *(__global u16*)(AT(__global, p1, (ulong)v228)) = (ushort)v225;
   uint v227 = v6 + 32u;
@@ -455,7 +455,7 @@ __kernel void checked(__global const uchar* b0,
   uint v229 = v35 - 131072u;
   if (v229 >= places0_2) { record_trap(HERE, 131074u, 257u, 0u, (uint)(a0 + (ulong)v229)); return; }
   uint v36 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v229)));
-  *(__private u16*)((__private uchar*)own0 + min((v6 + 4294901792u), 30u)) = (ushort)v36;
+  *(__private u16*)((__private uchar*)own0 + min((v6 + 0xffff0020u), 30u)) = (ushort)v36;
   uint v38 = v6 | 2u;
   v23 = v38;
   v24 = 1u;
@@ -478,7 +478,7 @@ __kernel void checked(__global const uchar* b0,
   uint v230 = v47 - 131072u;
   if (v230 >= places0_2) { record_trap(HERE, 131074u, 305u, 0u, (uint)(a0 + (ulong)v230)); return; }
   uint v48 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v230)));
-  *(__private u16*)((__private uchar*)own0 + min((v23 + 4294901792u), 30u)) = (ushort)v48;
+  *(__private u16*)((__private uchar*)own0 + min((v23 + 0xffff0020u), 30u)) = (ushort)v48;
   uint v50 = v24 + 1u;
   v40 = v50;
  end6:;
@@ -503,7 +503,7 @@ __kernel void checked(__global const uchar* b0,
   uint v231 = v64 - 131072u;
   if (v231 >= places0_2) { record_trap(HERE, 131074u, 360u, 0u, (uint)(a0 + (ulong)v231)); return; }
   uint v65 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v231)));
-  *(__private u16*)((__private uchar*)own0 + min((v61 + 4294901792u), 30u)) = (ushort)v65;
+  *(__private u16*)((__private uchar*)own0 + min((v61 + 0xffff0020u), 30u)) = (ushort)v65;
   uint v67 = v40 + 1u;
   v51 = v67;
  end9:;
@@ -536,7 +536,7 @@ __kernel void checked(__global const uchar* b0,
   uint v232 = v86 - 131072u;
   if (v232 >= places0_2) { record_trap(HERE, 131074u, 439u, 0u, (uint)(a0 + (ulong)v232)); return; }
   uint v87 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v232)));
-  *(__private u16*)((__private uchar*)own0 + min((v83 + 4294901792u), 30u)) = (ushort)v87;
+  *(__private u16*)((__private uchar*)own0 + min((v83 + 0xffff0020u), 30u)) = (ushort)v87;
   uint v89 = v51 + 1u;
   v76 = v89;
  end12:;
@@ -559,7 +559,7 @@ __kernel void checked(__global const uchar* b0,
   uint v233 = v100 - 131072u;
   if (v233 >= places0_2) { record_trap(HERE, 131074u, 486u, 0u, (uint)(a0 + (ulong)v233)); return; }
   uint v101 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v233)));
-  *(__private u16*)((__private uchar*)own0 + min((v97 + 4294901792u), 30u)) = (ushort)v101;
+  *(__private u16*)((__private uchar*)own0 + min((v97 + 0xffff0020u), 30u)) = (ushort)v101;
   uint v103 = v76 + 1u;
   v90 = v103;
  end16:;
@@ -584,7 +584,7 @@ __kernel void checked(__global const uchar* b0,
   uint v234 = v117 - 131072u;
   if (v234 >= places0_2) { record_trap(HERE, 131074u, 541u, 0u, (uint)(a0 + (ulong)v234)); return; }
   uint v118 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v234)));
-  *(__private u16*)((__private uchar*)own0 + min((v114 + 4294901792u), 30u)) = (ushort)v118;
+  *(__private u16*)((__private uchar*)own0 + min((v114 + 0xffff0020u), 30u)) = (ushort)v118;
   uint v120 = v90 + 1u;
   v104 = v120;
  end19:;
@@ -618,7 +618,7 @@ __kernel void checked(__global const uchar* b0,
   uint v235 = v141 - 131072u;
   if (v235 >= places0_2) { record_trap(HERE, 131074u, 623u, 0u, (uint)(a0 + (ulong)v235)); return; }
   uint v142 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v235)));
-  *(__private u16*)((__private uchar*)own0 + min((v138 + 4294901792u), 30u)) = (ushort)v142;
+  *(__private u16*)((__private uchar*)own0 + min((v138 + 0xffff0020u), 30u)) = (ushort)v142;
   uint v144 = v104 + 1u;
   v131 = v144;
  end22:;
@@ -641,7 +641,7 @@ __kernel void checked(__global const uchar* b0,
   uint v236 = v155 - 131072u;
   if (v236 >= places0_2) { record_trap(HERE, 131074u, 670u, 0u, (uint)(a0 + (ulong)v236)); return; }
   uint v156 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v236)));
-  *(__private u16*)((__private uchar*)own0 + min((v152 + 4294901792u), 30u)) = (ushort)v156;
+  *(__private u16*)((__private uchar*)own0 + min((v152 + 0xffff0020u), 30u)) = (ushort)v156;
   uint v158 = v131 + 1u;
   v145 = v158;
  end26:;
@@ -666,7 +666,7 @@ __kernel void checked(__global const uchar* b0,
   uint v237 = v172 - 131072u;
   if (v237 >= places0_2) { record_trap(HERE, 131074u, 725u, 0u, (uint)(a0 + (ulong)v237)); return; }
   uint v173 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v237)));
-  *(__private u16*)((__private uchar*)own0 + min((v169 + 4294901792u), 30u)) = (ushort)v173;
+  *(__private u16*)((__private uchar*)own0 + min((v169 + 0xffff0020u), 30u)) = (ushort)v173;
   uint v175 = v145 + 1u;
   v159 = v175;
  end29:;
@@ -737,7 +737,7 @@ __kernel void checked(__global const uchar* b0,
   uint v221 = v218 + v220;
   uint v223 = v159 & 510u;
   uint v224 = v6 + v223;
-  uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + min((v224 + 4294901792u), 30u)));
+  uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + min((v224 + 0xffff0020u), 30u)));
   uint v228 = v221 - 131072u;
   if (v228 >= places1_2) { record_trap(HERE, 131074u, 775u, 0u, (uint)(a1 + (ulong)v228)); return; }
   *(__global u16*)(AT(__global, p1, (ulong)v228)) = (ushort)v225;

@@ -24,12 +24,32 @@ PlanWriter::PlanWriter(const PreparedGraph& prepared, const PlanMemory& memory, 
 void PlanWriter::Write() {
   const scheduler::Residency& residency = plan_.residency;
   plan_.segments.reserve(residency.segments.size());
+  FindIndices();
   point_of_.resize(residency.segments.size());
   WriteStage(residency.prologue, plan_.prologue);
   WriteStage(residency.body, plan_.body);
   WriteStage(residency.epilogue, plan_.epilogue);
   for (PlanStage* stage : {&plan_.prologue, &plan_.body, &plan_.epilogue}) {
     stage->steps.resize(plan_.queues.size());
+  }
+}
+
+void PlanWriter::FindIndices() {
+  has_indices_.assign(plan_.residency.storages.size(), false);
+  std::map<const Executable*, std::vector<bool>> words;  // By parameter.
+  for (uint32_t task = 0; task < plan_.tasks.size(); ++task) {
+    const scheduler::Task& t = plan_.tasks[task];
+    const graph::Node& leaf = prepared_.graph.node(plan_.flat.nodes[t.node.index].leaf);
+    const Executable* const executable = prepared_.executables[plan_.flat.nodes[t.node.index].leaf.index][t.choice];
+    const auto [known, is_new] = words.try_emplace(executable);
+    if (is_new && executable != nullptr && IsGpuCode(executable->artifact().kind)) {
+      known->second = ir::FindWordParams(executable->artifact().bounds);
+    }
+    for (size_t i = 0; i < known->second.size() && i < leaf.params.size(); ++i) {
+      if (known->second[i] && leaf.params[i] < leaf.ports.size()) {
+        has_indices_[plan_.residency.port_storage[plan_.residency.first_port[task] + leaf.params[i]].index] = true;
+      }
+    }
   }
 }
 
@@ -106,8 +126,8 @@ uint32_t PlanWriter::QueueOf(uint32_t device, Lane lane) {
 void PlanWriter::WriteLateExtents(const Step& step, PlanSegment& segment) {
   const std::vector<scheduler::LateExtent>& late = plan_.residency.late_extents;
   const graph::FlatNode& node = plan_.flat.nodes[plan_.tasks[step.task].node.index];
-  const auto first = std::partition_point(
-      late.begin(), late.end(), [&](const scheduler::LateExtent& extent) { return extent.task < step.task; });
+  const auto first = std::partition_point(late.begin(), late.end(),
+                                          [&](const scheduler::LateExtent& extent) { return extent.task < step.task; });
   for (auto it = first; it != late.end() && it->task == step.task && !IsEmpty(node.extent); ++it) {
     const SlotView view = memory_.ViewOf(it->storage);
     const graph::FlatPort& port =
@@ -148,15 +168,14 @@ void PlanWriter::WriteStep(const Step& step, CommandList& out) {
                                          .target = target.slot,
                                          .source_offset = source.offset + step.offset - FirstOf(step.source),
                                          .target_offset = target.offset + step.offset - FirstOf(step.target),
-                                         .bytes = step.bytes});
+                                         .bytes = step.bytes,
+                                         .has_indices = has_indices_[step.target.index]});
       return;
     }
     case Step::Kind::kZero: {
       const SlotView target = memory_.ViewOf(step.target);
-      out.commands.push_back(
-          FillCommand{.target = target.slot,
-                      .offset = target.offset + step.offset - FirstOf(step.target),
-                      .bytes = step.bytes});
+      out.commands.push_back(FillCommand{
+          .target = target.slot, .offset = target.offset + step.offset - FirstOf(step.target), .bytes = step.bytes});
       return;
     }
     case Step::Kind::kRun:
@@ -216,8 +235,7 @@ void PlanWriter::WriteExtents(uint32_t task, uint32_t device, DispatchCommand& d
 DispatchArgument PlanWriter::BufferArgument(uint32_t task, uint32_t port) const {
   const graph::FlatPort& p = plan_.flat.ports[plan_.flat.nodes[plan_.tasks[task].node.index].first_port + port];
   const graph::FlatValueId value = p.out.valid() ? p.out : p.in;
-  const SlotView view =
-      memory_.ViewOf(plan_.residency.port_storage[plan_.residency.first_port[task] + port]);
+  const SlotView view = memory_.ViewOf(plan_.residency.port_storage[plan_.residency.first_port[task] + port]);
   return {.slot = view.slot,
           .is_buffer = true,
           .is_output = p.access == graph::Access::kOut && !p.in.valid(),

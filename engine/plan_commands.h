@@ -28,6 +28,7 @@ class PlanWriter {
   void WriteLateExtents(const scheduler::Step& step, PlanSegment& segment);
   void WriteOrder(const scheduler::Segment& segment, CommandList& list) const;
   uint64_t FirstOf(scheduler::StorageId storage) const { return plan_.residency.storages[storage.index].first; }
+  void FindIndices();
   void WriteStep(const scheduler::Step& step, CommandList& out);
   void WriteDispatch(uint32_t task, CommandList& out);
   void WriteExtents(uint32_t task, uint32_t device, DispatchCommand& dispatch) const;
@@ -41,6 +42,7 @@ class PlanWriter {
   const PlanMemory& memory_;
   Plan& plan_;
   std::vector<uint32_t> queue_of_lane_;  // By device * kLanes + lane; kNoQueue: none yet.
+  std::vector<bool> has_indices_;        // By storage: launches on a device with a driver take offsets from it.
   std::vector<PlanWait> point_of_;       // By the residency's segment: when it is done.
   std::vector<uint64_t> signalled_;      // By queue, in this stage.
   std::map<std::pair<uint32_t, graph::ScalarType>, uint32_t> scalar_slots_;  // By port and type.

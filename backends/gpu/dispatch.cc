@@ -5,6 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "backends/gpu/known_words.h"
+#include "backends/shared/proof_cache.h"
+
 namespace hpvm::gpu {
 
 LaunchReader::LaunchReader(const Artifact& artifact) : artifact_(artifact) {
@@ -13,6 +16,9 @@ LaunchReader::LaunchReader(const Artifact& artifact) : artifact_(artifact) {
       has_addresses_ |=
           argument.kind == GpuArgument::Kind::kBufferBase || argument.kind == GpuArgument::Kind::kGroupBase;
     }
+  }
+  if (std::ranges::any_of(artifact.gpu.variants, [](const GpuVariant& variant) { return variant.needs_words; })) {
+    words_ = ProofParamsOf(artifact).words;
   }
   outline_.is_memory64 = artifact.is_memory64;
   outline_.memory_bytes = artifact.memory_bytes;
@@ -59,7 +65,48 @@ Status LaunchReader::Read(const DispatchCommand& dispatch, const Submission& sub
   for (size_t i = 0; i < count; ++i) {
     HPVMD_RETURN_IF_ERROR(ReadArgument(i, arguments[dispatch.first_argument + i], submission, inputs));
   }
+  ReadWords(inputs);
+  ForgetWritten(*inputs);
   return has_addresses_ ? AssignAddresses(inputs) : absl::OkStatus();
+}
+
+void LaunchReader::ReadWords(LaunchInputs* inputs) const {
+  for (const uint32_t index : words_) {
+    Buffer* const buffer = inputs->buffers[index];
+    LaunchFacts::Param& param = inputs->facts.params[index];
+    // A buffer that the host sees is refused later.
+    if (buffer != nullptr && buffer->host() == nullptr && !IsWritten(*inputs, index)) {
+      // Safety: what the host cannot see is the driver's.
+      param.words = static_cast<GpuBuffer*>(buffer)->words().Of(param.start, param.value);
+    }
+  }
+}
+
+void LaunchReader::ForgetWritten(const LaunchInputs& inputs) const {
+  for (size_t i = 0; i < inputs.buffers.size(); ++i) {
+    Buffer* const buffer = inputs.buffers[i];
+    // A tenant's own code for the device may write whatever it is given.
+    if (buffer != nullptr && buffer->host() == nullptr &&
+        (artifact_.params[i].is_writable || artifact_.gpu.is_native)) {
+      const LaunchFacts::Param& param = inputs.facts.params[i];
+      // Safety: what the host cannot see is the driver's.
+      static_cast<GpuBuffer*>(buffer)->words().Forget(param.start, param.value);
+    }
+  }
+}
+
+// By this launch, as this parameter or as another one that lies in the same memory.
+bool LaunchReader::IsWritten(const LaunchInputs& inputs, size_t index) const {
+  const LaunchFacts::Param& words = inputs.facts.params[index];
+  for (size_t i = 0; i < artifact_.params.size(); ++i) {
+    const LaunchFacts::Param& other = inputs.facts.params[i];
+    if (artifact_.params[i].is_buffer && artifact_.params[i].is_writable &&
+        inputs.buffers[i] == inputs.buffers[index] && other.start < words.start + words.value &&
+        words.start < other.start + other.value) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Status LaunchReader::ReadArgument(size_t index, const DispatchArgument& argument, const Submission& submission,
@@ -72,7 +119,7 @@ Status LaunchReader::ReadArgument(size_t index, const DispatchArgument& argument
   if (argument.is_buffer) {
     HPVMD_ASSIGN_OR_RETURN(inputs->buffers[index],
                            ViewedBuffer(submission, argument.slot, argument.offset, argument.bytes));
-    param = {argument.bytes, argument.offset};
+    param = {argument.bytes, argument.offset, {}};
     return absl::OkStatus();
   }
   if (argument.slot != kNoSlot && argument.slot >= submission.scalars.size()) {
@@ -80,7 +127,7 @@ Status LaunchReader::ReadArgument(size_t index, const DispatchArgument& argument
                     std::to_string(submission.scalars.size()) + " slots.");
   }
   inputs->buffers[index] = nullptr;
-  param = {argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot], 0};
+  param = {argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot], 0, {}};
   return absl::OkStatus();
 }
 

@@ -29,17 +29,22 @@ class LaunchReader {
   // `artifact` is borrowed.
   explicit LaunchReader(const Artifact& artifact);
   // Fills `inputs`, whose storage is used again. kInternal when the arguments do not fit the parameters, because
-  // callers have validated them; kInvalidArgument when the buffers do not fit the kernel's address type.
+  // callers have validated them; kInvalidArgument when the buffers do not fit the kernel's address type. What was known
+  // of the words that the dispatch may write is forgotten (known_words.h).
   Status Read(const DispatchCommand& dispatch, const Submission& submission, LaunchInputs* inputs) const;
 
  private:
   Status ReadArgument(size_t index, const DispatchArgument& argument, const Submission& submission,
                       LaunchInputs* inputs) const;
   Status AssignAddresses(LaunchInputs* inputs) const;
+  void ReadWords(LaunchInputs* inputs) const;
+  void ForgetWritten(const LaunchInputs& inputs) const;
+  bool IsWritten(const LaunchInputs& inputs, size_t index) const;
 
   const Artifact& artifact_;
   ir::Module outline_;  // What addresses depend on.
   bool has_addresses_ = false;
+  std::vector<uint32_t> words_;  // Parameters whose words some variant asks for.
 };
 
 // The buffer of a slot, of which the view is a part; kInternal when it is not.

@@ -5,6 +5,7 @@ target_sources(backends PRIVATE
   gpu/flight_board.cc
   gpu/host_copy.cc
   gpu/known_defects.cc
+  gpu/known_words.cc
   gpu/lanes.cc
   gpu/near_cpus.cc
   gpu/speeds.cc
@@ -20,6 +21,7 @@ target_sources(backends PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc)
 hpvmd_embed(backends gpu/branch_barrier.bc)
 hpvmd_embed(backends gpu/wrap_shader.spv)
 hpvmd_test(gpu_known_defects_test SOURCES gpu/known_defects_test.cc DEPS backends compiler_service LABELS fast)
+hpvmd_test(gpu_known_words_test SOURCES gpu/known_words_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_host_copy_test SOURCES gpu/host_copy_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_near_cpus_test SOURCES gpu/near_cpus_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_speeds_test SOURCES gpu/speeds_test.cc DEPS backends LABELS fast)

@@ -20,13 +20,15 @@ namespace {
 using ParamFact = LaunchFacts::Param;
 
 uint64_t FactOf(const ir::KernelParam&, const ParamFact& param) { return param.value; }
+ir::WordRange WordsOf(const ParamFact& param) { return param.words; }
 
-// What a launch's proof said.
+// What a launch's proofs said.
 struct Proven {
-  bool holds = false;
+  bool holds = false;           // GpuVariant::needs_proof
+  bool holds_by_words = false;  // GpuVariant::needs_words
 };
-using GpuProofs = ProofCache<ParamFact, FactOf, const Proven>;
-constexpr Proven kHolds{true}, kFails{false};
+using GpuProofs = ProofCache<ParamFact, FactOf, const Proven, WordsOf>;
+constexpr Proven kProven[2][2] = {{{false, false}, {false, true}}, {{true, false}, {true, true}}};
 
 // A candidate is a variant with a shape of groups.
 constexpr uint32_t kShapes = kGroupShapesMax;
@@ -65,10 +67,11 @@ uint64_t Instances(const LaunchFacts& facts) {
 // Whether code for `strict` may rest on everything that code for `loose` does, and more.
 bool Beats(const GpuVariant& strict, const GpuVariant& loose) {
   const auto rests = [](const GpuVariant& v) {
-    return int{v.needs_proof} + int{v.needs_alignment} + !v.factors.empty();
+    return int{v.needs_proof} + int{v.needs_words} + int{v.needs_alignment} + !v.factors.empty();
   };
   return strict.tile == loose.tile && strict.group == loose.group && strict.needs_proof >= loose.needs_proof &&
-         strict.needs_alignment >= loose.needs_alignment && rests(strict) > rests(loose);
+         strict.needs_words >= loose.needs_words && strict.needs_alignment >= loose.needs_alignment &&
+         rests(strict) > rests(loose);
 }
 
 class LaunchChooser final : public Chooser {
@@ -185,14 +188,11 @@ class LaunchChooser final : public Chooser {
     ForcedVariant::Wish wish;
   };
   const Final* FindFinal(const LaunchFacts& facts) const {
-    const auto is_same = [](const ParamFact& a, const ParamFact& b) {
-      return a.value == b.value && a.start == b.start;
-    };
     const ForcedVariant::Wish now = wish();
     for (const Final& known : finals_) {
       if (!known.parts.empty() && known.wish == now && known.facts.extent == facts.extent &&
           known.facts.group == facts.group && known.facts.first == facts.first && known.facts.count == facts.count &&
-          std::ranges::equal(known.facts.params, facts.params, is_same)) {
+          known.facts.params == facts.params) {
         return &known;
       }
     }
@@ -245,14 +245,14 @@ class LaunchChooser final : public Chooser {
   bool IsMeasured(const LaunchFacts& facts) const {
     return !is_forced() && !code_.is_native && !target_.is_processor && Instances(facts) >= kTinyInstances;
   }
-  bool HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, bool is_proven, bool is_aligned) const;
+  bool HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, const Proven& proven, bool is_aligned) const;
   // Variants that may run a launch's bulk, and the one for what their tiles leave.
   struct Choice {
     VariantMask bulk = 0;
     uint32_t plain = 0;
   };
   Choice Allowed(const LaunchFacts& facts);
-  bool IsProven(const LaunchFacts& facts);
+  Proven ProvenOf(const LaunchFacts& facts);
   uint32_t Fixed(VariantMask variants) const;
   uint32_t Pick(const LaunchFacts& facts, const Choice& choice);
   // The class that is being measured, or, if none is, the candidate that won.
@@ -371,10 +371,11 @@ StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) cons
   return std::vector<Part>{part};
 }
 
-bool LaunchChooser::HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, bool is_proven,
+bool LaunchChooser::HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, const Proven& proven,
                              bool is_aligned) const {
-  if ((variant.needs_proof && !is_proven) || (variant.needs_alignment && !is_aligned) ||
-      variant.local_bytes > target_.local_bytes_max) {
+  // Words are asked for beside everything else, so that kind of proof is the whole one.
+  const bool is_proven = variant.needs_words ? proven.holds_by_words : !variant.needs_proof || proven.holds;
+  if (!is_proven || (variant.needs_alignment && !is_aligned) || variant.local_bytes > target_.local_bytes_max) {
     return false;
   }
   for (const GpuFactor& factor : variant.factors) {
@@ -396,28 +397,28 @@ bool LaunchChooser::HoldsFor(const GpuVariant& variant, const LaunchFacts& facts
          facts.group[0] * facts.group[1] * facts.group[2] <= sizes_max_[index];
 }
 
-bool LaunchChooser::IsProven(const LaunchFacts& facts) {
+Proven LaunchChooser::ProvenOf(const LaunchFacts& facts) {
   if (!needs_proofs_) {
-    return false;
+    return {};
   }
   const GpuProofs::Launch launch{facts.extent, facts.group, facts.params};
   const Proven* known = proofs_.Find(launch);
   if (known == nullptr) {
-    known = proofs_.Prove(launch) ? &kHolds : &kFails;
+    known = &kProven[proofs_.Prove(launch)][proofs_.ProveByWords(launch)];
     proofs_.Remember(launch, known);
   }
-  return known->holds;
+  return *known;
 }
 
 LaunchChooser::Choice LaunchChooser::Allowed(const LaunchFacts& facts) {
-  const bool is_proven = IsProven(facts);
+  const Proven proven = ProvenOf(facts);
   bool is_aligned = true;
   for (size_t i = 0; i < facts.params.size(); ++i) {
     is_aligned = is_aligned && (!artifact_.params[i].is_buffer || facts.params[i].start % 16 == 0);
   }
   std::vector<const GpuVariant*> holding;
   for (const GpuVariant& variant : code_.variants) {
-    if (HoldsFor(variant, facts, is_proven, is_aligned)) {
+    if (HoldsFor(variant, facts, proven, is_aligned)) {
       holding.push_back(&variant);
     }
   }

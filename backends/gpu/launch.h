@@ -45,6 +45,9 @@ struct LaunchFacts {
     // Buffers: first byte of the view in its memory, or, where the device binds memory from elsewhere on, counted from
     // there (a multiple of 16).
     uint64_t start = 0;
+    // Buffers that the launch does not write, where ir::ProveByWords asks for them.
+    ir::WordRange words{};
+    friend bool operator==(const Param&, const Param&) = default;
   };
   std::vector<Param> params;  // One a kernel parameter.
 };

@@ -414,6 +414,38 @@ TEST(ChooserTest, NativeCodeIsOnePart) {
   EXPECT_THAT(chooser->Choose(Launch({128, 2, 1}, {64, 1, 1})).status().message(), HasSubstr("(32, 2, 1)"));
 }
 
+// Code that rests on what indices are runs only where their range is known and shows it; nothing of that is remembered
+// for launches that know less.
+TEST(ChooserTest, CodeThatRestsOnWordsNeedsThem) {
+  Artifact artifact = Kernel({Tile(1, 1, 1, true), Tile(1, 1, 1, true), Tile(1, 1, 1)});
+  artifact.gpu.variants[0].needs_words = true;
+  artifact.params = {{.name = "index", .is_writable = false}, {.name = "x", .is_writable = false}};
+  ir::BoundsProgram& bounds = artifact.bounds;
+  const auto offset = [&](ir::Atom::Kind kind) {  // Four times what it is.
+    bounds.atoms.push_back({.kind = kind});
+    return ir::Polynomial{{4, {ir::AtomId(bounds.atoms.size() - 1)}}};
+  };
+  bounds.accesses.push_back({ir::OpId(0u), 0, 4, false, offset(ir::Atom::Kind::kInstanceId)});
+  bounds.by_words.push_back({ir::OpId(1u), 1, 4, false, offset(ir::Atom::Kind::kWord)});
+  const GpuTarget target = Target();
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
+  LaunchFacts launch = Launch({64, 1, 1});
+  launch.params = {{.value = 256}, {.value = 40}};
+  const auto chosen = [&](const ir::WordRange& words, uint64_t index_bytes = 256) {
+    launch.params[0] = {.value = index_bytes, .words = words};
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(launch);
+    return parts.ok() && parts->size() == 1 ? (*parts)[0].variant : 99u;
+  };
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(chosen({0, 9}), 0u);
+    EXPECT_EQ(chosen({0, 10}), 1u);
+    EXPECT_EQ(chosen({-1, 9}), 1u);
+    EXPECT_EQ(chosen({}), 1u);
+    EXPECT_EQ(chosen({2, 3}), 0u);
+    EXPECT_EQ(chosen({0, 9}, 252), 2u);  // Not even the index itself is there.
+  }
+}
+
 // What the driver's registers allow bounds groups.
 TEST(ChooserTest, ObeysTheDriversLimit) {
   const Artifact artifact = Kernel({Tile(1, 1, 1)});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/contract/device.h"
+#include "backends/gpu/known_words.h"
 #include "backends/opencl/cl.h"
 
 namespace hpvm::opencl {
@@ -24,7 +25,7 @@ uint64_t NextSerial();
 
 // Everything but bytes() and host() belongs to the submit threads: what is said to be of a lane to that lane's, the
 // rest to that of kernels.
-class OpenClBuffer final : public Buffer {
+class OpenClBuffer final : public gpu::GpuBuffer {
  public:
   // `cleared` is the event after which fresh memory reads as zero; empty for imported memory.
   OpenClBuffer(uint64_t bytes, Memory memory, Event cleared, bool is_imported)
@@ -35,7 +36,7 @@ class OpenClBuffer final : public Buffer {
         serial_(NextSerial()) {}
 
   uint64_t bytes() const override { return bytes_; }
-  uint8_t* host() override { return nullptr; }
+  bool is_shared() const override { return is_imported_; }
 
   MemoryRef whole() const { return {memory_.get(), serial_}; }
   cl_mem memory() const { return memory_.get(); }

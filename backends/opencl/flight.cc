@@ -77,6 +77,9 @@ void OpenClFlight::Enqueue(const gpu::Milestones& behind) {
   if (status_.ok()) {
     status_ = closed;
   }
+  if (!status_.ok()) {
+    gpu::ForgetWords(submission_);
+  }
 }
 
 Status OpenClFlight::WaitFor(const gpu::Milestones& behind) {
@@ -172,8 +175,7 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
     return Internal("A copy between two buffers in host memory is no device's.");
   }
   if (source->host() != nullptr) {
-    return Upload(source->block(), source->host() + copy.source_offset, OfDevice(*target), copy.target_offset,
-                  copy.bytes);
+    return Upload(source->block(), source->host() + copy.source_offset, OfDevice(*target), copy);
   }
   if (target->host() == nullptr) {
     return CopyWithin(OfDevice(*source), OfDevice(*target), copy);
@@ -191,29 +193,35 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
   return queue_.health_.Judge(error, current_, "Copying to host memory");
 }
 
-Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, uint64_t offset,
-                            uint64_t bytes) {
+Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy) {
+  uint64_t offset = copy.target_offset, bytes = copy.bytes;
+  target.words().Forget(offset, bytes);
   HPVMD_RETURN_IF_ERROR(Use(target));
   constexpr std::string_view kDoing = "Copying from host memory";
   // Beside launches in one queue pieces would wait for them.
   const bool is_apart = queue_.lane_ != Lane::kCompute || !queue_.found_.info.has_copy_lanes;
-  if (Pin* pin = is_apart ? queue_.PinOf(block, bytes) : nullptr; pin != nullptr) {
+  // What the device would read from the host's memory itself may be written in the meantime.
+  if (Pin* pin = is_apart && !copy.has_indices ? queue_.PinOf(block, bytes) : nullptr; pin != nullptr) {
     const auto enqueue = [&](uint64_t at, uint64_t piece, cl_event* done) {
       return clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset + at, piece, source + at, 0, nullptr,
                                   done);
     };
     return CopyDirectly({current_, /*is_up=*/true, block, pin, bytes, kDoing, enqueue});
   }
-  if (!queue_.stages_) {
+  if (!queue_.stages_ && !copy.has_indices) {
     const cl_int error =
         clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, bytes, source, 0, nullptr, nullptr);
     return queue_.health_.Judge(error, current_, kDoing);
   }
   CopyFlow flow = queue_.copier_.Flow(/*is_up=*/true, bytes, Staging::kSlots * Staging::kSlotBytes);
+  gpu::WordScan words;
   while (bytes > 0) {
     const uint64_t piece = std::min(bytes, Staging::kSlotBytes);
     HPVMD_ASSIGN_OR_RETURN(uint8_t * pinned, queue_.uploads_.Take(piece));
     queue_.copier_.Copy(pinned, source, piece);
+    if (copy.has_indices) {
+      words.Add(pinned, piece);
+    }
     Event sent;
     cl_int error =
         clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, piece, pinned, 0, nullptr, sent.out());
@@ -226,6 +234,9 @@ Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffe
     if (bytes > 0) {
       HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clFlush(current_), current_, kDoing));
     }
+  }
+  if (copy.has_indices) {
+    target.KeepWords(copy.target_offset, copy.bytes, words.range());
   }
   return absl::OkStatus();
 }
@@ -271,6 +282,7 @@ Status OpenClFlight::CopyDirectly(const DirectCopy& copy) {
 }
 
 Status OpenClFlight::CopyWithin(OpenClBuffer& source, OpenClBuffer& target, const CopyCommand& copy) {
+  target.words().Forget(copy.target_offset, copy.bytes);
   HPVMD_RETURN_IF_ERROR(Use(source));
   HPVMD_RETURN_IF_ERROR(Use(target));
   const auto enqueue = [&](cl_mem from, uint64_t from_offset, cl_mem to, uint64_t to_offset) {
@@ -313,6 +325,7 @@ Status OpenClFlight::EnqueueFill(const FillCommand& fill) {
   }
   HPVMD_RETURN_IF_ERROR(SwitchTo(queue_.main_.get()));
   OpenClBuffer& buffer = OfDevice(*target);
+  buffer.words().Forget(fill.offset, fill.bytes);
   HPVMD_RETURN_IF_ERROR(Use(buffer));
   const uint64_t end = fill.offset + fill.bytes;
   const uint64_t first = (fill.offset + kPatternBytes - 1) / kPatternBytes * kPatternBytes;

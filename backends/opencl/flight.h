@@ -67,7 +67,7 @@ class OpenClFlight final : public gpu::Flight {
   Status WaitFor(const gpu::Milestones& behind);
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
-  Status Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes);
+  Status Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
   // A copy between pinned memory and the device, piece by piece.
   struct DirectCopy {
     cl_command_queue queue = nullptr;

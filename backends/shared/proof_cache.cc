@@ -10,11 +10,14 @@ ProofParams ProofParamsOf(const Artifact& artifact) {
       is_used[atom.index] = true;
     }
   }
-  for (const ir::BoundsAccess& access : artifact.bounds.accesses) {
-    if (access.param != ir::BoundsAccess::kGroupMemory) {
-      is_used[access.param] = true;
+  for (const std::vector<ir::BoundsAccess>* accesses : {&artifact.bounds.accesses, &artifact.bounds.by_words}) {
+    for (const ir::BoundsAccess& access : *accesses) {
+      if (access.param != ir::BoundsAccess::kGroupMemory) {
+        is_used[access.param] = true;
+      }
     }
   }
+  const std::vector<bool> has_words = ir::FindWordParams(artifact.bounds);
   ProofParams params;
   for (uint32_t i = 0; i < is_used.size(); ++i) {
     if (is_used[i]) {
@@ -22,6 +25,9 @@ ProofParams ProofParamsOf(const Artifact& artifact) {
     }
     if (artifact.params[i].is_buffer) {
       params.buffers.push_back(i);
+    }
+    if (i < has_words.size() && has_words[i]) {
+      params.words.push_back(i);
     }
   }
   return params;

@@ -27,19 +27,22 @@ inline constexpr uint64_t kProvenBytesMax = uint64_t{1} << 31;
 struct ProofParams {
   std::vector<uint32_t> used;     // Those that the program names.
   std::vector<uint32_t> buffers;  // Those that are buffers.
+  std::vector<uint32_t> words;    // Those of which it asks for the words.
 };
 ProofParams ProofParamsOf(const Artifact& artifact);
 
 // `Argument` is what a device keeps of an argument; kFactOf(param, argument) is what the bounds program sees of it: a
-// buffer's bytes, a scalar's bits. `Known` is what the device keeps of launches that look alike.
-template <typename Argument, uint64_t (*kFactOf)(const ir::KernelParam&, const Argument&), typename Known>
+// buffer's bytes, a scalar's bits; kWordsOf, where a device knows any, the range of a buffer's words. `Known` is what
+// the device keeps of launches that look alike.
+template <typename Argument, uint64_t (*kFactOf)(const ir::KernelParam&, const Argument&), typename Known,
+          ir::WordRange (*kWordsOf)(const Argument&) = nullptr>
 class ProofCache {
  public:
   // Keeps what it needs of `artifact`.
   explicit ProofCache(const Artifact& artifact)
       : bounds_(artifact.bounds), params_(artifact.params), named_(ProofParamsOf(artifact)) {
     for (Entry& entry : entries_) {
-      entry.key.reset(new std::atomic<uint64_t>[kShape + named_.used.size()]());
+      entry.key.reset(new std::atomic<uint64_t>[kShape + named_.used.size() + named_.words.size()]());
     }
   }
 
@@ -53,17 +56,11 @@ class ProofCache {
 
   // Whether accesses in the bounds program stay inside and no buffer passes kProvenBytesMax.
   bool Prove(const Launch& launch) const {
-    if (HasLargeBuffer(launch)) {
-      return false;
-    }
-    ir::BoundsFacts facts;
-    facts.extent = launch.extent;
-    facts.group = launch.group;
-    for (size_t i = 0; i < params_.size(); ++i) {
-      facts.params.push_back({params_[i].is_buffer, params_[i].is_writable, kFactOf(params_[i], launch.arguments[i]),
-                              static_cast<uint8_t>(8 * ir::Bytes(params_[i].type))});
-    }
-    return ir::ProveBounds(bounds_, facts);
+    return !HasLargeBuffer(launch) && ir::ProveBounds(bounds_, FactsOf(launch));
+  }
+  // The same of those that rest on words, too.
+  bool ProveByWords(const Launch& launch) const {
+    return !bounds_.by_words.empty() && !HasLargeBuffer(launch) && ir::ProveByWords(bounds_, FactsOf(launch));
   }
 
   // What is remembered for launches like this; null when there is nothing, or when another thread writes just now.
@@ -109,6 +106,9 @@ class ProofCache {
     for (uint32_t i : named_.used) {
       write(kFactOf(params_[i], launch.arguments[i]));
     }
+    for (uint32_t i : named_.words) {
+      write(WordsKey(launch.arguments[i]));
+    }
     entry.known.store(known, std::memory_order_release);
     version_.store(version + 2, std::memory_order_release);
   }
@@ -137,7 +137,34 @@ class ProofCache {
         return nullptr;
       }
     }
+    for (uint32_t i : named_.words) {
+      if (!is_next(WordsKey(launch.arguments[i]))) {
+        return nullptr;
+      }
+    }
     return known;
+  }
+
+  static ir::WordRange WordsOf(const Argument& argument) {
+    if constexpr (kWordsOf != nullptr) {
+      return kWordsOf(argument);
+    }
+    return {};
+  }
+  static uint64_t WordsKey(const Argument& argument) {
+    const ir::WordRange words = WordsOf(argument);
+    return uint64_t{static_cast<uint32_t>(words.hi)} << 32 | static_cast<uint32_t>(words.lo);
+  }
+
+  ir::BoundsFacts FactsOf(const Launch& launch) const {
+    ir::BoundsFacts facts;
+    facts.extent = launch.extent;
+    facts.group = launch.group;
+    for (size_t i = 0; i < params_.size(); ++i) {
+      facts.params.push_back({params_[i].is_buffer, params_[i].is_writable, kFactOf(params_[i], launch.arguments[i]),
+                              static_cast<uint8_t>(8 * ir::Bytes(params_[i].type)), WordsOf(launch.arguments[i])});
+    }
+    return facts;
   }
 
   bool HasLargeBuffer(const Launch& launch) const {

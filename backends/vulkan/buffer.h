@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "backends/contract/device.h"
+#include "backends/gpu/known_words.h"
 #include "backends/vulkan/memory.h"
 #include "base/io/fd.h"
 
 namespace hpvm::vulkan {
 
-class VulkanBuffer final : public Buffer {
+class VulkanBuffer final : public gpu::GpuBuffer {
  public:
   VulkanBuffer(Context& context, Storage storage, uint64_t bytes, UniqueFd exported, uint64_t zeroed_at)
       : context_(context),
@@ -31,6 +32,7 @@ class VulkanBuffer final : public Buffer {
   // Null also where the memory is mapped: a DeviceInfo::host_visible device would have to take any host memory for a
   // buffer, and Vulkan takes whole pages at best. Copies use the mapping.
   uint8_t* host() override { return nullptr; }
+  bool is_shared() const override { return exported_.valid(); }
   ExportedMemory exported() const override {
     return {exported_.get(), exported_.valid() ? storage_.memory_bytes() : 0};
   }

@@ -39,6 +39,9 @@ void VulkanFlight::Record(const gpu::Milestones& behind) {
   if (status_.ok()) {
     status_ = ended;
   }
+  if (!status_.ok()) {
+    gpu::ForgetWords(submission_);
+  }
   writer_.EndUse();
 }
 
@@ -112,11 +115,12 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
     HPVMD_RETURN_IF_ERROR(transfers_.Arrive(data, copy.bytes));
     const bool is_idle =
         target->used_until != VulkanBuffer::kUseOpen && context_.IsReached({deck_.lane, target->used_until});
-    if (target->mapped() != nullptr && is_idle) {
+    if (target->mapped() != nullptr && is_idle && !copy.has_indices) {
+      target->words().Forget(copy.target_offset, copy.bytes);
       deck_.copier.Copy(target->mapped() + copy.target_offset, data, copy.bytes);
       return absl::OkStatus();
     }
-    return transfers_.Upload(from->block(), data, *target, copy.target_offset, copy.bytes);
+    return transfers_.Upload(from->block(), data, *target, copy.target_offset, copy.bytes, copy.has_indices);
   }
   if (target == nullptr) {
     has_downloads_ = true;

@@ -120,15 +120,21 @@ Status Transfers::CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buff
   return absl::OkStatus();
 }
 
-Status Transfers::Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset,
-                         uint64_t bytes) {
-  if (const Pin* pin = PinOf(block, bytes); pin != nullptr) {
+Status Transfers::Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes,
+                         bool has_indices) {
+  // What the device would read from the host's memory itself may be written in the meantime.
+  if (const Pin* pin = has_indices ? nullptr : PinOf(block, bytes); pin != nullptr) {
     return CopyDirectly(*pin, const_cast<uint8_t*>(source), target, offset, bytes, /*is_up=*/true);
   }
   CopyFlow flow = copier_.Flow(/*is_up=*/true, bytes, Staging::kChunks * Staging::kChunkBytes);
+  const uint64_t first = offset;
+  gpu::WordScan words;
   while (bytes != 0) {
     HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
     copier_.Copy(piece.data, source, piece.bytes);
+    if (has_indices) {
+      words.Add(piece.data, piece.bytes);
+    }
     writer_.Writes(target, offset, piece.bytes);
     HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
@@ -138,6 +144,9 @@ Status Transfers::Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& 
     source += piece.bytes;
     offset += piece.bytes;
     bytes -= piece.bytes;
+  }
+  if (has_indices) {
+    target.KeepWords(first, offset - first, words.range());
   }
   return absl::OkStatus();
 }

@@ -30,8 +30,9 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  // `block`: where the host's bytes lie; may be null.
-  Status Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes);
+  // `block`: where the host's bytes lie; may be null. `has_indices`: notes the range of their words.
+  Status Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes,
+                bool has_indices = false);
   // The bytes arrive at the latest in Finish.
   Status Download(VulkanBuffer& source, uint64_t offset, HostBlock* block, uint8_t* target, uint64_t bytes);
 

@@ -34,6 +34,7 @@ class Writer {
     Declare({&buffer, offset, offset + bytes, false});
   }
   void Writes(VulkanBuffer& buffer, uint64_t offset, uint64_t bytes) {
+    buffer.words().Forget(offset, bytes);
     Declare({&buffer, offset, offset + bytes, true});
   }
   Status Settle(Stage stage);

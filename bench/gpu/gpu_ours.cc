@@ -50,6 +50,7 @@ class OursContender final : public GpuContender {
   Status Init(Artifact artifact) {
     HPVMD_ASSIGN_OR_RETURN(kernel_, device_.Load(std::move(artifact)));
     timeline_ = device_.CreateTimeline();
+    words_ = ir::FindWordParams(kernel_->artifact().bounds);
     for (size_t i = 0; i < problem().arrays.size(); ++i) {
       const CpuArray& array = problem().arrays[i];
       const uint64_t bytes = array.count * ElementBytes(array.type);
@@ -102,7 +103,8 @@ class OursContender final : public GpuContender {
       slots.push_back(host);
       list.commands.push_back(CopyCommand{.source = inputs ? host_slot : device_slot,
                                           .target = inputs ? device_slot : host_slot,
-                                          .bytes = host->bytes()});
+                                          .bytes = host->bytes(),
+                                          .has_indices = inputs && i < words_.size() && words_[i]});
     }
     return Submit(list, slots);
   }
@@ -153,6 +155,7 @@ class OursContender final : public GpuContender {
   Device& host_;
   std::unique_ptr<Executable> kernel_;
   std::unique_ptr<Timeline> timeline_;
+  std::vector<bool> words_;  // By array: as the engine, which tells devices of them.
   uint64_t value_ = 0;
   std::vector<std::unique_ptr<Buffer>> buffers_, initial_, results_;  // By array; null where there is nothing to move.
 };

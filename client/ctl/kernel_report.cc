@@ -167,7 +167,8 @@ std::string Describe(const GpuVariant& variant) {
   std::string text = is_single ? "one instance a work item" : Product(variant.tile) + " instances a work item";
   text += variant.group[0] == 0 ? "" : ", groups of " + Product(variant.group) + " work items";
   text += variant.needs_alignment ? ", buffers at multiples of 16 bytes" : "";
-  return text + (variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "");
+  text += variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "";
+  return text + (variant.needs_words ? ", where the range of the indices is known" : "");
 }
 
 // Measurements of a GPU are pairs of a variant and one of four shapes of groups (compiler/api/learnt.h).
@@ -333,6 +334,7 @@ void PrintJson(const KernelExplanation& explanation) {
                                 {"tile", variant.tile},
                                 {"group", variant.group},
                                 {"needs_proof", variant.needs_proof},
+                                {"needs_words", variant.needs_words},
                                 {"needs_alignment", variant.needs_alignment},
                                 {"can_trap", variant.can_trap},
                                 {"local_bytes", variant.local_bytes}});

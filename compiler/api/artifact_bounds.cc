@@ -32,7 +32,7 @@ class Validator {
   std::string Run() {
     if (program_.atoms.size() > limits::kBoundsAtomsMax || program_.constraints.size() > limits::kBoundsItemsMax ||
         program_.loops.size() > limits::kBoundsItemsMax || program_.accesses.size() > limits::kBoundsItemsMax ||
-        program_.others.size() > limits::kBoundsItemsMax) {
+        program_.by_words.size() > limits::kBoundsItemsMax || program_.others.size() > limits::kBoundsItemsMax) {
       return "has more parts than the limit";
     }
     // Constraints first: choices ask how far they reach.
@@ -52,6 +52,7 @@ class Validator {
     }
     const auto is_valid = [&](const ir::BoundsAccess& access) { return IsValid(access); };
     if (!std::all_of(program_.accesses.begin(), program_.accesses.end(), is_valid) ||
+        !std::all_of(program_.by_words.begin(), program_.by_words.end(), is_valid) ||
         !std::all_of(program_.others.begin(), program_.others.end(), is_valid)) {
       return "has a malformed access";
     }
@@ -93,6 +94,8 @@ class Validator {
         return atom.index < params_.size() && !params_[atom.index].is_buffer;
       case Atom::Kind::kBufferBytes:
         return atom.index < params_.size() && params_[atom.index].is_buffer;
+      case Atom::Kind::kWord:
+        return atom.index < params_.size() && params_[atom.index].is_buffer && !params_[atom.index].is_writable;
       case Atom::Kind::kTrip:
         return atom.index < program_.loops.size();
       case Atom::Kind::kRange:
@@ -127,7 +130,7 @@ class Validator {
     return loop.trip.index < program_.atoms.size() && AreConstraints(loop.context) &&
            AreConstraints(loop.goes_on_when) && loop.ends.size() <= limits::kBoundsItemsMax &&
            std::all_of(loop.ends.begin(), loop.ends.end(), [&](const ir::LoopEnd& end) {
-             return AreConstraints(end.goes_on) && end.distances.size() <= limits::kBoundsItemsMax &&
+             return AreConstraints(end.goes_on) && AreConstraints(end.steady) && end.distances.size() <= limits::kBoundsItemsMax &&
                     std::all_of(end.distances.begin(), end.distances.end(), [&](const ir::Distance& distance) {
                       return IsBits(distance.bits) && HasAtoms(distance.polynomial);
                     });

@@ -53,6 +53,8 @@ ir::BoundsProgram SampleBounds() {
   b.accesses[0].loops = {0};
   b.others = b.accesses;
   b.others[0].reads_own = true;
+  b.by_words = b.accesses;
+  b.by_words[0].reach = 8;
   b.is_complete = b.is_wide = true;
   return b;
 }
@@ -131,6 +133,7 @@ TEST(ArtifactTest, RoundTrips) {
   EXPECT_EQ(parsed->bounds.accesses[0].loops, std::vector<uint32_t>{0});
   EXPECT_TRUE(parsed->bounds.accesses[0].is_certain && !parsed->bounds.accesses[0].reads_own);
   EXPECT_TRUE(parsed->bounds.others[0].reads_own);
+  EXPECT_EQ(parsed->bounds.by_words[0].reach, 8u);
   EXPECT_TRUE(parsed->bounds.is_complete && !parsed->bounds.is_separate && parsed->bounds.is_wide);
   ASSERT_EQ(parsed->work.blocks.size(), 2u);
   EXPECT_EQ(parsed->work.blocks[1].share, 0.5);
@@ -295,6 +298,7 @@ TEST(ArtifactTest, RefusesMalformedBounds) {
       {"TripOutside", [](ir::BoundsProgram& b) { b.loops[0].trip = ir::AtomId(7u); }},
       {"LoopContextOutside", [](ir::BoundsProgram& b) { b.loops[0].context = {9}; }},
       {"GoesOnOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].goes_on = {1}; }},
+      {"SteadyOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].steady = {1}; }},
       {"DistanceOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].distances[0].polynomial = kOutside; }},
       {"BitsOfADistance", [](ir::BoundsProgram& b) { b.loops[0].ends[0].distances[0].bits = 200; }},
       {"AccessOfNoParam", [](ir::BoundsProgram& b) { b.accesses[0].param = 2; }},
@@ -303,6 +307,9 @@ TEST(ArtifactTest, RefusesMalformedBounds) {
       {"HappensWhenOutside", [](ir::BoundsProgram& b) { b.accesses[0].happens_when = {1}; }},
       {"LoopOfAnAccessOutside", [](ir::BoundsProgram& b) { b.accesses[0].loops = {1}; }},
       {"OtherAccessOutside", [](ir::BoundsProgram& b) { b.others[0].offset = kOutside; }},
+      {"AccessByWordsOutside", [](ir::BoundsProgram& b) { b.by_words[0].offset = kOutside; }},
+      {"WordsOfAScalar", [](ir::BoundsProgram& b) { b.atoms[4] = AtomOf(Kind::kWord, 1); }},
+      {"WordsOfNoParam", [](ir::BoundsProgram& b) { b.atoms[4] = AtomOf(Kind::kWord, 2); }},
       {"GoesOnWhenOutside", [](ir::BoundsProgram& b) { b.loops[0].goes_on_when = {1}; }},
       {"OffsetOutside", [](ir::BoundsProgram& b) { b.accesses[0].offset = kOutside; }},
       {"AccessContextOutside", [](ir::BoundsProgram& b) { b.accesses[0].context = {1}; }},

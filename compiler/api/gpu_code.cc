@@ -46,8 +46,8 @@ bool IsVariant(const GpuVariant& variant, bool is_shader, size_t params) {
     }
     group *= variant.group[d];
   }
-  if (group > 1024 || variant.entry.empty() || variant.arguments.size() > limits::kGpuArgumentsMax ||
-      variant.push_bytes > limits::kGpuArgumentsMax * 8) {
+  if (group > 1024 || variant.entry.empty() || (variant.needs_words && !variant.needs_proof) ||
+      variant.arguments.size() > limits::kGpuArgumentsMax || variant.push_bytes > limits::kGpuArgumentsMax * 8) {
     return false;
   }
   for (const GpuFactor& factor : variant.factors) {

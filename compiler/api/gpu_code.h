@@ -74,6 +74,7 @@ struct GpuVariant {
   std::string entry;                      // In the code.
   std::array<uint32_t, 3> tile{1, 1, 1};  // Instances of one work item.
   bool needs_proof = false;               // Only for launches for which ir::ProveBounds holds.
+  bool needs_words = false;               // Only for those for which ir::ProveByWords does; needs_proof is set, too.
   bool needs_alignment = false;           // Every buffer's view begins at a multiple of 16 bytes of device memory.
   std::vector<GpuFactor> factors;         // Only for launches for which all of these hold.
   bool can_trap = true;
@@ -107,8 +108,8 @@ inline auto FieldsOf(GpuArgument& a) {
 }
 inline auto FieldsOf(GpuFactor& factor) { return std::tie(factor.param, factor.log2); }
 inline auto FieldsOf(GpuVariant& v) {
-  return std::tie(v.entry, v.tile, v.needs_proof, v.needs_alignment, v.factors, v.can_trap, v.group, v.group_constant,
-                  v.local_bytes, v.arguments, v.push_bytes, v.facts_set, v.facts_binding);
+  return std::tie(v.entry, v.tile, v.needs_proof, v.needs_words, v.needs_alignment, v.factors, v.can_trap, v.group,
+                  v.group_constant, v.local_bytes, v.arguments, v.push_bytes, v.facts_set, v.facts_binding);
 }
 inline auto FieldsOf(GpuCode& c) { return std::tie(c.format, c.is_native, c.options, c.variants, c.private_bytes); }
 

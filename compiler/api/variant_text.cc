@@ -22,6 +22,10 @@ std::string GpuText(const GpuVariant& variant) {
              : std::to_string(x) + " x " + std::to_string(y) + " x " + std::to_string(z) + " a work item";
 }
 
+std::string UncheckedText(const GpuVariant& variant) {
+  return variant.needs_words ? ", unchecked by its indices" : variant.needs_proof ? ", unchecked" : "";
+}
+
 }  // namespace
 
 std::string VariantText(const Artifact& artifact, uint32_t index) {
@@ -33,7 +37,7 @@ std::string VariantText(const Artifact& artifact, uint32_t index) {
       return "";
     }
     const GpuVariant& variant = artifact.gpu.variants[index];
-    return artifact.gpu.is_native ? "as written" : GpuText(variant) + (variant.needs_proof ? ", unchecked" : "");
+    return artifact.gpu.is_native ? "as written" : GpuText(variant) + UncheckedText(variant);
   }
   if (artifact.kind != ArtifactKind::kCpuImage || index > artifact.variants.size()) {
     return "";

@@ -41,11 +41,14 @@ bool Touch(const ir::AccessRange& a, const ir::AccessRange& b) {
 
 void ExplainBounds(const ir::Module& module, const ir::BoundsProgram& bounds, KernelReport* report) {
   const ir::Function& entry = module.function(module.entry);
-  std::vector<bool> is_proven(entry.ops.size());
+  std::vector<bool> is_proven(entry.ops.size()), is_by_words(entry.ops.size());
   for (const ir::BoundsAccess& access : bounds.accesses) {
     is_proven[access.op.index] = true;
   }
-  size_t accesses = 0, proven = 0;
+  for (const ir::BoundsAccess& access : bounds.by_words) {
+    is_by_words[access.op.index] = true;
+  }
+  size_t accesses = 0, proven = 0, by_words = 0;
   ir::ForEachOp(entry, [&](ir::OpId id) {
     const ir::Op& op = entry.op(id);
     if (!ReachesBuffers(op)) {
@@ -53,14 +56,17 @@ void ExplainBounds(const ir::Module& module, const ir::BoundsProgram& bounds, Ke
     }
     ++accesses;
     proven += is_proven[id.index] ? 1 : 0;
+    by_words += is_by_words[id.index] ? 1 : 0;
     report->Add(Kind::kBounds, op.source,
                 "The " + WhatIsAccessed(module, op) +
-                    (is_proven[id.index] ? " is unchecked where a launch shows that it stays inside."
-                                         : " keeps its check: its offset is not understood."));
+                    (is_proven[id.index]     ? " is unchecked where a launch shows that it stays inside."
+                     : is_by_words[id.index] ? " is unchecked on GPUs that know the range of the indices it rests on."
+                                             : " keeps its check: its offset is not understood."));
   });
   report->Add(Kind::kBounds, 0,
               std::to_string(proven) + " of " + std::to_string(accesses) +
-                  " accesses to buffers are unchecked in launches that show that they stay inside.");
+                  " accesses to buffers are unchecked in launches that show that they stay inside" +
+                  (by_words != 0 ? ", and " + std::to_string(by_words) + " more where indices are known" : "") + ".");
 }
 
 LaunchHalves FindHalves(const ir::Module& module, const ir::BoundsProgram& bounds) {
@@ -107,7 +113,7 @@ void ExplainParts(const ir::Module& module, const ir::BoundsProgram& bounds, Ker
   }
   const ir::Function& entry = module.function(module.entry);
   std::vector<bool> is_known(entry.ops.size());
-  for (const std::vector<ir::BoundsAccess>* accesses : {&bounds.accesses, &bounds.others}) {
+  for (const std::vector<ir::BoundsAccess>* accesses : {&bounds.accesses, &bounds.by_words, &bounds.others}) {
     for (const ir::BoundsAccess& access : *accesses) {
       is_known[access.op.index] = true;
     }
@@ -156,7 +162,10 @@ void ExplainVariants(const GpuCode& code, KernelReport* report) {
                        " a work item, " +
                        (variant.group[0] == 0 ? "groups as the launcher chooses"
                                               : "groups of " + product(variant.group) + " work items") +
-                       ", " + (variant.needs_proof ? "unchecked where a launch shows its bounds" : "checked");
+                       ", " +
+                       (variant.needs_words   ? "unchecked where a launch shows its bounds and indices are known"
+                        : variant.needs_proof ? "unchecked where a launch shows its bounds"
+                                              : "checked");
     text += variant.needs_alignment ? ", buffers at multiples of 16 bytes" : "";
     text += variant.local_bytes != 0 ? ", " + std::to_string(variant.local_bytes) + " bytes of group memory" : "";
     report->Add(Kind::kTile, 0, text + ".");

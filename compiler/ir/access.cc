@@ -26,7 +26,7 @@ class Finder {
   bool Run(std::vector<ParamAccess>* accesses) {
     prover_.FindTrips();
     touched_.resize(facts_.params.size());
-    for (const std::vector<BoundsAccess>* list : {&program_.accesses, &program_.others}) {
+    for (const std::vector<BoundsAccess>* list : {&program_.accesses, &program_.by_words, &program_.others}) {
       for (const BoundsAccess& access : *list) {
         AccessRange touched;
         if (!Touches(access, &touched)) {

@@ -2,6 +2,7 @@
 #include "compiler/ir/bounds.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 
 #include "compiler/ir/bounds_prover.h"
@@ -21,12 +22,9 @@ BoundsClaim ClaimOf(const BoundsProver& prover, const BoundsAccess& access, cons
   return claim;
 }
 
-}  // namespace
-
-bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed) {
-  if (program.accesses.empty()) {
-    return false;  // Nothing was asked, so nothing is shown: FindBounds may have dropped it all.
-  }
+// `failed`, if not null, receives the place in the lists, one behind the other, of the first that does not fit.
+bool Prove(const BoundsProgram& program, std::initializer_list<std::span<const BoundsAccess>> lists,
+           const BoundsFacts& facts, uint32_t* failed) {
   for (int i = 0; i < 3; ++i) {
     if (facts.group[i] == 0) {
       return false;
@@ -37,22 +35,51 @@ bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_
   }
   BoundsProver prover(program, facts, {{0, 0, 0}, facts.extent});
   prover.FindTrips();
-  for (size_t i = 0; i < program.accesses.size(); ++i) {
-    if (!ClaimOf(prover, program.accesses[i], facts).fits) {
-      if (failed != nullptr) {
-        *failed = static_cast<uint32_t>(i);
+  uint32_t place = 0;
+  for (const std::span<const BoundsAccess> list : lists) {
+    for (const BoundsAccess& access : list) {
+      if (!ClaimOf(prover, access, facts).fits) {
+        if (failed != nullptr) {
+          *failed = place;
+        }
+        return false;
       }
-      return false;
+      ++place;
     }
   }
   return true;
 }
 
-std::vector<BoundsClaim> ClaimBounds(const BoundsProgram& program, const BoundsFacts& facts) {
+}  // namespace
+
+bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed) {
+  if (program.accesses.empty()) {
+    return false;  // Nothing was asked, so nothing is shown: FindBounds may have dropped it all.
+  }
+  return Prove(program, {program.accesses}, facts, failed);
+}
+
+bool ProveByWords(const BoundsProgram& program, const BoundsFacts& facts) {
+  return !program.by_words.empty() && Prove(program, {program.accesses, program.by_words}, facts, nullptr);
+}
+
+std::vector<bool> FindWordParams(const BoundsProgram& program) {
+  std::vector<bool> found;
+  for (const Atom& atom : program.atoms) {
+    if (atom.kind == Atom::Kind::kWord && !program.by_words.empty()) {
+      found.resize(std::max<size_t>(found.size(), atom.index + size_t{1}));
+      found[atom.index] = true;
+    }
+  }
+  return found;
+}
+
+std::vector<BoundsClaim> ClaimBounds(const BoundsProgram& program, std::span<const BoundsAccess> accesses,
+                                     const BoundsFacts& facts) {
   BoundsProver prover(program, facts, {{0, 0, 0}, facts.extent});
   prover.FindTrips();
   std::vector<BoundsClaim> claims;
-  for (const BoundsAccess& access : program.accesses) {
+  for (const BoundsAccess& access : accesses) {
     claims.push_back(ClaimOf(prover, access, facts));
   }
   return claims;

@@ -11,6 +11,10 @@
 // shifts, divisions, extensions) its interval must show that it is canonical, else nothing is concluded. The final
 // question is whether the interval lies in [0, bytes): then the offset, taken modulo 2^bits, does too.
 //
+// Indices. An offset that rests on words from memory (`x[columns[k]]`) is bounded once somebody knows the least and the
+// greatest word of the buffer that they come from. ProveByWords asks for those, too. Who brings them must be sure that
+// nobody writes to the buffer between looking at the words and the kernel's end.
+//
 // This guards memory safety: compiler/pass/find_bounds_test.cc compares it with brute force.
 #ifndef HPVMD_COMPILER_IR_BOUNDS_H_
 #define HPVMD_COMPILER_IR_BOUNDS_H_
@@ -44,6 +48,7 @@ struct Atom {
     kScalar,
     kBufferBytes,  // `index` is the parameter.
     kTrip,         // `index` is the loop: iterations before this one.
+    kWord,         // A word of buffer `index`, whichever: 32 bits at a multiple of 4, with its sign, in `bits`.
     kRange,        // Anything in `range`.
     kOperation,    // `code` of `operands`.
     kEither,       // One of `operands`.
@@ -73,6 +78,8 @@ struct Distance {
 struct LoopEnd {
   std::vector<uint32_t> goes_on;  // In BoundsProgram::constraints.
   std::vector<Distance> distances;
+  // Those of `goes_on` of whose atoms none but the loop's trip changes while it runs.
+  std::vector<uint32_t> steady{};
 };
 struct BoundsLoop {
   AtomId trip;
@@ -110,12 +117,21 @@ struct BoundsProgram {
   std::vector<Constraint> constraints;
   std::vector<BoundsLoop> loops;  // Outer before inner; kTrip's index.
   std::vector<BoundsAccess> accesses;
+  // Accesses that are bounded once the words are known that their offsets rest on.
+  std::vector<BoundsAccess> by_words{};
   // Accesses that no launch can bound, or not for every one of its instances: they are not proven, but FindAccesses
   // asks what they may touch.
   std::vector<BoundsAccess> others;
-  bool is_complete = false;  // Every access to a buffer is in one of the two.
+  bool is_complete = false;  // Every access to a buffer is in one of the three.
   bool is_separate = false;  // Module::has_separate_buffers: what leaves a buffer lands in no other one.
   bool is_wide = false;      // Offsets are values modulo 2^64, not 2^32.
+};
+
+// The least and the greatest of some words, as signed integers; not known, or of no words, where lo > hi.
+struct WordRange {
+  int32_t lo = 0, hi = -1;
+  bool is_known() const { return lo <= hi; }
+  friend bool operator==(const WordRange&, const WordRange&) = default;
 };
 
 struct BoundsFacts {
@@ -124,6 +140,8 @@ struct BoundsFacts {
     bool is_buffer = true, is_writable = true;
     uint64_t value = 0;  // Buffers: bytes; scalars: the bits.
     uint8_t bits = 32;   // Scalars.
+    // Buffers that are not writable: of the words at multiples of 4, and of no others.
+    WordRange words{};
   };
   std::vector<Param> params;  // One a kernel parameter.
 };
@@ -132,6 +150,10 @@ struct BoundsFacts {
 // `failed`, if not null, receives the first access that may. Takes time linear in the program's size, a few passes, and
 // gives up after a fixed number of steps.
 bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed = nullptr);
+// The same of the accesses `by_words`, too, of which there must be some.
+bool ProveByWords(const BoundsProgram& program, const BoundsFacts& facts);
+// By parameter, one more than the last that has any: whether ProveByWords asks for the buffer's words.
+std::vector<bool> FindWordParams(const BoundsProgram& program);
 
 // What ProveBounds finds of one access.
 struct BoundsClaim {
@@ -139,9 +161,10 @@ struct BoundsClaim {
   bool fits = false;      // The access stays inside, and stores only what may be written.
   Interval offset;        // Modulo 2^32, or 2^64 if the program is wide; of accesses that are reached.
 };
-// One for each of the program's accesses, for tests that doubt them (tests/bounds). The extent and the group hold at
-// least one instance.
-std::vector<BoundsClaim> ClaimBounds(const BoundsProgram& program, const BoundsFacts& facts);
+// One for each of `accesses`, which are of the program, for tests that doubt them (tests/bounds). The extent and the
+// group hold at least one instance.
+std::vector<BoundsClaim> ClaimBounds(const BoundsProgram& program, std::span<const BoundsAccess> accesses,
+                                     const BoundsFacts& facts);
 
 // Sums and products of polynomials; nothing when they grow beyond kTermsMax terms of kDegreeMax atoms or their factors
 // beyond 2^62.

@@ -180,8 +180,10 @@ Reduced BoundsProver::Scope::Reduce(const Polynomial& polynomial, int sign, cons
   return terms;
 }
 
-Interval BoundsProver::Scope::Of(const Polynomial& polynomial) {
-  const Reduced terms = Reduce(polynomial);
+Interval BoundsProver::Scope::Of(const Polynomial& polynomial) { return OfTied(Reduce(polynomial)); }
+
+// By what is known of several of its atoms together, too.
+Interval BoundsProver::Scope::OfTied(const Reduced& terms) {
   Interval interval = Of(terms);
   for (size_t i = 0; i < ties_.size() && terms.size() > 1; ++i) {
     const NotNegative holds = ties_[i].holds;  // More may come while this one is looked at.
@@ -255,6 +257,8 @@ Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
       return Interval::Single(facts.params[atom.index].value);
     case Atom::Kind::kTrip:
       return atom.index < prover_.trips_.size() ? prover_.trips_[atom.index] : Interval::AtLeast(0);
+    case Atom::Kind::kWord:
+      return Word(atom);
     case Atom::Kind::kRange:
       return atom.range;
     case Atom::Kind::kOperation:
@@ -263,6 +267,15 @@ Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
       return Either(atom);
   }
   return {};
+}
+
+// What others may write in the meantime has no range.
+Interval BoundsProver::Scope::Word(const Atom& atom) const {
+  const BoundsFacts::Param& param = prover_.facts_.params[atom.index];
+  if (param.is_writable || !param.words.is_known()) {
+    return atom.bits == 32 ? Unsigned(32) : Signed(32);
+  }
+  return {param.words.lo, param.words.hi};
 }
 
 Interval BoundsProver::Scope::Either(const Atom& atom) {
@@ -456,14 +469,25 @@ Truth BoundsProver::Scope::Decide(const Constraint& constraint) {
   return all;
 }
 
+// rest + added - slope * trip >= 0 in each iteration.
+void BoundsProver::TieTrip(const BoundsLoop& loop, const Reduced& rest, Wide added, Wide slope) const {
+  Reduced terms = rest;
+  ReducedTerm trip;
+  trip.factor = -slope;
+  trip.atoms[trip.count++] = loop.trip;
+  terms.push_back(trip);
+  loop_ties_.push_back({&loop, {std::move(terms), added}});
+}
+
 // The loop goes on from iteration t only while less(t) < more(t); the difference falls by s each time.
-Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c) const {
+Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c, bool is_steady) const {
   Scope scope(*this, loop.context);
   const std::optional<Slope> slope = SlopeOf(scope.Reduce(c.more, 1, c.less), loop.trip);
   if (!slope) {
     return {};
   }
-  const Exact most = Sum(scope.Of(slope->rest).hi(), c.or_equal ? 0 : -1);
+  const Wide added = c.or_equal ? 0 : -1;
+  const Exact most = Sum(scope.OfTied(slope->rest).hi(), added);
   if (!most) {
     return {};
   }
@@ -474,7 +498,16 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c) const
   const Interval all = Canonicals(c);
   const bool is_canonical =
       bounded.Of(c.less).Within(*all.lo(), *all.hi()) && bounded.Of(c.more).Within(*all.lo(), *all.hi());
-  return is_canonical ? Exact(last) : Exact();
+  if (!is_canonical) {
+    return {};
+  }
+  // An iteration but the first comes after one in which the difference was large enough. What the first one needs must
+  // hold where the loop begins.
+  const Exact least = Sum(scope.OfTied(slope->rest).lo(), added + slope->s);
+  if (is_steady && least && *least >= 0) {
+    TieTrip(loop, slope->rest, added + slope->s, slope->s);
+  }
+  return last;
 }
 
 // The loop goes on from iteration t only while distance(t) = first - s t is not 0 modulo 2^bits.
@@ -485,12 +518,13 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance
     if (!slope) {
       continue;
     }
-    const Interval first = scope.Of(slope->rest);
+    const Interval first = scope.OfTied(slope->rest);
     // It must hit 0 exactly, from above, without wrapping.
     const bool is_hit = std::all_of(slope->rest.begin(), slope->rest.end(), [&](const ReducedTerm& term) {
       return term.factor && *term.factor % slope->s == 0;
     });
     if (is_hit && first.Within(0, Modulus(bits) - 1)) {
+      TieTrip(loop, slope->rest, 0, slope->s);
       return *first.hi() / slope->s;
     }
   }
@@ -508,7 +542,8 @@ Exact BoundsProver::TripMax(size_t index) const {
   Interval trips = Interval::AtLeast(0);
   const auto at_most = [&](const Exact& most) { trips = Meet(trips, {Exact(), most}); };
   for (uint32_t constraint : loop.ends[0].goes_on) {
-    at_most(TripMaxBy(loop, program_.constraints[constraint]));
+    const bool is_steady = std::ranges::find(loop.ends[0].steady, constraint) != loop.ends[0].steady.end();
+    at_most(TripMaxBy(loop, program_.constraints[constraint], is_steady));
   }
   for (const Distance& distance : loop.ends[0].distances) {
     at_most(TripMaxBy(loop, distance.polynomial, distance.bits));

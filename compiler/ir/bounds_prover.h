@@ -65,6 +65,9 @@ class BoundsProver {
     Scope(const BoundsProver& prover, std::span<const uint32_t> context)
         : prover_(prover), atoms_(prover.program_.atoms.size()) {
       prover_.Spend(atoms_.size() / 8);
+      for (const LoopTie& tie : prover_.loop_ties_) {
+        Keep(tie.loop, tie.holds.terms, tie.holds.added);
+      }
       Assume(context);
     }
     void Assume(std::span<const uint32_t> context) {
@@ -79,6 +82,7 @@ class BoundsProver {
     // With what constraints say of the polynomial as a whole, where they tie several atoms together.
     Interval Of(const Polynomial& polynomial);
     Interval Of(const Reduced& terms, const ReducedTerm* except = nullptr);
+    Interval OfTied(const Reduced& terms);
     // Of polynomial * sign - minus.
     Reduced Reduce(const Polynomial& polynomial, int sign = 1, const Polynomial& minus = {});
     void Refine(AtomId atom, const Interval& interval);
@@ -94,7 +98,7 @@ class BoundsProver {
 
    private:
     static constexpr int kPasses = 2;
-    static constexpr size_t kTiesMax = 8;
+    static constexpr size_t kTiesMax = 12;
     // A fact about several atoms, none of which can be bounded by itself.
     struct Tie {
       const void* by;  // The constraint, or the quotient's atom; only compared.
@@ -102,6 +106,7 @@ class BoundsProver {
     };
 
     Interval Evaluate(const Atom& atom);
+    Interval Word(const Atom& atom) const;
     Interval Operation(const Atom& atom);
     Interval Either(const Atom& atom);
     void Apply(const Constraint& constraint);
@@ -135,14 +140,22 @@ class BoundsProver {
   // In evaluated atoms and terms. Nested merges would take time exponential in their depth.
   static constexpr int64_t kStepsMax = 20'000;
 
+  // In each iteration of a loop: how far it has come, by what it goes on by, as a whole.
+  struct LoopTie {
+    const BoundsLoop* loop;
+    NotNegative holds;
+  };
+
   Exact TripMax(size_t loop) const;
-  Exact TripMaxBy(const BoundsLoop& loop, const Constraint& goes_on) const;
+  Exact TripMaxBy(const BoundsLoop& loop, const Constraint& goes_on, bool is_steady) const;
+  void TieTrip(const BoundsLoop& loop, const Reduced& rest, Wide added, Wide slope) const;
   Exact TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const;
 
   const BoundsProgram& program_;
   const BoundsFacts& facts_;
   const InstanceBox box_;
   std::vector<Interval> trips_;  // Of the loops so far.
+  mutable std::vector<LoopTie> loop_ties_;
   mutable int64_t steps_left_ = kStepsMax;
 };
 

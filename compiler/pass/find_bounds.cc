@@ -53,7 +53,9 @@ struct Edge {
 // access in the program would cost all others their proof. A wrong answer costs time only.
 class Hope {
  public:
-  explicit Hope(const ir::BoundsProgram& program) : program_(program), wild_(program.atoms.size()) {}
+  // `knows_words`: of a launch that knows the words of buffers.
+  explicit Hope(const ir::BoundsProgram& program, bool knows_words)
+      : program_(program), knows_words_(knows_words), wild_(program.atoms.size()) {}
 
   bool IsLost(const Polynomial& polynomial, const std::vector<uint32_t>& context) {
     return std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
@@ -63,9 +65,11 @@ class Hope {
   }
 
  private:
-  static bool Mentions(const Polynomial& polynomial, AtomId atom) {
+  // With a factor of that sign; 0: of any.
+  static bool Mentions(const Polynomial& polynomial, AtomId atom, int sign) {
     return std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
-      return std::find(term.atoms.begin(), term.atoms.end(), atom) != term.atoms.end();
+      return (sign == 0 || (term.factor > 0) == (sign > 0)) &&
+             std::find(term.atoms.begin(), term.atoms.end(), atom) != term.atoms.end();
     });
   }
   bool AnyWild(const Polynomial& polynomial, AtomId except = AtomId()) {
@@ -74,12 +78,20 @@ class Hope {
                          [&](AtomId atom) { return !(atom == except) && IsWild(atom); });
     });
   }
-  // Whether some condition bounds it by what a launch knows.
+  // Whether conditions bound it, above and below, by what a launch knows.
   bool IsTamed(AtomId atom, const std::vector<uint32_t>& context) {
-    return std::any_of(context.begin(), context.end(), [&](uint32_t index) {
+    bool has_least = false, has_most = false;
+    for (const uint32_t index : context) {
       const Constraint& c = program_.constraints[index];
-      return (Mentions(c.less, atom) || Mentions(c.more, atom)) && !AnyWild(c.less, atom) && !AnyWild(c.more, atom);
-    });
+      if (AnyWild(c.less, atom) || AnyWild(c.more, atom)) {
+        continue;
+      }
+      // What is below something without a sign is not below zero, either.
+      const bool is_between = !c.is_signed && Mentions(c.less, atom, 0);
+      has_least |= is_between || Mentions(c.more, atom, 1) || Mentions(c.less, atom, -1);
+      has_most |= is_between || Mentions(c.less, atom, 1) || Mentions(c.more, atom, -1);
+    }
+    return has_least && has_most;
   }
   bool IsWild(AtomId atom) {
     std::optional<bool>& known = wild_[atom.index];
@@ -95,6 +107,8 @@ class Hope {
     switch (atom.kind) {
       case Atom::Kind::kRange:
         return !atom.range.is_bounded() || *atom.range.hi() - *atom.range.lo() >= kRangeMax;
+      case Atom::Kind::kWord:
+        return !knows_words_;
       case Atom::Kind::kTrip:
         return IsEndless(program_.loops[atom.index]);
       case Atom::Kind::kOperation:
@@ -139,16 +153,17 @@ class Hope {
   }
 
   const ir::BoundsProgram& program_;
+  const bool knows_words_;
   std::vector<std::optional<bool>> wild_;  // By AtomId.
 };
 
-void SetHopelessApart(ir::BoundsProgram* program) {
-  Hope hope(*program);
-  const auto lost = std::stable_partition(
-      program->accesses.begin(), program->accesses.end(),
-      [&](const ir::BoundsAccess& access) { return !hope.IsLost(access.offset, access.context); });
-  program->others.assign(std::make_move_iterator(lost), std::make_move_iterator(program->accesses.end()));
-  program->accesses.erase(lost, program->accesses.end());
+// Moves to the second list what is lost.
+void SetHopelessApart(Hope hope, std::vector<ir::BoundsAccess>* accesses, std::vector<ir::BoundsAccess>* hopeless) {
+  const auto lost = std::stable_partition(accesses->begin(), accesses->end(), [&](const ir::BoundsAccess& access) {
+    return !hope.IsLost(access.offset, access.context);
+  });
+  hopeless->assign(std::make_move_iterator(lost), std::make_move_iterator(accesses->end()));
+  accesses->erase(lost, accesses->end());
 }
 
 bool SameTerms(const Polynomial& a, const Polynomial& b) {
@@ -217,7 +232,8 @@ class Finder {
       return std::nullopt;
     }
     AddPaths(f_, trace_, &program_);
-    SetHopelessApart(&program_);
+    SetHopelessApart(Hope(program_, /*knows_words=*/false), &program_.accesses, &program_.by_words);
+    SetHopelessApart(Hope(program_, /*knows_words=*/true), &program_.by_words, &program_.others);
     if (trace != nullptr) {
       *trace = std::move(trace_);
     }
@@ -364,8 +380,22 @@ class Finder {
       case ir::Family::kSelect:
         return SelectOf(op);
       default:
-        return Fresh(RangeOf(op));
+        return IsWord(op) ? Word(op) : Fresh(RangeOf(op));
     }
+  }
+  // A load of a word that nothing writes while the kernel runs, at a place that is surely a multiple of 4.
+  bool IsWord(const Op& op) {
+    const bool is_whole = op.width == 4 && (op.type == ir::Type::kI32 || (op.type == ir::Type::kI64 && op.sign));
+    return op.code == Opcode::kLoad && is_whole && op.space == ir::Space::kParam && op.imm % 4 == 0 &&
+           !module_.params[op.space_index].is_writable && !IsLost(Operand(op, 0)) && ZerosBelow(Operand(op, 0)) >= 2;
+  }
+  // Each load may find another one.
+  Polynomial Word(const Op& op) {
+    Atom atom;
+    atom.kind = Atom::Kind::kWord;
+    atom.bits = Bits(op.type);
+    atom.index = op.space_index;
+    return ir::AtomPolynomial(NewAtom(std::move(atom), CurrentLoop()));
   }
   Polynomial Arithmetic(const Op& op) {
     const uint8_t bits = Bits(op.type);
@@ -718,6 +748,14 @@ class Finder {
     edge.facts.assign(facts_.begin() + static_cast<ptrdiff_t>(open.first_fact), facts_.end());
     open.edges.push_back(std::move(edge));
   }
+  bool IsSteady(const Constraint& constraint, uint32_t loop) const {
+    const AtomId trip = program_.loops[loop].trip;
+    const auto stays = [&](AtomId atom) {
+      return atom == trip || atom_loop_[atom.index] == kNoLoop || atom_loop_[atom.index] < loop;
+    };
+    const auto is_steady = [&](const ir::Term& term) { return std::ranges::all_of(term.atoms, stays); };
+    return std::ranges::all_of(constraint.less, is_steady) && std::ranges::all_of(constraint.more, is_steady);
+  }
   // Here the loop goes on: what holds since it began tells when it ends.
   void EndLoopEdge(const Open& open) {
     if (open.loop == kNoLoop) {
@@ -729,6 +767,9 @@ class Finder {
       const Fact& fact = facts_[i];
       if (fact.constraint) {
         end.goes_on.push_back(*fact.constraint);
+        if (IsSteady(program_.constraints[*fact.constraint], open.loop)) {
+          end.steady.push_back(*fact.constraint);
+        }
         continue;
       }
       Polynomial rest;

@@ -191,6 +191,96 @@ TEST(FindBoundsTest, TooManyAccesses) {
   EXPECT_FALSE(program.is_complete);
 }
 
+// A kernel that only reads its buffer, and a launch that knows the words there.
+struct Reading {
+  explicit Reading(const std::string& body, uint64_t bytes) : module(BoundsKernel(body)) {
+    module.params[0].is_writable = false;
+    program = FindBounds(module);
+    facts.extent = {10, 1, 1};
+    facts.params = {{true, false, bytes, 32}, {false, false, 0, 32}, {false, false, 0, 32}};
+  }
+  bool Proves(const ir::WordRange& words) {
+    facts.params[0].words = words;
+    return ir::ProveByWords(program, facts);
+  }
+
+  ir::Module module;
+  ir::BoundsProgram program;
+  ir::BoundsFacts facts;
+};
+
+// b[b[x]] is proven exactly where the greatest word is an element, and the least is none before the first.
+TEST(FindBoundsTest, IndicesFromMemory) {
+  Reading gather(
+      " %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n %p: i32 = shl.i32 %k, %c2\n"
+      " %v: i32 = load.i32 param(0) %p\n",
+      40);
+  EXPECT_EQ(gather.program.accesses.size(), 1u);
+  EXPECT_EQ(gather.program.by_words.size(), 1u);
+  EXPECT_TRUE(gather.program.others.empty());
+  EXPECT_TRUE(gather.program.is_complete);
+  EXPECT_EQ(ir::FindWordParams(gather.program), std::vector<bool>{true});
+  EXPECT_TRUE(gather.Proves({0, 9}));
+  EXPECT_TRUE(gather.Proves({3, 3}));
+  EXPECT_FALSE(gather.Proves({0, 10}));
+  EXPECT_FALSE(gather.Proves({-1, 9}));
+  EXPECT_FALSE(gather.Proves({}));
+  EXPECT_TRUE(ir::ProveBounds(gather.program, gather.facts));
+  gather.facts.params[0].is_writable = true;
+  EXPECT_FALSE(gather.Proves({0, 9}));
+}
+
+// A negative index that a branch takes out, and one that it does not.
+TEST(FindBoundsTest, IndicesBehindABranch) {
+  const std::string load = " %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n";
+  const std::string used =
+      " if g0 %g {\n %p: i32 = shl.i32 %k, %c2\n %v: i32 = load.i32 param(0) %p\n leave g0 ()\n} else {\n"
+      " leave g0 ()\n}\n";
+  Reading guarded(load + " %g: i32 = ge_s.i32 %k, %c0\n" + used, 40);
+  EXPECT_TRUE(guarded.Proves({-1, 9}));
+  EXPECT_FALSE(guarded.Proves({-1, 10}));
+  Reading other(load + " %g: i32 = ne.i32 %k, %c3\n" + used, 40);
+  EXPECT_FALSE(other.Proves({-1, 9}));
+}
+
+// Rows as sparse matrices have them: for k from b[x] to b[x + 1], b[b[k]].
+TEST(FindBoundsTest, RowsFromMemory) {
+  Reading rows(
+      " %o: i32 = shl.i32 %x, %c2\n %first: i32 = load.i32 param(0) %o\n %last: i32 = load.i32 param(0) %o + 4\n"
+      " %g: i32 = lt_s.i32 %first, %last\n if g0 %g {\n loop l (%k: i32 = %first) {\n"
+      " %p: i32 = shl.i32 %k, %c2\n %c: i32 = load.i32 param(0) %p\n"
+      " %q: i32 = shl.i32 %c, %c2\n %v: i32 = load.i32 param(0) %q\n"
+      " %j: i32 = add.i32 %k, %c1\n %h: i32 = lt_s.i32 %j, %last\n if g1 %h {\n continue l (%j)\n} else {\n"
+      " leave g1 ()\n}\n leave l ()\n}\n leave g0 ()\n} else {\n leave g0 ()\n}\n",
+      44);
+  EXPECT_EQ(rows.program.accesses.size(), 2u);
+  EXPECT_EQ(rows.program.by_words.size(), 2u);
+  EXPECT_TRUE(rows.Proves({0, 10}));
+  EXPECT_FALSE(rows.Proves({0, 11}));
+  EXPECT_FALSE(rows.Proves({-1, 10}));
+}
+
+// What is not surely one of the words at multiples of 4, or is not a whole one, is not known by their range.
+TEST(FindBoundsTest, OtherLoadsAreNoWords) {
+  const std::string use = " %p: i32 = shl.i32 %k, %c2\n %v: i32 = load.i32 param(0) %p\n";
+  const char* const kLoads[] = {
+      " %k: i32 = load.i32 param(0) %x\n",
+      " %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o + 2\n",
+      " %o: i32 = shl.i32 %x, %c1\n %k: i32 = load.i32 param(0) %o\n",
+      " %o: i32 = shl.i32 %x, %c3\n %w: i64 = load.i64 param(0) %o\n %k: i32 = wrap.i64 %w\n",
+      " %o: i32 = shl.i32 %x, %c2\n %k: i32 = atomic_load.i32 param(0) %o\n",
+  };
+  for (const char* load : kLoads) {
+    Reading reading(load + use, 400);
+    EXPECT_TRUE(reading.program.by_words.empty()) << load;
+    EXPECT_EQ(reading.program.others.size(), 1u) << load;
+    EXPECT_FALSE(reading.Proves({0, 9})) << load;
+  }
+  // Nor is a buffer that the kernel writes.
+  ir::Module writing = BoundsKernel(" %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n" + use);
+  EXPECT_TRUE(FindBounds(writing).by_words.empty());
+}
+
 // An access that rests on more values than a launch can look at keeps its check, and the others their proof. Two values
 // that were left out are nothing to each other: their difference is not 0.
 TEST(FindBoundsTest, TooManyValues) {

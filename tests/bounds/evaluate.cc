@@ -153,6 +153,16 @@ void Evaluator::SetAny(const Op& op) {
   }
 }
 
+// One of those that there may be, the ends as often as all others.
+void Evaluator::SetWord(const Op& op, const Words& words) {
+  const int64_t lo = words.lo, count = words.hi - lo + 1;
+  const uint64_t choice = (*oracle_)();
+  const int64_t word = choice % 4 == 0   ? lo
+                       : choice % 4 == 1 ? words.hi
+                                         : lo + static_cast<int64_t>(choice / 4 % static_cast<uint64_t>(count));
+  SetResult(op, op.sign ? static_cast<uint64_t>(word) : static_cast<uint32_t>(word));
+}
+
 void Evaluator::Query(const Op& op) {
   const uint64_t which = Operand(op, 0);
   const bool is_dimension = which < 3;
@@ -185,6 +195,7 @@ bool Evaluator::LocalAlloc(const Op& op) {
 }
 
 bool Evaluator::Access(OpId id, const Op& op) {
+  const Words* words = nullptr;
   if (op.space == Space::kParam || op.space == Space::kGroup) {
     const bool is_group = op.space == Space::kGroup;
     Reached reached;
@@ -201,8 +212,12 @@ bool Evaluator::Access(OpId id, const Op& op) {
     if (!reached.is_inside) {
       return false;
     }
+    const bool is_word = op.code == Opcode::kLoad && op.width == 4 && end % 4 == 0;
+    if (is_word && !is_group && op.space_index < situation_->words.size()) {
+      words = &situation_->words[op.space_index];
+    }
   }
-  SetAny(op);
+  words != nullptr && words->is_known ? SetWord(op, *words) : SetAny(op);
   return true;
 }
 

@@ -3,7 +3,8 @@
 //
 // Shares no code with what it checks (compiler/ir/bounds.h, compiler/pass/find_bounds.h) nor with the interpreter: it
 // knows the data of the kernel IR alone. Memory has no content: every load gives whatever the oracle likes, as data and
-// other instances may bring anything there; so do floats, calls and globals. Integers and control are exact.
+// other instances may bring anything there; so do floats, calls and globals. Of buffers that nobody writes the range of
+// the words at multiples of 4 may be given. Integers and control are exact.
 #ifndef HPVMD_TESTS_BOUNDS_EVALUATE_H_
 #define HPVMD_TESTS_BOUNDS_EVALUATE_H_
 
@@ -16,10 +17,15 @@
 
 namespace hpvm::bounds {
 
-// What is launched; buffers have a size only.
+// What is launched; buffers have a size, and perhaps a range of words.
+struct Words {
+  bool is_known = false;
+  int32_t lo = 0, hi = 0;
+};
 struct Situation {
   std::array<uint64_t, 3> extent{1, 1, 1}, group{1, 1, 1};
   std::vector<uint64_t> params;  // One a kernel parameter: a buffer's bytes, a scalar's bits.
+  std::vector<Words> words{};    // One a kernel parameter, or none.
 };
 
 // An access to a parameter's buffer or to group memory.
@@ -62,6 +68,7 @@ class Evaluator {
   bool LocalAlloc(const ir::Op& op);
   void Query(const ir::Op& op);
   void SetAny(const ir::Op& op);
+  void SetWord(const ir::Op& op, const Words& words);
 
   uint64_t Operand(const ir::Op& op, uint32_t index) const { return values_[f_.operands_of(op)[index].index]; }
   void Set(ir::ValueId id, uint64_t value) {

@@ -7,6 +7,7 @@
 //   hpvm-prove --inject hi-1 --seeds 0..999                exit status 0 if claims that are too narrow are noticed
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -41,7 +42,7 @@ struct Arguments {
 };
 
 struct Tally {
-  uint64_t kernels = 0, launches = 0, proven = 0, proven_with_loops = 0, accesses = 0, refuted = 0;
+  uint64_t kernels = 0, launches = 0, proven = 0, proven_with_loops = 0, proven_by_words = 0, accesses = 0, refuted = 0;
   uint64_t last_seed = 0;
   double seconds = 0;
 };
@@ -50,6 +51,19 @@ struct Tally {
 uint64_t AnyNumber(std::mt19937_64& random, int bits_max) {
   const uint64_t power = uint64_t{1} << (random() % static_cast<uint64_t>(bits_max));
   return random() % 3 != 0 ? random() % 9 : power + random() % 3 - 1;
+}
+
+// Most buffers that nobody writes hold words that somebody has looked at.
+void AddWords(std::mt19937_64& random, const ir::Module& module, Situation* situation) {
+  for (const ir::KernelParam& param : module.params) {
+    Words& words = situation->words.emplace_back();
+    words.is_known = param.is_buffer && !param.is_writable && random() % 4 != 0;
+    const int bits = random() % 4 == 0 ? 31 : 6;
+    const auto any = [&] { return static_cast<int32_t>(AnyNumber(random, bits)) * (random() % 6 == 0 ? -1 : 1); };
+    const int32_t a = any(), b = any();
+    words.lo = std::min(a, b);
+    words.hi = std::max(a, b);
+  }
 }
 
 Situation AnySituation(std::mt19937_64& random, const ir::Module& module) {
@@ -64,6 +78,7 @@ Situation AnySituation(std::mt19937_64& random, const ir::Module& module) {
                                : random() % 6 == 0 ? uint64_t{0} - AnyNumber(random, 32)
                                                    : AnyNumber(random, param.type == ir::Type::kI32 ? 32 : 64));
   }
+  AddWords(random, module, &situation);
   return situation;
 }
 
@@ -75,19 +90,24 @@ ir::BoundsFacts FactsOf(const ir::Module& module, const Situation& situation) {
     const ir::KernelParam& param = module.params[i];
     facts.params.push_back(
         {param.is_buffer, param.is_writable, situation.params[i], static_cast<uint8_t>(8 * ir::Bytes(param.type))});
+    if (situation.words[i].is_known) {
+      facts.params.back().words = {situation.words[i].lo, situation.words[i].hi};
+    }
   }
   return facts;
 }
 
 std::vector<Claim> ClaimsOf(const ir::BoundsProgram& program, const ir::BoundsFacts& facts, bool is_narrowed) {
+  std::vector<ir::BoundsAccess> accesses = program.accesses;
+  accesses.insert(accesses.end(), program.by_words.begin(), program.by_words.end());
   const auto end = [](const ir::Exact& value, int added) {
     return value ? std::optional<__int128>(*value + added) : std::nullopt;
   };
   std::vector<Claim> claims;
-  const std::vector<ir::BoundsClaim> found = ir::ClaimBounds(program, facts);
+  const std::vector<ir::BoundsClaim> found = ir::ClaimBounds(program, accesses, facts);
   for (size_t i = 0; i < found.size(); ++i) {
     Claim claim;
-    claim.op = program.accesses[i].op;
+    claim.op = accesses[i].op;
     claim.is_never = found[i].is_never;
     claim.is_inside = found[i].fits;
     claim.lo = end(found[i].offset.lo(), 0);
@@ -110,6 +130,9 @@ std::string Describe(const Situation& situation) {
   for (uint64_t param : situation.params) {
     text += " " + std::to_string(param);
   }
+  for (const Words& words : situation.words) {
+    text += words.is_known ? ", words " + std::to_string(words.lo) + " to " + std::to_string(words.hi) : ", no words";
+  }
   return text;
 }
 
@@ -120,10 +143,13 @@ struct Subject {
 };
 
 // Each fourth kernel is one of hpvm-spmd's after the passes: blocks, tables, calls, group memory, addresses of 64 bits.
+// Another fourth only reads its buffer, so that offsets may rest on what it holds.
 Subject AnySubject(uint64_t seed) {
   if (seed % 4 != 3) {
     KernelGenerator generator(static_cast<uint32_t>(seed));
-    return {BoundsKernel(generator.Body(), seed % 2 != 0)};
+    Subject subject{BoundsKernel(generator.Body(), seed % 2 != 0)};
+    subject.module.params[0].is_writable = seed % 4 != 2;
+    return subject;
   }
   spmd::Kernel kernel = spmd::Generate(seed);
   HPVMD_CHECK(RunCpuPipeline(kernel.module, {}).ok());
@@ -132,6 +158,8 @@ Subject AnySubject(uint64_t seed) {
     const bool is_buffer = kernel.module.params[i].is_buffer;
     situation.params.push_back(is_buffer ? kernel.bindings[i].bytes : kernel.bindings[i].scalar);
   }
+  std::mt19937_64 random(seed);
+  AddWords(random, kernel.module, &situation);
   return {std::move(kernel.module), {std::move(situation)}};
 }
 
@@ -141,7 +169,7 @@ bool TryKernel(uint64_t seed, const Arguments& arguments, Tally* tally) {
   const ir::Module& module = subject.module;
   const ir::BoundsProgram program = FindBounds(module);
   ++tally->kernels;
-  if (program.accesses.empty()) {
+  if (program.accesses.empty() && program.by_words.empty()) {
     return true;
   }
   std::mt19937_64 random(seed);
@@ -152,8 +180,10 @@ bool TryKernel(uint64_t seed, const Arguments& arguments, Tally* tally) {
     const bool is_proven = ir::ProveBounds(program, facts);
     ++tally->launches;
     tally->proven += is_proven ? 1 : 0;
-    tally->proven_with_loops += is_proven && !program.loops.empty() ? 1 : 0;
     const std::vector<Claim> claims = ClaimsOf(program, facts, !arguments.inject.empty());
+    tally->proven_by_words += std::count_if(claims.begin() + static_cast<ptrdiff_t>(program.accesses.size()),
+                                            claims.end(), [](const Claim& claim) { return claim.is_inside; });
+    tally->proven_with_loops += is_proven && !program.loops.empty() ? 1 : 0;
     if (const std::optional<std::string> refuted = refuter.Refute(situation, claims, kInstances)) {
       ++tally->refuted;
       if (arguments.inject.empty()) {
@@ -187,10 +217,10 @@ std::string Summary(const Arguments& arguments, const Tally& tally) {
   char text[512];
   std::snprintf(text, sizeof(text),
                 "commit %s seeds %" PRIu64 "..%" PRIu64 ": %" PRIu64 " kernels, %" PRIu64 " launches, %" PRIu64
-                " proven (%" PRIu64 " of kernels with loops), %" PRIu64 " accesses compared; %" PRIu64
-                " claims refuted; %.1f s, %.0f proven launches a second",
+                " proven (%" PRIu64 " of kernels with loops), %" PRIu64 " accesses proven by words, %" PRIu64
+                " compared; %" PRIu64 " claims refuted; %.1f s, %.0f proven launches a second",
                 arguments.commit.c_str(), arguments.first, tally.last_seed, tally.kernels, tally.launches, tally.proven,
-                tally.proven_with_loops, tally.accesses, tally.refuted, tally.seconds,
+                tally.proven_with_loops, tally.proven_by_words, tally.accesses, tally.refuted, tally.seconds,
                 static_cast<double>(tally.proven) / std::max(tally.seconds, 1e-9));
   return text;
 }

@@ -162,7 +162,7 @@ std::string GpuRow(const Artifact& artifact) {
     variants += (variants.empty() ? "" : " ") + std::to_string(variant.tile[0]) + "x" +
                 std::to_string(variant.tile[1]) + "x" + std::to_string(variant.tile[2]) +
                 (variant.local_bytes != 0 ? "s" : "") + (variant.needs_proof ? "" : "!") +
-                (variant.needs_alignment ? "a" : "");
+                (variant.needs_words ? "i" : "") + (variant.needs_alignment ? "a" : "");
   }
   return variants + "; " + BoundsOf(artifact.remarks) + "; " + KiB(artifact.code.size());
 }
@@ -171,9 +171,9 @@ std::string Table() {
   std::string table =
       "# kernel, target: shapes or tiles in the order of choice (lanes x columns x rows; \"!\": with checks; \"y\": "
       "lanes\n"
-      "# along y; \"e\": for edges; \"s\": stages in group memory; \"a\": wants alignment); checks that no launch does "
-      "away\n"
-      "# with; how a launch can be divided; accesses; code.\n";
+      "# along y; \"e\": for edges; \"s\": stages in group memory; \"i\": wants to know indices; \"a\": wants "
+      "alignment);\n"
+      "# checks that no launch does away with; how a launch can be divided; accesses; code.\n";
   for (const Kernel& kernel : Kernels()) {
     const std::vector<uint8_t> bytes = Read(kernel.path);
     EXPECT_FALSE(bytes.empty()) << kernel.path;

@@ -128,7 +128,7 @@ StatusOr<ir::TrapReport> DeviceRun::Launch(Executable& executable, const ir::Lau
     const auto slot = static_cast<SlotIndex>(buffers.size());
     buffers.push_back(region.buffer.get());
     buffers.push_back(region.host.get());
-    commands.commands.emplace_back(CopyCommand{slot + 1, slot, 0, 0, bytes});
+    commands.commands.emplace_back(CopyCommand{slot + 1, slot, 0, 0, bytes, /*has_indices=*/true});
   }
   DispatchCommand dispatch;
   dispatch.executable = &executable;

@@ -25,6 +25,7 @@ class DeviceRun {
   // `variant`: the one of GpuCode::variants that every launch uses.
   explicit DeviceRun(const std::string& backend, uint32_t variant = kAutoVariant);
 
+  Device& device() { return *device_; }
   const DeviceInfo& info() const { return device_->info(); }
   // The kernel through the pipeline and the device's emitter. kFailedPrecondition: refused, with the diagnostics.
   StatusOr<Artifact> Compile(ir::Module module, const std::vector<GpuTile>& tiles = {}) const;

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that read and write beyond their buffers, that do not end, and that look for what others left."""
 
+import concurrent.futures
+import threading
 import time
 
 import calls
@@ -67,6 +69,50 @@ def an_index_that_changes_meanwhile(session):
             if ("OK" if answer.ok else answer.code) not in codes:
                 complaints.append(f"compares {compares}: {answer}")
                 break
+    if session.target.executor_of(session.tenant) != before:
+        complaints.append("the executor ended")
+    return complaints
+
+
+def written_without_end(api, identifier, contents, ends):
+    """Until `ends` is set; how often."""
+    times = 0
+    while not ends.is_set():
+        api.call("WriteBuffer", encode(f1=encode(f2=identifier), f2=contents[times % len(contents)]))
+        times += 1
+    return times
+
+
+@attack("T7", group="sources")
+def an_index_buffer_that_is_rewritten_while_kernels_run(session):
+    """A client rewrites the indices in a loop, good ones and ones far outside of the table, while kernels on a device with a driver
+    look them up: each run is right or traps, whether their range was known or not, and the executor lives."""
+    complaints, count = [], 1 << 14
+    good = calls.ints(*(index * 7 % count for index in range(count)))
+    bad = calls.ints(*((index * 7 % count if index % 64 else 0x3f000000 + index) for index in range(count)))
+    identifier = first(first(session.api.call("CreateBuffer", encode(f2=4 * count)).reply, 1), 1)
+    session.api.call("WriteBuffer", encode(f1=encode(f2=identifier), f2=good))
+    ports = (("index", "in", "i32"), ("table", "in", "i32"), ("out", "out", "i32"))
+    handle, refused = session.api.handle(calls.document("lookup", ports, devices=["opencl"]))
+    if handle is None:
+        return [f"no kernel: {refused}"]
+    before, seen = session.target.executor_of(session.tenant), {"OK": 0, "ABORTED": 0}
+    index = encode(f1="index", f3=encode(f1=identifier, f3=calls.I32, f4=[count]))
+    table = encode(f1="table", f2=calls.tensor(calls.I32, calls.ints(*([1] * count))))
+    writer, ends = session.target.api(session.tenant), threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        writes = pool.submit(written_without_end, writer, identifier, [good, good, good, bad], ends)
+        for _ in range(3000 if session.full else 150):
+            answer = session.api.call("Run", encode(f2=handle, f3=[index, table]))
+            code = "OK" if answer.ok else answer.code
+            if code not in seen or answer.ok and session.api.output(answer) != calls.ints(*([16] * count)):
+                complaints.append(f"{answer}")
+                break
+            seen[code] += 1
+        ends.set()
+        session.note(f"{seen['OK']} runs were right and {seen['ABORTED']} trapped beside {writes.result()} writes")
+    writer.close()
+    session.api.call("DeleteBuffer", encode(f2=identifier))
     if session.target.executor_of(session.tenant) != before:
         complaints.append("the executor ended")
     return complaints

@@ -83,7 +83,7 @@ class SourcesTest(unittest.TestCase):
 
     def test_every_test_is_known(self):
         built = "".join(path.read_text(encoding="utf-8") for folder in ("compiler", "tests", "backends")
-                        for path in (seeded.ROOT / folder).rglob("CMakeLists.txt"))
+                        for pattern in ("CMakeLists.txt", "*.cmake") for path in (seeded.ROOT / folder).rglob(pattern))
         for patch in self.known:
             for test in mutants.tests_of(patch):
                 stem = re.sub(r"(?<=^gang_|back_)(arith|assumed|control|memory|record|stack|transpose|vector)(?=_test$)", "${part}", test)

@@ -38,6 +38,7 @@ class Planner {
   GpuPlan Run(const CoarseModule* coarse, const GpuPlan* original) {
     plan_.trap_exit = module_.uses_barrier ? TrapExit::kPostpone : TrapExit::kReturn;
     plan_.is_proven.assign(function_.ops.size(), false);
+    plan_.is_proven_by_words.assign(function_.ops.size(), false);
     plan_.local_offset.assign(function_.ops.size(), 0);
     plan_.reach.assign(function_.ops.size(), Reach::kNone);
     plan_.part.assign(function_.ops.size(), -1);
@@ -59,10 +60,15 @@ class Planner {
       for (const ir::BoundsAccess& access : plan_.bounds.accesses) {
         plan_.is_proven[access.op.index] = true;
       }
+      for (const ir::BoundsAccess& access : plan_.bounds.by_words) {
+        plan_.is_proven_by_words[access.op.index] = true;
+      }
     } else {
       for (size_t i = 0; i < coarse->original.size() && i < plan_.is_proven.size(); ++i) {
         const OpId id = coarse->original[i];
-        plan_.is_proven[i] = id.valid() && id.index < original->is_proven.size() && original->is_proven[id.index];
+        const bool is_known = id.valid() && id.index < original->is_proven.size();
+        plan_.is_proven[i] = is_known && original->is_proven[id.index];
+        plan_.is_proven_by_words[i] = is_known && original->is_proven_by_words[id.index];
       }
     }
     plan_.needs_fences = plan_.uses_atomics && loads_writable_;
@@ -214,14 +220,30 @@ GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const Gp
   return Planner(coarse.module, target, diagnostics).Run(&coarse, &original);
 }
 
-std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
+std::vector<Trust> TrustsOf(const GpuPlan& plan) {
+  std::vector<Trust> trusts{Trust::kNothing};
+  if (!plan.bounds.accesses.empty()) {
+    trusts.insert(trusts.begin(), Trust::kLaunch);
+  }
+  if (!plan.bounds.by_words.empty()) {
+    trusts.insert(trusts.begin(), Trust::kWords);
+  }
+  return trusts;
+}
+
+size_t TilesMax(const GpuPlan& plan) {
+  constexpr size_t kVariantsOfTile = 2;
+  return (limits::kGpuVariantsMax - TrustsOf(plan).size()) / kVariantsOfTile;
+}
+
+std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, Trust trust, const GpuTarget& target,
                                   KernelReport* report) {
   if (!target.has_int64) {
     return std::nullopt;
   }
   std::vector<bool> is_unproven(plan.reach.size());
   for (size_t i = 0; i < is_unproven.size(); ++i) {
-    is_unproven[i] = plan.reach[i] == Reach::kParam && !plan.is_proven[i];
+    is_unproven[i] = plan.reach[i] == Reach::kParam && !plan.IsProven(OpId(static_cast<uint32_t>(i)), trust);
   }
   KernelReport remarks;
   std::optional<CoarseModule> form = hpvm::GuardLoops(module, is_unproven, &remarks);

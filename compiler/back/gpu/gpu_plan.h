@@ -55,13 +55,25 @@ enum class Reach : uint8_t {
   kFlat,    // Found by address: module memory, each buffer, group memory.
 };
 
+// What a variant's code rests on where it omits range checks.
+enum class Trust : uint8_t {
+  kNothing,  // It omits none.
+  kLaunch,   // The launch shows that accesses stay inside (GpuVariant::needs_proof).
+  kWords,    // It also knows the range of the words that offsets rest on (GpuVariant::needs_words).
+};
+
 struct GpuPlan {
   TrapExit trap_exit = TrapExit::kReturn;
   // By ValueId of the entry: log2 of a factor that the value is known to be a multiple of (0: unknown). Offsets in
   // space param count from the view's first byte.
   std::vector<uint8_t> alignment;
-  // By OpId: a memory access whose bytes the bounds program covers, so unchecked code may omit its range check.
-  std::vector<bool> is_proven;
+  // By OpId: a memory access whose bytes the bounds program covers, and one that it covers where words are known.
+  std::vector<bool> is_proven, is_proven_by_words;
+  // Whether code that rests on `trust` may omit the access's range check.
+  bool IsProven(ir::OpId id, Trust trust) const {
+    return (trust != Trust::kNothing && is_proven[id.index]) ||
+           (trust == Trust::kWords && is_proven_by_words[id.index]);
+  }
   std::vector<Reach> reach;  // By OpId of the entry: of loads, stores and atomics.
   // What accesses reach of module memory and of the state; sorted, disjoint, begin and end multiples of 8. Other bytes
   // below Module::memory_bytes (state_bytes) are zero and never written: loads there give 0, stores trap. An access may
@@ -104,14 +116,19 @@ GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& 
 GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics);
 
-// A module with one check before a loop where accesses that are not in the bounds program have one in each iteration
+// What one instance a work item is written with, the best first.
+std::vector<Trust> TrustsOf(const GpuPlan& plan);
+// How many tiles there is room for beside those, and beside their variant for aligned buffers.
+size_t TilesMax(const GpuPlan& plan);
+
+// A module with one check before a loop where accesses that are not proven have one in each iteration
 // (compiler/pass/tile/guard_loops.h).
 struct Guarded {
   CoarseModule form;
   GpuPlan plan;
 };
 // Nothing if there is no such loop, or the device could not run the form. `plan` is the module's; `report` may be null.
-std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
+std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, Trust trust, const GpuTarget& target,
                                   KernelReport* report);
 
 // Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.

@@ -43,7 +43,8 @@ std::string KernelWriter::Run(GpuVariant* variant) {
   }
   variant->entry = v_.options.name;
   variant->tile = v_.options.tile;
-  variant->needs_proof = v_.options.is_unchecked;
+  variant->needs_proof = v_.options.trust != gpu::Trust::kNothing;
+  variant->needs_words = v_.options.trust == gpu::Trust::kWords;
   variant->can_trap = traps_.can_trap();
   variant->local_bytes = v_.plan.local_bytes + (meetings_.by_steps() ? 16 : meetings_.needs_meeting() ? 8 : 0);
   return Cat(facts_.Head(variant), prologue, written, "}\n");

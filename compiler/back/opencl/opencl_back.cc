@@ -17,6 +17,7 @@
 namespace hpvm {
 namespace {
 
+using gpu::Trust;
 using opencl::Cat;
 using opencl::Helpers;
 using opencl::KernelOptions;
@@ -36,11 +37,10 @@ class Emitter {
     if (HasErrors(diagnostics_)) {
       return std::nullopt;
     }
-    const bool has_proofs = !plan_.bounds.accesses.empty();
     for (const GpuTile& tile : Tiles()) {
-      WriteTile(tile, has_proofs);
+      WriteTile(tile);
     }
-    WriteSingle(has_proofs);
+    WriteSingle();
     return Finish();
   }
 
@@ -51,15 +51,14 @@ class Emitter {
     if (tiles.empty() && options_.chooses_tiles && plan_.private_bytes == 0) {
       tiles = ChooseTiles(module_, target_, options_.report);
     }
-    // The two forms of one instance a work item always are there.
-    tiles.resize(std::min<size_t>(tiles.size(), limits::kGpuVariantsMax / 2 - 1));
+    tiles.resize(std::min(tiles.size(), gpu::TilesMax(plan_)));
     return tiles;
   }
 
-  KernelOptions Plain(const char* name, bool is_unchecked) const {
+  KernelOptions Plain(std::string name, Trust trust) const {
     KernelOptions form;
-    form.name = name;
-    form.is_unchecked = is_unchecked;
+    form.name = std::move(name);
+    form.trust = trust;
     form.fast_math = options_.fast_math;
     form.audits_proofs = options_.audits_proofs;
     return form;
@@ -71,7 +70,7 @@ class Emitter {
     }
   }
 
-  void WriteTile(const GpuTile& tile, bool has_proofs) {
+  void WriteTile(const GpuTile& tile) {
     StatusOr<CoarseModule> coarse = Coarsen(module_, tile);
     if (!coarse.ok()) {
       return Remark("There is no " + NameOf(tile) + ": " + Message(coarse.status()));
@@ -81,35 +80,42 @@ class Emitter {
     if (HasErrors(faults)) {
       return Remark("There is no " + NameOf(tile) + ": " + ToString(faults));
     }
-    for (const bool is_unchecked : {true, false}) {
-      KernelOptions form = Plain("", is_unchecked);
-      form.name = NameOf(tile) + (is_unchecked ? "" : "_checked");
+    for (const Trust trust : {Trust::kLaunch, Trust::kNothing}) {
+      const bool is_unchecked = trust == Trust::kLaunch;
+      KernelOptions form = Plain(NameOf(tile) + (is_unchecked ? "" : "_checked"), trust);
       form.suffix = "_" + NameOf(tile);
       form.tile = tile.size;
       form.is_aligned = coarse->needs_alignment;
       form.zeroes_group = !tile.is_staged;
       // Checks would cost a staged form more than it gains.
-      if (is_unchecked ? has_proofs : !tile.is_staged) {
+      if (is_unchecked ? HasProofs() : !tile.is_staged) {
         Write(coarse->module, plan, form, &*coarse);
       }
     }
   }
 
+  bool HasProofs() const { return !plan_.bounds.accesses.empty(); }
+
   // One instance a work item.
-  void WriteSingle(bool has_proofs) {
-    const std::optional<gpu::Guarded> guarded = gpu::GuardLoops(module_, plan_, target_, options_.report);
-    const auto write = [&](const char* name, bool is_unchecked, bool is_aligned) {
-      KernelOptions form = Plain(name, is_unchecked);
-      form.is_aligned = is_aligned;
-      guarded ? Write(guarded->form.module, guarded->plan, form, &guarded->form) : Write(module_, plan_, form, nullptr);
-    };
+  void WriteSingle() {
+    if (!plan_.bounds.by_words.empty()) {
+      WriteSingle("by_words", Trust::kWords, false, gpu::GuardLoops(module_, plan_, Trust::kWords, target_, nullptr));
+    }
+    const std::optional<gpu::Guarded> guarded =
+        gpu::GuardLoops(module_, plan_, Trust::kLaunch, target_, options_.report);
     if (guarded && guarded->form.needs_alignment && variants_.size() + 3 <= limits::kGpuVariantsMax) {
-      write("aligned", has_proofs, true);
+      WriteSingle("aligned", HasProofs() ? Trust::kLaunch : Trust::kNothing, true, guarded);
     }
-    if (has_proofs) {
-      write("unchecked", true, false);
+    if (HasProofs()) {
+      WriteSingle("unchecked", Trust::kLaunch, false, guarded);
     }
-    write("checked", false, false);
+    WriteSingle("checked", Trust::kNothing, false, guarded);
+  }
+
+  void WriteSingle(const char* name, Trust trust, bool is_aligned, const std::optional<gpu::Guarded>& guarded) {
+    KernelOptions form = Plain(name, trust);
+    form.is_aligned = is_aligned;
+    guarded ? Write(guarded->form.module, guarded->plan, form, &guarded->form) : Write(module_, plan_, form, nullptr);
   }
 
   void Write(const ir::Module& module, const gpu::GpuPlan& plan, KernelOptions form, const CoarseModule* coarse) {

@@ -32,10 +32,10 @@ struct KernelOptions {
   std::string name;                       // The kernel's, in the program.
   std::string suffix;                     // Of helpers that belong to this plan alone.
   std::array<uint32_t, 3> tile{1, 1, 1};  // Instances of a work item.
-  bool is_unchecked = false;              // Accesses that the launch has proven have no check.
-  bool audits_proofs = false;             // GpuOptions::audits_proofs.
-  bool zeroes_group = true;               // False: all of group memory is written before it is read.
-  bool is_aligned = false;                // Buffers begin at multiples of 16 bytes.
+  gpu::Trust trust = gpu::Trust::kNothing;
+  bool audits_proofs = false;  // GpuOptions::audits_proofs.
+  bool zeroes_group = true;    // False: all of group memory is written before it is read.
+  bool is_aligned = false;     // Buffers begin at multiples of 16 bytes.
   bool fast_math = false;
   const CoarseModule* coarse = nullptr;  // What the module is a coarse form of; borrowed.
 };
@@ -45,7 +45,7 @@ struct Variant {
   // A work group is then the node's group.
   bool RunsByGroups() const { return module.uses_barrier || module.uses_group_memory; }
   // An unchecked variant leaves the check of what is proven out, unless it audits.
-  bool IsProven(OpId id) const { return (options.is_unchecked && plan.is_proven[id.index]) || f.op(id).is_inside; }
+  bool IsProven(OpId id) const { return plan.IsProven(id, options.trust) || f.op(id).is_inside; }
   bool OmitsCheck(OpId id) const { return IsProven(id) && !options.audits_proofs; }
   // What an access that misses its buffer or group memory traps with.
   ir::TrapCode MissCode(OpId id) const { return IsProven(id) ? ir::TrapCode::kWrongProof : ir::TrapCode::kOutOfBounds; }

@@ -15,6 +15,7 @@
 namespace hpvm {
 namespace {
 
+using gpu::Trust;
 using vulkan::KernelEmitter;
 using vulkan::ModuleEmitter;
 using vulkan::VariantOptions;
@@ -31,14 +32,10 @@ class Variants {
       : module_(module), plan_(plan), options_(options), emitter_(module, target) {}
 
   // `coarse` may be null: the module as it is.
-  Status Add(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, bool is_checked,
-             bool is_aligned) {
-    std::vector<bool> proven;
-    if (!is_checked) {
-      proven = coarse == nullptr ? plan_.is_proven : ProvenOf(*coarse);
-    }
+  Status Add(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, Trust trust, bool is_aligned) {
+    const std::vector<bool> proven = ProvenOf(coarse, trust);
     VariantOptions options;
-    options.is_checked = is_checked;
+    options.is_checked = trust == Trust::kNothing;
     options.fast_math = options_.fast_math;
     options.audits_proofs = options_.audits_proofs;
     options.needs_alignment = is_aligned;
@@ -48,7 +45,8 @@ class Variants {
     GpuVariant variant;
     variant.entry = "kernel" + std::to_string(variants_.size());
     variant.tile = tile.size;
-    variant.needs_proof = !is_checked;
+    variant.needs_proof = trust != Trust::kNothing;
+    variant.needs_words = trust == Trust::kWords;
     variant.needs_alignment = options.needs_alignment;
     if (coarse != nullptr) {
       variant.factors = coarse->factors;
@@ -86,11 +84,11 @@ class Variants {
   }
 
  private:
-  std::vector<bool> ProvenOf(const CoarseModule& coarse) const {
-    std::vector<bool> proven(coarse.original.size(), false);
-    for (size_t i = 0; i < proven.size(); ++i) {
-      const ir::OpId original = coarse.original[i];
-      proven[i] = original.valid() && original.index < plan_.is_proven.size() && plan_.is_proven[original.index];
+  std::vector<bool> ProvenOf(const CoarseModule* coarse, Trust trust) const {
+    std::vector<bool> proven(coarse == nullptr ? plan_.is_proven.size() : coarse->original.size());
+    for (uint32_t i = 0; i < proven.size(); ++i) {
+      const ir::OpId original = coarse == nullptr ? ir::OpId(i) : coarse->original[i];
+      proven[i] = original.valid() && original.index < plan_.is_proven.size() && plan_.IsProven(original, trust);
     }
     return proven;
   }
@@ -106,19 +104,16 @@ void Fail(const ir::Module& module, const Status& status, Diagnostics& diagnosti
   diagnostics.push_back({Severity::kError, "module \"" + module.name + "\"", std::nullopt, Message(status)});
 }
 
-bool IsAnyProven(const gpu::GpuPlan& plan) {
-  return std::find(plan.is_proven.begin(), plan.is_proven.end(), true) != plan.is_proven.end();
-}
-
 // Tiles, the best guess first; those that cannot be made are left out.
-Status AddTiles(const ir::Module& module, const GpuTarget& target, const GpuOptions& options, bool has_proof,
-                Variants& variants) {
+Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const GpuTarget& target,
+                const GpuOptions& options, Variants& variants) {
   std::vector<GpuTile> tiles = options.tiles;
   if (options.chooses_tiles) {
     tiles = ChooseTiles(module, target, options.report);
   }
+  size_t made = 0;
   for (const GpuTile& tile : tiles) {
-    if (variants.size() + 4 > limits::kGpuVariantsMax) {
+    if (made == gpu::TilesMax(original)) {
       break;
     }
     const StatusOr<CoarseModule> coarse = Coarsen(module, tile);
@@ -133,30 +128,36 @@ Status AddTiles(const ir::Module& module, const GpuTarget& target, const GpuOpti
     if (HasErrors(faults)) {
       continue;
     }
-    if (has_proof) {
-      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/false, coarse->needs_alignment));
+    if (!original.bounds.accesses.empty()) {
+      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, Trust::kLaunch, coarse->needs_alignment));
     }
     // Checks would cost a staged form more than it gains.
     if (!tile.is_staged) {
-      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/true, coarse->needs_alignment));
+      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, Trust::kNothing, coarse->needs_alignment));
     }
+    ++made;
   }
   return absl::OkStatus();
 }
 
 // One instance a work item.
 Status AddSingle(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options,
-                 bool has_proof, Variants& variants) {
-  const std::optional<gpu::Guarded> guarded = gpu::GuardLoops(module, plan, target, options.report);
-  const CoarseModule* form = guarded ? &guarded->form : nullptr;
-  const gpu::GpuPlan& chosen = guarded ? guarded->plan : plan;
-  if (form != nullptr && form->needs_alignment && variants.size() + 3 <= limits::kGpuVariantsMax) {
-    HPVMD_RETURN_IF_ERROR(variants.Add(form, chosen, {}, /*is_checked=*/!has_proof, /*is_aligned=*/true));
+                 Variants& variants) {
+  const auto add = [&](const std::optional<gpu::Guarded>& guarded, Trust trust, bool is_aligned) {
+    return variants.Add(guarded ? &guarded->form : nullptr, guarded ? guarded->plan : plan, {}, trust, is_aligned);
+  };
+  if (!plan.bounds.by_words.empty()) {
+    HPVMD_RETURN_IF_ERROR(add(gpu::GuardLoops(module, plan, Trust::kWords, target, nullptr), Trust::kWords, false));
+  }
+  const bool has_proof = !plan.bounds.accesses.empty();
+  const std::optional<gpu::Guarded> guarded = gpu::GuardLoops(module, plan, Trust::kLaunch, target, options.report);
+  if (guarded && guarded->form.needs_alignment && variants.size() + 3 <= limits::kGpuVariantsMax) {
+    HPVMD_RETURN_IF_ERROR(add(guarded, has_proof ? Trust::kLaunch : Trust::kNothing, true));
   }
   if (has_proof) {
-    HPVMD_RETURN_IF_ERROR(variants.Add(form, chosen, {}, /*is_checked=*/false, /*is_aligned=*/false));
+    HPVMD_RETURN_IF_ERROR(add(guarded, Trust::kLaunch, false));
   }
-  return variants.Add(form, chosen, {}, /*is_checked=*/true, /*is_aligned=*/false);
+  return add(guarded, Trust::kNothing, false);
 }
 
 GpuTarget H200() {
@@ -183,11 +184,10 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
          diagnostics);
     return std::nullopt;
   }
-  const bool has_proof = IsAnyProven(plan);
   Variants variants(module, plan, target, options);
-  Status emitted = AddTiles(module, target, options, has_proof, variants);
+  Status emitted = AddTiles(module, plan, target, options, variants);
   if (emitted.ok()) {
-    emitted = AddSingle(module, plan, target, options, has_proof, variants);
+    emitted = AddSingle(module, plan, target, options, variants);
   }
   Artifact artifact = DescribeModule(module);
   StatusOr<std::vector<uint32_t>> words = std::vector<uint32_t>{};

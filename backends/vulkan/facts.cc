@@ -129,6 +129,8 @@ GpuTarget MakeTarget(const PhysicalDevice& device, const Properties& properties,
       features.v11.storageBuffer16BitAccess == VK_TRUE && features.core.features.shaderInt16 == VK_TRUE;
   target.has_int64_atomics =
       features.v12.shaderBufferInt64Atomics == VK_TRUE && features.v12.shaderSharedInt64Atomics == VK_TRUE;
+  target.has_f32_atomic_add = features.float_atomics.shaderBufferFloat32AtomicAdd == VK_TRUE;
+  target.has_f64_atomic_add = target.has_fp64 && features.float_atomics.shaderBufferFloat64AtomicAdd == VK_TRUE;
   target.exact_divide = false;  // Vulkan promises 2.5 units in the last place, and offers no more.
   target.keeps_denormals = properties.v12.shaderDenormPreserveFloat32 == VK_TRUE;
   // Asked for in every width that a kernel uses.
@@ -245,6 +247,7 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   enabled.pin_alignment = properties.pins.minImportedHostPointerAlignment;
   const bool zeroes_by_extension = Has(*extensions, VK_KHR_ZERO_INITIALIZE_WORKGROUP_MEMORY_EXTENSION_NAME);
   enabled.zeroes_groups = zeroes_by_extension || device.properties.apiVersion >= VK_API_VERSION_1_3;
+  enabled.float_atomics = Has(*extensions, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME);
   FeatureChain features;
   ChooseFeatures(functions, device, features);
   enabled.zeroes_groups = features.zero_groups.shaderZeroInitializeWorkgroupMemory == VK_TRUE;
@@ -297,6 +300,10 @@ void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& de
     Append(chain.core, chain.zero_groups,
            VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ZERO_INITIALIZE_WORKGROUP_MEMORY_FEATURES_KHR);
   }
+  if (enabled.float_atomics) {
+    chain.extensions.push_back(VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME);
+    Append(chain.core, chain.float_atomics, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT);
+  }
   functions.GetPhysicalDeviceFeatures2(device.handle, &chain.core);
   // Of what the device has, only what is used.
   const VkPhysicalDeviceFeatures core = chain.core.features;
@@ -320,6 +327,11 @@ void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& de
   chain.v12.vulkanMemoryModel = v12.vulkanMemoryModel;
   chain.v12.vulkanMemoryModelDeviceScope = v12.vulkanMemoryModelDeviceScope;
   chain.v12.timelineSemaphore = v12.timelineSemaphore;
+  const VkPhysicalDeviceShaderAtomicFloatFeaturesEXT float_atomics = chain.float_atomics;
+  chain.float_atomics = Typed<VkPhysicalDeviceShaderAtomicFloatFeaturesEXT>(float_atomics.sType);
+  chain.float_atomics.pNext = float_atomics.pNext;
+  chain.float_atomics.shaderBufferFloat32AtomicAdd = float_atomics.shaderBufferFloat32AtomicAdd;
+  chain.float_atomics.shaderBufferFloat64AtomicAdd = float_atomics.shaderBufferFloat64AtomicAdd;
   chain.robustness2.robustImageAccess2 = VK_FALSE;
   chain.robustness2.nullDescriptor = VK_FALSE;
 }

@@ -23,6 +23,7 @@ struct Enabled {
   // VK_EXT_external_memory_host: the host's memory is imported in multiples of so many bytes; 0: it is not.
   uint64_t pin_alignment = 0;
   bool zeroes_groups = false;        // Vulkan 1.3 or VK_KHR_zero_initialize_workgroup_memory.
+  bool float_atomics = false;        // VK_EXT_shader_atomic_float.
 };
 
 struct PhysicalDevice {
@@ -54,6 +55,7 @@ struct FeatureChain {
   VkPhysicalDeviceVulkan12Features v12{};
   VkPhysicalDeviceRobustness2FeaturesEXT robustness2{};
   VkPhysicalDeviceZeroInitializeWorkgroupMemoryFeaturesKHR zero_groups{};
+  VkPhysicalDeviceShaderAtomicFloatFeaturesEXT float_atomics{};
   std::vector<const char*> extensions;
 };
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace hpvm::bench {
@@ -70,6 +71,63 @@ CpuCase MakeReduce(CpuSize size) {
   return c;
 }
 
+// Numbers from 1 to 8: their sums are exact in whatever order.
+std::vector<float> SmallNumbers(uint64_t count, SeededRng& rng) {
+  std::vector<float> numbers(count);
+  for (float& number : numbers) {
+    number = static_cast<float>(1 + rng.Below(8));
+  }
+  return numbers;
+}
+
+CpuCase MakeRowSums(CpuSize size) {
+  const uint64_t length = Pick<uint64_t>(size, 4'096, 512, 64), rows = Pick<uint64_t>(size, 4'096, 256, 16);
+  SeededRng rng(66);
+  CpuCase c{.suite = "other",
+            .name = "row_sums",
+            .sizes = std::to_string(rows) + " rows of " + std::to_string(length) + " f32, atomically",
+            .unit = "element"};
+  c.arrays.push_back(InArray("values", SmallNumbers(rows * length, rng)));
+  c.arrays.push_back(Updated(InArray("sums", std::vector<float>(rows))));
+  c.scalars = {static_cast<int32_t>(length)};
+  c.extent = {rows * length, 1, 1};
+  c.work = static_cast<double>(rows * length);
+  c.tolerance = 0;
+  c.reference = [values = c.arrays[0].initial.as<float>(), length](size_t, uint64_t row) {
+    double sum = 0;
+    for (const float value : values.subspan(row * length, length)) {
+      sum += value;
+    }
+    return sum;
+  };
+  return c;
+}
+
+CpuCase MakeHistogramF32(CpuSize size) {
+  const uint64_t n = Pick<uint64_t>(size, 1 << 24, 1 << 17, 1'024), bins = Pick<uint64_t>(size, 1 << 20, 1 << 12, 64);
+  SeededRng rng(67);
+  std::vector<int32_t> values(n);
+  const std::vector<float> weights = SmallNumbers(n, rng);
+  std::vector<double> expected(bins);
+  for (uint64_t i = 0; i < n; ++i) {
+    values[i] = static_cast<int32_t>(rng.Below(1 << 30));
+    expected[static_cast<uint64_t>(values[i]) & (bins - 1)] += weights[i];
+  }
+  CpuCase c{.suite = "other",
+            .name = "histogram_f32",
+            .sizes = std::to_string(n) + " f32 into " + std::to_string(bins) + " bins",
+            .unit = "element"};
+  c.arrays.push_back(InArray("values", std::move(values)));
+  c.arrays.push_back(InArray("weights", weights));
+  c.arrays.push_back(Updated(InArray("sums", std::vector<float>(bins))));
+  c.scalars = {static_cast<int32_t>(bins)};
+  c.extent = {n, 1, 1};
+  c.work = static_cast<double>(n);
+  c.tolerance = 0;
+  c.reference = [expected = std::move(expected)](size_t, uint64_t bin) { return expected[bin]; };
+  return c;
+}
+
 CpuCase (*FindMaker(std::string_view name))(CpuSize) {
   for (std::span<const CpuCaseMaker> makers : {ParboilCases(), OtherCases()}) {
     const auto found = std::find_if(makers.begin(), makers.end(), [&](const auto& one) { return name == one.name; });
@@ -85,8 +143,11 @@ CpuCase (*FindMaker(std::string_view name))(CpuSize) {
 // The large sizes are multiples of 256, so that the peers' launches need no superfluous items and no guard.
 std::vector<GpuCaseMaker> GpuCases(CpuSize size) {
   std::vector<GpuCaseMaker> cases;
-  const std::pair<const char*, CpuCase (*)(CpuSize)> own[] = {
-      {"nstream", MakeNstream}, {"transpose", MakeTranspose}, {"reduce", MakeReduce}};
+  const std::pair<const char*, CpuCase (*)(CpuSize)> own[] = {{"nstream", MakeNstream},
+                                                              {"transpose", MakeTranspose},
+                                                              {"reduce", MakeReduce},
+                                                              {"row_sums", MakeRowSums},
+                                                              {"histogram_f32", MakeHistogramF32}};
   for (const auto& [name, make] : own) {
     cases.push_back({name, [make = make, size] { return make(size); }});
   }

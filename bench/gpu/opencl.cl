@@ -22,6 +22,14 @@ kernel void reduce(global const float* vectors, global float* sum, int count, in
   reduce_at(vectors, sum, count, length, X);
 }
 
+kernel void row_sums(global const float* values, global float* sums, int length) {
+  row_sums_at(values, sums, length, X);
+}
+
+kernel void histogram_f32(global const int* values, global const float* weights, global float* sums, int bins) {
+  histogram_f32_at(values, weights, sums, bins, X);
+}
+
 kernel void sgemm(global const float* a, global const float* b, global float* c, int n, int k) {
   sgemm_at(a, b, c, n, k, Y, X);
 }

@@ -25,4 +25,31 @@ BODY void reduce_at(GLOBAL const float* restrict vectors, GLOBAL float* restrict
   sum[i] = total;
 }
 
+/* One atomic sum. OpenCL C 1.2 has none; authors write NVIDIA's, or exchange until nobody came between. */
+BODY void add_f32(GLOBAL float* at, float value) {
+#if !defined(__OPENCL_VERSION__)
+  hpvm_atomic_add_f32(at, value);
+#elif defined(__NV_CL_C_VERSION)
+  asm volatile("red.global.add.f32 [%0], %1;" : : "l"(at), "f"(value) : "memory");
+#else
+  volatile GLOBAL uint* word = (volatile GLOBAL uint*)at;
+  uint seen = *word, old;
+  do {
+    old = seen;
+    seen = atomic_cmpxchg(word, old, as_uint(as_float(old) + value));
+  } while (seen != old);
+#endif
+}
+
+/* Sums of rows, a term an instance: neighbours add to the same sum. */
+BODY void row_sums_at(GLOBAL const float* restrict values, GLOBAL float* sums, int length, int i) {
+  add_f32(&sums[i / length], values[i]);
+}
+
+/* Weights by bin, of which there are many. `bins` is a power of two. */
+BODY void histogram_f32_at(GLOBAL const int* restrict values, GLOBAL const float* restrict weights, GLOBAL float* sums,
+                           int bins, int i) {
+  add_f32(&sums[values[i] & (bins - 1)], weights[i]);
+}
+
 #endif /* HPVMD_BENCH_GPU_STREAMS_H_ */

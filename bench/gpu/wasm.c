@@ -14,6 +14,14 @@ HPVM_KERNEL void reduce(const float* vectors, float* sum, int count, int length)
   reduce_at(vectors, sum, count, length, hpvm_x());
 }
 
+HPVM_KERNEL void row_sums(const float* values, float* sums, int length) {
+  row_sums_at(values, sums, length, hpvm_x());
+}
+
+HPVM_KERNEL void histogram_f32(const int* values, const float* weights, float* sums, int bins) {
+  histogram_f32_at(values, weights, sums, bins, hpvm_x());
+}
+
 HPVM_KERNEL void sgemm(const float* a, const float* b, float* c, int n, int k) {
   sgemm_at(a, b, c, n, k, hpvm_y(), hpvm_x());
 }

@@ -22,6 +22,9 @@ struct GpuTarget {
   bool has_8_bit_storage = false;   // Loads and stores of bytes.
   bool has_16_bit_storage = false;  // And of 16-bit words.
   bool has_int64_atomics = false;
+  // Sums of floats in buffers are one atomic operation of the device's. OpenCL: in PTX, of group memory too.
+  bool has_f32_atomic_add = false;
+  bool has_f64_atomic_add = false;
   // Exactness.
   bool exact_divide = false;       // f32 division and square root can be correctly rounded.
   bool keeps_denormals = false;    // f32; f64 always does where there is one.
@@ -50,9 +53,10 @@ struct GpuTarget {
 // For compiler/api/wire.h.
 inline auto FieldsOf(GpuTarget& t) {
   return std::tie(t.has_int64, t.has_fp64, t.has_8_bit_storage, t.has_16_bit_storage, t.has_int64_atomics,
-                  t.exact_divide, t.keeps_denormals, t.keeps_nan_and_zero, t.rounds_to_even, t.group_size_max,
-                  t.group_extent_max, t.group_count_max, t.local_bytes_max, t.buffer_bytes_max, t.buffers_max,
-                  t.push_bytes_max, t.subgroup_size, t.is_processor, t.api_version, t.kernel_il, t.ptx_arch);
+                  t.has_f32_atomic_add, t.has_f64_atomic_add, t.exact_divide, t.keeps_denormals, t.keeps_nan_and_zero,
+                  t.rounds_to_even, t.group_size_max, t.group_extent_max, t.group_count_max, t.local_bytes_max,
+                  t.buffer_bytes_max, t.buffers_max, t.push_bytes_max, t.subgroup_size, t.is_processor, t.api_version,
+                  t.kernel_il, t.ptx_arch);
 }
 // Whether a target that was read is one.
 bool IsWellFormed(const GpuTarget& target);

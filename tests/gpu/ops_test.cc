@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 
+#include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/llvm/testing/forms.h"
 #include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/text/text.h"
@@ -194,6 +195,90 @@ std::string AtomicSumKernel(Type type, const std::string& constant) {
                                  constant, "\n  %old: T = atomic_fadd.T flat %pr, %k\n"));
 }
 
+// An atomic sum of x[i] and y[i]; r[2 * i] receives what is there afterwards and r[2 * i + 1] the old value.
+std::string AtomicSumOfLoads(Type type, bool is_group) {
+  const std::string text = absl::StrCat(R"(module "kernel"
+)",
+                                        is_group ? "uses group_memory\n" : "", R"(param buffer inout "r"
+param buffer in "x"
+param buffer in "y"
+entry f0
+func f0 "kernel" (%r: i32, %p: i32, %q: i32) -> () {
+  %zero: i32 = const.i32 0
+  %eight: i32 = const.i32 8
+  %sixteen: i32 = const.i32 16
+  %i: i32 = instance_id.i32 %zero
+  %o: i32 = mul.i32 %i, %eight
+  %or: i32 = mul.i32 %i, %sixteen
+  %pr: i32 = add.i32 %r, %or
+  %px: i32 = add.i32 %p, %o
+  %py: i32 = add.i32 %q, %o
+  %x: T = load.T flat %px
+  %y: T = load.T flat %py
+)",
+                                        is_group ? "  %at: i32 = local_alloc %eight\n" : "", R"(  store.T AT, %x
+  %old: T = atomic_fadd.T AT, %y
+  %sum: T = load.T AT
+  store.T flat %pr, %sum
+  store.T flat %pr + 8, %old
+  return ()
+}
+)");
+  return absl::StrReplaceAll(text, {{"AT", is_group ? "group %at" : "flat %pr"}, {"T", std::string(ir::Name(type))}});
+}
+
+// Edge values, and what lies around the limit of compiler/back/gpu/float_sums.h and among the denormal numbers.
+std::vector<uint64_t> AddendsOf(Type type) {
+  std::vector<uint64_t> addends = testing::EdgesOf(type);
+  const uint64_t least = gpu::LeastGuardedOperand(type),
+                 sign = type == Type::kF32 ? uint64_t{1} << 31 : uint64_t{1} << 63;
+  const uint64_t normal = type == Type::kF32 ? uint64_t{1} << 23 : uint64_t{1} << 52;
+  for (const uint64_t bits : {least, least - 1, least + 1, least - normal, least + normal, normal, normal - 1,
+                              normal + 1, 2 * normal, uint64_t{1}, uint64_t{2}, uint64_t{0}}) {
+    addends.push_back(bits);
+    addends.push_back(bits | sign);
+  }
+  return addends;
+}
+
+// All pairs; the device is taken to have an operation for sums or not: `target`. False: the device refuses the kernel.
+bool CheckAtomicSums(DeviceRun& device, const GpuTarget& target, Type type, bool is_group) {
+  StatusOr<ir::Module> module = ir::ParseModule(AtomicSumOfLoads(type, is_group));
+  EXPECT_TRUE(module.ok()) << module.status();
+  StatusOr<Artifact> artifact = device.CompileFor(target, *module, {});
+  if (!artifact.ok()) {
+    return false;
+  }
+  StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
+  EXPECT_TRUE(executable.ok()) << executable.status();
+  std::vector<uint64_t> x, y;
+  for (const uint64_t old : AddendsOf(type)) {
+    for (const uint64_t addend : AddendsOf(type)) {
+      x.push_back(old);
+      y.push_back(addend);
+    }
+  }
+  std::vector<uint64_t> r(2 * x.size()), want(r);
+  ir::Launch launch;
+  launch.extent = {x.size(), 1, 1};
+  launch.group = {1, 1, 1};
+  for (std::vector<uint64_t>* column : {&want, &x, &y}) {
+    launch.arguments.push_back({reinterpret_cast<uint8_t*>(column->data()), column->size() * 8, 0});
+  }
+  EXPECT_TRUE(ir::Interpret(*module, launch).ok());
+  launch.arguments[0].data = reinterpret_cast<uint8_t*>(r.data());
+  EXPECT_TRUE(executable.ok() && device.Launch(**executable, launch).ok());
+  uint32_t wrong = 0;
+  for (size_t i = 0; i < r.size(); ++i) {
+    const bool both_nan = IsNan(r[i], type) && IsNan(want[i], type);
+    if (r[i] != want[i] && !both_nan && ++wrong <= 3) {
+      ADD_FAILURE() << std::hex << "x 0x" << x[i / 2] << " y 0x" << y[i / 2] << (i % 2 == 0 ? ": sum 0x" : ": old 0x")
+                    << r[i] << ", interpreted 0x" << want[i];
+    }
+  }
+  return true;
+}
+
 // Every choice between two of the constants by whether the low half of x[i] is zero, by a select and by a branch, each
 // in a word of r of its own; `words` becomes their number.
 std::string ChoiceKernel(Type type, const std::vector<std::string>& constants, size_t* words) {
@@ -315,6 +400,27 @@ TEST_P(OpsTest, AddsAtomically) {
     }
     for (const std::string& constant : ConstantsOf(form.type)) {
       CheckKernel(device, form.type, AtomicSumKernel(form.type, constant));
+    }
+  }
+}
+
+// Denormal numbers, zeros of both signs, infinities and NaNs too (S27), whoever makes the sum.
+TEST_P(OpsTest, AddsAtomicallyToAnything) {
+  DeviceRun device(GetParam());
+  // OpenCL C names the operation to NVIDIA's compiler alone, whatever it is told.
+  const bool is_opencl = GetParam().starts_with("opencl");
+  for (const Type type : {Type::kF32, Type::kF64}) {
+    for (const bool has_operation : {true, false}) {
+      GpuTarget target = device.info().gpu;
+      target.has_f32_atomic_add = has_operation && (is_opencl || target.has_f32_atomic_add);
+      target.has_f64_atomic_add = has_operation && (is_opencl || target.has_f64_atomic_add);
+      for (const bool is_group : {false, true}) {
+        SCOPED_TRACE(std::string(ir::Name(type)) + (is_group ? " in group memory" : " in a buffer") +
+                     (has_operation ? "" : ", exchanged"));
+        // Vulkan has no 64-bit atomics in group memory.
+        const bool may_lack = type == Type::kF64 && (is_group || !target.has_fp64 || !target.has_int64_atomics);
+        EXPECT_TRUE(CheckAtomicSums(device, target, type, is_group) || may_lack);
+      }
     }
   }
 }

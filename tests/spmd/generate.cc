@@ -100,6 +100,13 @@ void Generator::AddShared() {
   static constexpr uint32_t kWidths[] = {4, 4, 4, 8, 1, 2};
   BufferInfo info;
   info.role = BufferInfo::Role::kShared;
+  if (random_.Percent(25)) {
+    info.atomic = Opcode::kAtomicFAdd;
+    info.width = info.float_bytes = random_.Percent(60) ? 4 : 8;
+    info.is_denormal = random_.Percent(40);
+    info.count = uint64_t{1} << random_.Below(6);
+    return AddBuffer(info, Binding::Fill::kZero);
+  }
   info.atomic = kAtomics[random_.Below(std::size(kAtomics))];
   info.width = kWidths[random_.Below(6)];
   info.count = uint64_t{1} << random_.Below(6);

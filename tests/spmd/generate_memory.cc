@@ -322,14 +322,27 @@ void Generator::UpdateOwn() {
   }
 }
 
+// Few of the least denormal numbers or of ones: their sums are exact, in whatever order.
+ValueId Generator::Addend(const BufferInfo& buffer) {
+  const ValueId few = Binary(Opcode::kAnd, kI32, Value(kI32, 1), Int(kI32, 15));
+  const Type type = buffer.width == 8 ? Type::kF64 : Type::kF32;
+  if (!buffer.is_denormal) {
+    return Convert(Opcode::kConvertU, kI32, few, type);
+  }
+  return type == Type::kF32
+             ? Convert(Opcode::kReinterpret, kI32, few, type)
+             : Convert(Opcode::kReinterpret, Type::kI64, Convert(Opcode::kExtendU, kI32, few, Type::kI64), type);
+}
+
 void Generator::UpdateShared() {
   const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kShared);
   if (!picked) {
     return;
   }
   const BufferInfo& buffer = buffers_[*picked];
-  const Type type = buffer.width == 8 ? Type::kI64 : kI32;
-  const ValueId value = Value(type, 1);
+  const bool is_float = buffer.float_bytes != 0, is_wide = buffer.width == 8;
+  const Type type = is_float ? (is_wide ? Type::kF64 : Type::kF32) : is_wide ? Type::kI64 : kI32;
+  const ValueId value = is_float ? Addend(buffer) : Value(type, 1);
   ValueId element = Int(kI32, random_.Below(static_cast<uint32_t>(buffer.count)));
   if (random_.Percent(70)) {
     element = Masked(Pick(kI32), buffer.mask);

@@ -52,6 +52,7 @@ struct BufferInfo {
   uint32_t float_bytes = 0;
   Layout layout = Layout::kStraight;
   Opcode atomic = Opcode::kAtomicAdd;  // kShared.
+  bool is_denormal = false;            // kShared, of floats: what is added is.
   ValueId index;                       // kOwn: of the cell's first element, as an i32.
   uint32_t stride = 1;                 // kOwn: elements from one element of a cell to the next.
 };
@@ -157,6 +158,7 @@ class Generator {
   void LoadOwn();
   ValueId OwnElement(const BufferInfo& buffer);
   void UpdateOwn();  // An atomic operation on the instance's own cell.
+  ValueId Addend(const BufferInfo& buffer);
   void UpdateShared();
   void WalkInput();  // A loop with a pointer that moves on.
   void StoreModule();

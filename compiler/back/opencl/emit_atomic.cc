@@ -3,6 +3,7 @@
 
 #include "compiler/back/opencl/literal.h"
 #include "compiler/back/opencl/memory.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::opencl {
 namespace {
@@ -21,7 +22,41 @@ std::string_view Builtin(Opcode code) {
 
 bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMaxS; }
 
+// The sum of `a` and the float at `at`, and the return from the helper. Compilers know of inline PTX only what they are
+// told: that it changes memory. A pointer is a number to it, as one into group memory might be narrower.
+std::string PtxSum(const Op& op, std::string_view space, bool is_used) {
+  const std::string_view real = op.width == 8 ? "double" : "float", letter = op.width == 8 ? "d" : "f";
+  const std::string where = Cat(space == "__local" ? "shared" : "global", ".add.f", 8 * op.width);
+  const std::string inputs = Cat(" : \"l\"((ulong)at), \"", letter, "\"(as_", real, "(a)) : \"memory\");\n");
+  if (!is_used) {
+    return Cat("    asm volatile(\"red.", where, " [%0], %1;\" :", inputs, "    return;\n");
+  }
+  return Cat("    ", real, " old;\n    asm volatile(\"atom.", where, " %0, [%1], %2;\" : \"=", letter, "\"(old)",
+             inputs, "    return as_", op.width == 8 ? "ulong" : "uint", "(old);\n");
+}
+
 }  // namespace
+
+// By the PTX ISA, "atom", only the sum of f32 in buffers takes denormal numbers for zeros.
+gpu::FloatSum FloatSumIn(const ir::Module& module, const Op& op, const GpuTarget& target, std::string_view space,
+                         bool fast_math) {
+  const bool has_operation = op.width == 4 ? target.has_f32_atomic_add : target.has_f64_atomic_add;
+  const bool flushes = op.width == 4 && space == "__global";
+  return gpu::FloatSumOf(module, op, has_operation, flushes, fast_math);
+}
+
+void Atomics::FindUsed() {
+  is_used_.resize(v_.f.values.size());
+  ir::ForEachOp(v_.f, [&](OpId id) {
+    for (const ValueId operand : v_.f.operands_of(v_.f.op(id))) {
+      is_used_[operand.index] = true;
+    }
+  });
+}
+
+bool Atomics::GivesOld(const Op& op) const {
+  return op.result_count != 0 && (op.code != Opcode::kAtomicFAdd || is_used_[op.first_result.index]);
+}
 
 // Orders other accesses before and after, for all instances (S73).
 void Atomics::Fence() {
@@ -63,7 +98,7 @@ void Atomics::WriteAtomic(OpId id) {
     Fence();
     if (bytes.space == "__private" || bytes.space == "__constant const") {
       WritePlainAtomic(op, bytes);
-    } else if (op.result_count == 0) {
+    } else if (!GivesOld(op)) {
       text_.Line("(void)", AtomicOn(op, bytes), ";");
     } else {
       text_.Define(op.first_result, AtomicOn(op, bytes));
@@ -81,7 +116,7 @@ void Atomics::WriteAtomic(OpId id) {
     traps_.Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
   }
   Fence();
-  const std::string result = op.result_count != 0 ? Cat("v", op.first_result.index) : "";
+  const std::string result = GivesOld(op) ? Cat("v", op.first_result.index) : "";
   if (!result.empty()) {
     text_.Declare(op.first_result);
   }
@@ -187,9 +222,9 @@ std::string Atomics::NextValue(const Op& op, std::string_view old, std::string_v
   }
 }
 
-// Repeats compare and exchange of the word around the bytes.
-std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
-  const std::string space(bytes.space);
+// The function that repeats compare and exchange of the word around the bytes.
+std::string Atomics::LoopFor(const Op& op, std::string_view in) {
+  const std::string space(in);
   const uint32_t bits = 8 * op.width;
   const std::string name = Cat(ir::Info(op.code).text, bits, "_", space.substr(2));
   const std::string_view type = op.width == 8 ? "ulong" : "uint";
@@ -211,9 +246,37 @@ std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
   }
   text += "  }\n}\n";
   v_.helpers.Add(name, text);
+  return name;
+}
+
+std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
+  const std::string name = LoopFor(op, bytes.space);
   const std::string zero = op.width == 8 ? "0ul" : "0u";
   return Cat(name, "(", bytes.pointer, ", ", op.operand_count > 1 ? memory_.WordOf(op, 1) : zero, ", ",
              op.operand_count > 2 ? memory_.WordOf(op, 2) : zero, ")");
+}
+
+// By the device's operation, or else by exchanging. Helpers whose old value nobody asks for give none.
+std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes) {
+  const gpu::FloatSum form = FloatSumIn(v_.module, op, v_.target, bytes.space, v_.options.fast_math);
+  if (form == gpu::FloatSum::kExchange) {
+    return AtomicByLoop(op, bytes);
+  }
+  const bool is_guarded = form == gpu::FloatSum::kGuarded, is_used = GivesOld(op);
+  const std::string space(bytes.space), loop = LoopFor(op, bytes.space);
+  const std::string name = Cat(is_used ? "sum" : "add", 8 * op.width, "_", space.substr(2), is_guarded ? "" : "_fast");
+  const std::string_view type = op.width == 8 ? "ulong" : "uint";
+  std::string text = Cat("\n", is_used ? type : "void", " ", name, "(", space, " uchar* at, ", type,
+                         " a) {\n#if defined(__NV_CL_C_VERSION)\n  ");
+  if (is_guarded) {
+    const Type bits = op.width == 8 ? Type::kI64 : Type::kI32;
+    Append(text, "if ((a & ", Literal(bits, op.width == 8 ? ~uint64_t{0} >> 1 : 0x7fffffff),
+           ") >= ", Literal(bits, gpu::LeastGuardedOperand(op.type)), ") ");
+  }
+  Append(text, "{\n", PtxSum(op, space, is_used), "  }\n#endif\n  ", is_used ? "return " : "", loop,
+         "(at, a, 0);\n}\n");
+  v_.helpers.Add(name, text);
+  return Cat(name, "(", bytes.pointer, ", ", memory_.WordOf(op, 1), ")");
 }
 
 // The old value, of the operation's type.
@@ -230,7 +293,11 @@ std::string Atomics::AtomicOn(const Op& op, const Bytes& bytes) {
     return of_type(
         Cat(op.width < 4 ? "(uint)" : "", "*(volatile ", bytes.space, " ", stored, "*)(", bytes.pointer, ")"));
   }
-  if (op.width < 4 || op.code == Opcode::kAtomicFAdd) {
+  if (op.code == Opcode::kAtomicFAdd) {
+    const std::string sum = FloatSumOn(op, bytes);
+    return GivesOld(op) ? of_type(sum) : sum;
+  }
+  if (op.width < 4) {
     return of_type(AtomicByLoop(op, bytes));
   }
   const std::string_view pointee = !IsSigned(op.code) ? type : op.width == 8 ? "long" : "int";

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/opencl/control.h"
 #include "compiler/back/opencl/text.h"
 #include "compiler/pass/index_loads.h"
@@ -96,7 +97,9 @@ class Memory {
 class Atomics {
  public:
   Atomics(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges, Memory& memory)
-      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges), memory_(memory) {}
+      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges), memory_(memory) {
+    FindUsed();
+  }
 
   void WriteAtomic(OpId id);
 
@@ -107,6 +110,10 @@ class Atomics {
   void WriteOwnUpdate(const Op& op, const std::string& at, const std::string& result);
   void WritePlainAtomic(const Op& op, const Bytes& bytes);
   std::string AtomicByLoop(const Op& op, const Bytes& bytes);
+  std::string LoopFor(const Op& op, std::string_view space);
+  std::string FloatSumOn(const Op& op, const Bytes& bytes);
+  void FindUsed();
+  bool GivesOld(const Op& op) const;  // Somebody asks for the old value.
   std::string NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b, uint32_t width);
   void Fence();
 
@@ -116,7 +123,12 @@ class Atomics {
   Traps& traps_;
   Ranges& ranges_;
   Memory& memory_;
+  std::vector<bool> is_used_;  // By ValueId.
 };
+
+// How a sum of floats is made in "__global" or "__local" memory.
+gpu::FloatSum FloatSumIn(const ir::Module& module, const Op& op, const GpuTarget& target, std::string_view space,
+                         bool fast_math);
 
 }  // namespace hpvm::opencl
 

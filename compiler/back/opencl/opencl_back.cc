@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/gpu/gpu_plan.h"
 #include "compiler/back/opencl/cat.h"
 #include "compiler/back/opencl/helpers.h"
@@ -36,6 +37,12 @@ class Emitter {
     plan_ = gpu::PlanGpu(module_, target_, diagnostics_);
     if (HasErrors(diagnostics_)) {
       return std::nullopt;
+    }
+    if (options_.report != nullptr) {
+      const auto form = [&](const ir::Op& op, bool is_group) {
+        return opencl::FloatSumIn(module_, op, target_, is_group ? "__local" : "__global", options_.fast_math);
+      };
+      gpu::ReportFloatSums(module_, plan_, form, *options_.report);
     }
     for (const GpuTile& tile : Tiles()) {
       WriteTile(tile);

@@ -280,6 +280,52 @@ TEST(OpenClBackTest, FastMathRoundsAsTheDeviceDoes) {
   EXPECT_THAT(Emit(kernel, processor, {}, /*fast_math=*/true).text(), Not(HasSubstr("fast_")));
 }
 
+// Atomic sums are the device's own where it has them: for operands with which no denormal number can be lost, for all
+// where the node's math is fast, and in group memory. An old value that nobody asks for is not fetched.
+TEST(OpenClBackTest, SumsAtomicallyAsTheDeviceDoes) {
+  const std::string kernel = Kernel(
+      "%x: f32 = convert_s.i32 %id\n%y: f64 = const.f64 0x3ff8000000000000\n%eight: i32 = const.i32 8\n"
+      "%g: i32 = local_alloc %eight\n%q: f32 = atomic_fadd.f32 flat %b, %x\n%r: f64 = atomic_fadd.f64 flat %b + 8, %y\n"
+      "%s: f32 = atomic_fadd.f32 group %g, %x\n%t: f32 = atomic_fadd.f32 flat %b + 16, %x\nstore.f32 flat %pb + 32, %t",
+      "uses group_memory\n");
+  GpuTarget target = Full();
+  EXPECT_THAT(Emit(kernel, target).text(), Not(HasSubstr("asm")));
+  target.has_f32_atomic_add = target.has_f64_atomic_add = true;
+  target.ptx_arch = "sm_90";
+  const std::string exact = Emit(kernel, target).text();
+  EXPECT_THAT(exact, HasSubstr(R"(
+void add32_global(__global uchar* at, uint a) {
+#if defined(__NV_CL_C_VERSION)
+  if ((a & 0x7fffffffu) >= 0xd000000u) {
+    asm volatile("red.global.add.f32 [%0], %1;" : : "l"((ulong)at), "f"(as_float(a)) : "memory");
+    return;
+  }
+#endif
+  atomic_fadd32_global(at, a, 0);
+}
+)"));
+  EXPECT_THAT(exact, HasSubstr(R"(
+uint sum32_global(__global uchar* at, uint a) {
+#if defined(__NV_CL_C_VERSION)
+  if ((a & 0x7fffffffu) >= 0xd000000u) {
+    float old;
+    asm volatile("atom.global.add.f32 %0, [%1], %2;" : "=f"(old) : "l"((ulong)at), "f"(as_float(a)) : "memory");
+    return as_uint(old);
+  }
+#endif
+  return atomic_fadd32_global(at, a, 0);
+}
+)"));
+  EXPECT_THAT(
+      exact,
+      HasSubstr("  {\n    asm volatile(\"red.global.add.f64 [%0], %1;\" : : \"l\"((ulong)at), \"d\"(as_double(a))"));
+  EXPECT_THAT(exact, HasSubstr("  {\n    asm volatile(\"red.shared.add.f32 [%0], %1;\""));
+  const std::string fast = Emit(kernel, target, {}, /*fast_math=*/true).text();
+  EXPECT_THAT(fast, HasSubstr("void add32_global_fast("));
+  EXPECT_THAT(fast, HasSubstr("uint sum32_global_fast("));
+  EXPECT_THAT(fast, Not(HasSubstr("0xd000000u")));
+}
+
 // Constant memory serves one place at a time: what is looked up at another in each work item does not go by it.
 TEST(OpenClBackTest, TablesAreLookedUpByTheirGenericAddress) {
   const std::string directives =

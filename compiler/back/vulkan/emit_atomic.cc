@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomics: of words by the device's own operations, of bytes and 16-bit words and of float sums by exchanging the word
-// around them until nobody came between. A work item's own memory needs none of it.
+// Atomics: of words by the device's own operations, of bytes and 16-bit words by exchanging the word around them until
+// nobody came between. Float sums in buffers are the device's own where it has them (VK_EXT_shader_atomic_float), and
+// exchanged elsewhere; group memory is an array of integers, which cannot be seen as floats. A work item's own memory
+// needs none of it.
 #include <algorithm>
 
 #include "compiler/back/vulkan/memory.h"
@@ -45,6 +47,13 @@ spv::Op NativeOf(Opcode code) {
 }
 
 }  // namespace
+
+// No driver promises what it does with denormal numbers in its operation; NVIDIA's takes those of f32 for zeros.
+gpu::FloatSum FloatSumAt(const ir::Module& module, const ir::Op& op, const GpuTarget& target, bool is_group,
+                         bool fast_math) {
+  const bool has_operation = op.width == 4 ? target.has_f32_atomic_add : target.has_f64_atomic_add;
+  return gpu::FloatSumOf(module, op, has_operation && !is_group, /*flushes=*/true, fast_math);
+}
 
 // The value that `op` makes of `old`; integers of the access's width in `type`, u32 or u64.
 SpvId Atomics::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const SpvId> operands) {
@@ -109,13 +118,15 @@ SpvId Atomics::AtomicResult(const ir::Op& op, SpvId old) {
   return op.type == Type::kI64 && op.width < 8 ? w.Op(spv::OpUConvert, v_.m.TypeOf(Type::kI64), {old}) : old;
 }
 
+SpvId Atomics::Semantics(uint32_t order) {
+  const uint32_t memory = spv::MemorySemanticsUniformMemoryMask | spv::MemorySemanticsWorkgroupMemoryMask;
+  return c.K(v_.plan.needs_fences && !v_.has_no_fences ? order | memory : 0);
+}
+
 // Of the whole word (or 64-bit word) at `pointer`.
 SpvId Atomics::AtomicNative(SpvId pointer, const ir::Op& op, std::span<const SpvId> operands, bool is_group) {
   const SpvId type = op.width == 8 ? w.Int(64) : c.U32();
   const SpvId scope = c.K(is_group ? spv::ScopeWorkgroup : spv::ScopeDevice);
-  const uint32_t memory = spv::MemorySemanticsUniformMemoryMask | spv::MemorySemanticsWorkgroupMemoryMask;
-  const bool has_fences = v_.plan.needs_fences && !v_.has_no_fences;
-  const auto semantics = [&](uint32_t order) { return c.K(has_fences ? order | memory : 0); };
   if (v_.has_no_fences && op.code == Opcode::kAtomicLoad) {
     // A plain load would be one to LLVM, which orders nothing.
     const SpvId zero = op.width == 8 ? v_.K(Type::kI64, 0) : c.K(0);
@@ -126,18 +137,18 @@ SpvId Atomics::AtomicNative(SpvId pointer, const ir::Op& op, std::span<const Spv
   }
   switch (op.code) {
     case Opcode::kAtomicLoad:
-      return w.Op(spv::OpAtomicLoad, type, {pointer, scope, semantics(spv::MemorySemanticsAcquireMask)});
+      return w.Op(spv::OpAtomicLoad, type, {pointer, scope, Semantics(spv::MemorySemanticsAcquireMask)});
     case Opcode::kAtomicStore:
-      w.Do(spv::OpAtomicStore, {pointer, scope, semantics(spv::MemorySemanticsReleaseMask), operands[0]});
+      w.Do(spv::OpAtomicStore, {pointer, scope, Semantics(spv::MemorySemanticsReleaseMask), operands[0]});
       return 0;
     case Opcode::kAtomicCmpxchg: {
-      const SpvId both = semantics(spv::MemorySemanticsAcquireReleaseMask);
-      const SpvId failed = semantics(spv::MemorySemanticsAcquireMask);
+      const SpvId both = Semantics(spv::MemorySemanticsAcquireReleaseMask);
+      const SpvId failed = Semantics(spv::MemorySemanticsAcquireMask);
       return w.Op(spv::OpAtomicCompareExchange, type, {pointer, scope, both, failed, operands[1], operands[0]});
     }
     default:
       return w.Op(NativeOf(op.code), type,
-                  {pointer, scope, semantics(spv::MemorySemanticsAcquireReleaseMask), operands[0]});
+                  {pointer, scope, Semantics(spv::MemorySemanticsAcquireReleaseMask), operands[0]});
   }
 }
 
@@ -201,6 +212,65 @@ SpvId Atomics::AtomicInOwn(const Spot& spot, const ir::Op& op, std::span<const S
   return old;
 }
 
+// The word that the access lies in, or its 64-bit word.
+SpvId Atomics::WordAt(const Spot& spot, const ir::Op& op) {
+  return op.width == 8 ? access_.Element(spot, View::k64, c.ShrK(spot.address, 3))
+                       : access_.Element(spot, View::k32, c.ShrK(spot.address, 2));
+}
+
+// The device's own sum: it sees the buffer as floats.
+SpvId Atomics::FloatSumNative(const Spot& spot, const ir::Op& op, SpvId operand) {
+  const bool is_wide = op.width == 8;
+  w.Extension("SPV_EXT_shader_atomic_float_add");
+  w.Capability(is_wide ? spv::CapabilityAtomicFloat64AddEXT : spv::CapabilityAtomicFloat32AddEXT);
+  const SpvId pointer = access_.Element(spot, is_wide ? View::kF64 : View::kF32, c.ShrK(spot.address, is_wide ? 3 : 2));
+  const SpvId order = Semantics(spv::MemorySemanticsAcquireReleaseMask);
+  const SpvId old = w.Op(spv::OpAtomicFAddEXT, v_.m.TypeOf(op.type),
+                         {pointer, c.K(spv::ScopeDevice), order, floats_.FloatOf(op.type, operand)});
+  return floats_.BitsOf(op.type, old);
+}
+
+// A sum in a buffer or in group memory.
+SpvId Atomics::FloatSumIn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
+  const bool is_group = spot.words != nullptr;
+  const auto exchange = [&] { return AtomicByExchange(WordAt(spot, op), 0, op, operands, is_group); };
+  switch (FormOf(op, is_group)) {
+    case gpu::FloatSum::kExchange:
+      return exchange();
+    case gpu::FloatSum::kDevice:
+      return FloatSumNative(spot, op, operands[0]);
+    default:
+      break;
+  }
+  const Type bits = op.width == 8 ? Type::kI64 : Type::kI32;
+  const SpvId type = v_.m.TypeOf(bits), old = w.LocalVariable(type);
+  const SpvId magnitude =
+      w.Op(spv::OpBitwiseAnd, type, {operands[0], v_.K(bits, op.width == 8 ? ~uint64_t{0} >> 1 : 0x7fffffff)});
+  const SpvId least = v_.K(bits, gpu::LeastGuardedOperand(op.type));
+  c.IfElse(
+      c.Test(spv::OpUGreaterThanEqual, magnitude, least),
+      [&] {
+        c.Store(old, FloatSumNative(spot, op, operands[0]));
+        if (v_.cuts_loops) {
+          c.Store(search_.FaultVariable(), c.K(0));  // As behind a loop that was not cut.
+        }
+      },
+      [&] { c.Store(old, exchange()); });
+  return c.Load(type, old);
+}
+
+gpu::FloatSum Atomics::FormOf(const ir::Op& op, bool is_group) const {
+  return FloatSumAt(v_.module, op, v_.m.target, is_group, v_.options.fast_math);
+}
+
+// Whether a loop is written that may be cut.
+bool Atomics::IsExchanged(const ir::Op& op, bool is_group) const {
+  if (op.code == Opcode::kAtomicFAdd) {
+    return FormOf(op, is_group) != gpu::FloatSum::kDevice;
+  }
+  return op.width < 4 && op.code != Opcode::kAtomicLoad;
+}
+
 // The old value, as an integer of the access's width; of a store anything.
 SpvId Atomics::AtomicAt(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
   if (spot.words != nullptr && spot.words->storage == spv::StorageClassPrivate) {
@@ -215,15 +285,17 @@ SpvId Atomics::AtomicAt(const Spot& spot, const ir::Op& op, std::span<const SpvI
       return v_.K(Type::kI64, 0);
     }
     w.Capability(spv::CapabilityInt64Atomics);
-    const SpvId pointer = access_.Element(spot, View::k64, c.ShrK(spot.address, 3));
-    return op.code == Opcode::kAtomicFAdd ? AtomicByExchange(pointer, 0, op, operands, false)
-                                          : AtomicNative(pointer, op, operands, false);
+    return op.code == Opcode::kAtomicFAdd ? FloatSumIn(spot, op, operands)
+                                          : AtomicNative(WordAt(spot, op), op, operands, false);
   }
-  const SpvId pointer = access_.Element(spot, View::k32, c.ShrK(spot.address, 2));
-  if (op.width == 4 && op.code != Opcode::kAtomicFAdd) {
+  if (op.code == Opcode::kAtomicFAdd) {
+    return FloatSumIn(spot, op, operands);
+  }
+  const SpvId pointer = WordAt(spot, op);
+  if (op.width == 4) {
     return AtomicNative(pointer, op, operands, is_group);
   }
-  const SpvId shift = op.width < 4 ? access_.BitsInWord(spot, op.width == 1 ? 3 : 2) : 0;
+  const SpvId shift = access_.BitsInWord(spot, op.width == 1 ? 3 : 2);
   if (op.code == Opcode::kAtomicLoad) {
     ir::Op word = op;
     word.width = 4;
@@ -239,7 +311,11 @@ SpvId Atomics::SearchAtomic(Memory memory, const ir::Op& op) {
   const bool writes = op.code != Opcode::kAtomicLoad;
   std::vector<SpvId> types{type};
   types.insert(types.end(), op.operand_count - 1, value);
-  const std::string name = search_.SearchName(ir::Info(op.code).text.data(), memory, op.width, 0);
+  std::string what(ir::Info(op.code).text);
+  if (op.code == Opcode::kAtomicFAdd && FormOf(op, /*is_group=*/false) == gpu::FloatSum::kDevice) {
+    what += "_fast";
+  }
+  const std::string name = search_.SearchName(what.c_str(), memory, op.width, 0);
   return functions_.Function(name, value, types, [&](std::span<const SpvId> params) {
     const Type address_type = v_.module.address_type();
     for (const Search::RangeSource& from : search_.SourcesOf(memory)) {
@@ -299,7 +375,7 @@ bool Atomics::EmitAtomic(ir::OpId id) {
     }
     spot->alignment = std::max(spot->alignment, op.width == 8 ? 3u : op.width == 4 ? 2u : op.width == 2 ? 1u : 0u);
     old = AtomicAt(*spot, op, operands);
-    if (v_.cuts_loops && (op.width < 4 || op.code == Opcode::kAtomicFAdd) && op.code != Opcode::kAtomicLoad) {
+    if (v_.cuts_loops && IsExchanged(op, reach == gpu::Reach::kGroup)) {
       search_.TrapIfFault(op, Memory::kState, 0);  // No address: nothing is wrong with it.
     }
   } else {

@@ -134,6 +134,8 @@ SpvId Access::Element(const Spot& spot, View view, SpvId index) {
                      : view == View::k32   ? w.Int(32)
                      : view == View::k32x2 ? w.Vector(c.U32(), 2)
                      : view == View::k32x4 ? w.Vector(c.U32(), 4)
+                     : view == View::kF32  ? w.Float(32)
+                     : view == View::kF64  ? w.Float(64)
                                            : w.Int(64);
   const SpvId variable = v_.BufferView(spot.param, view);
   return w.Op(spv::OpAccessChain, w.Pointer(spv::StorageClassStorageBuffer, type), {variable, w.U32(0), index});

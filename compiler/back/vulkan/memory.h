@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/vulkan/arithmetic.h"
 #include "compiler/back/vulkan/control.h"
 #include "compiler/back/vulkan/variant.h"
@@ -203,6 +204,12 @@ class Atomics : private Room {
   SpvId AtomicInOwn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands);
   SpvId AtomicNative(SpvId pointer, const ir::Op& op, std::span<const SpvId> operands, bool is_group);
   SpvId AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, std::span<const SpvId> operands, bool is_group);
+  SpvId FloatSumIn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands);
+  SpvId FloatSumNative(const Spot& spot, const ir::Op& op, SpvId operand);
+  gpu::FloatSum FormOf(const ir::Op& op, bool is_group) const;
+  SpvId WordAt(const Spot& spot, const ir::Op& op);
+  SpvId Semantics(uint32_t order);
+  bool IsExchanged(const ir::Op& op, bool is_group) const;
   SpvId AtomicOperand(const ir::Op& op, SpvId value);
   SpvId AtomicResult(const ir::Op& op, SpvId old);
   SpvId Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const SpvId> operands);
@@ -214,6 +221,10 @@ class Atomics : private Room {
   Search& search_;
   Floats& floats_;
 };
+
+// How a sum of floats is made.
+gpu::FloatSum FloatSumAt(const ir::Module& module, const ir::Op& op, const GpuTarget& target, bool is_group,
+                         bool fast_math);
 
 }  // namespace hpvm::vulkan
 

@@ -32,6 +32,7 @@ uint32_t Stride(View view) {
     case View::k16:
       return 2;
     case View::k32:
+    case View::kF32:
       return 4;
     case View::k32x4:
       return 16;
@@ -52,6 +53,10 @@ SpvId ElementType(SpirvWriter& w, View view) {
       return w.Vector(w.Int(32), 2);
     case View::k32x4:
       return w.Vector(w.Int(32), 4);
+    case View::kF32:
+      return w.Float(32);
+    case View::kF64:
+      return w.Float(64);
     default:
       return w.Int(64);
   }
@@ -100,6 +105,8 @@ SpvId ModuleEmitter::Block(View view, bool is_writable) {
     w.Capability(spv::CapabilityStorageBuffer16BitAccess);
   } else if (view == View::k64) {
     w.Capability(spv::CapabilityInt64);
+  } else if (view == View::kF64) {
+    w.Capability(spv::CapabilityFloat64);
   }
   const SpvId element = ElementType(w, view);
   const SpvId array = w.NewId();

@@ -17,7 +17,7 @@
 namespace hpvm::vulkan {
 
 // How a buffer is looked at. Each view is a variable of its own at the same binding.
-enum class View : uint8_t { k8, k16, k32, k32x2, k32x4, k64 };
+enum class View : uint8_t { k8, k16, k32, k32x2, k32x4, k64, kF32, kF64 };
 
 class ModuleEmitter {
  public:

@@ -190,6 +190,9 @@ std::vector<uint32_t> SpirvWriter::Finish(uint32_t version) {
   for (const spv::Capability capability : capabilities_) {
     Instruction(words, spv::OpCapability, {static_cast<uint32_t>(capability)});
   }
+  for (const std::string& extension : extensions_) {
+    Instruction(words, spv::OpExtension, StringWords(extension));
+  }
   Words import{glsl_};
   Append(import, StringWords("GLSL.std.450"));
   Instruction(words, spv::OpExtInstImport, import);

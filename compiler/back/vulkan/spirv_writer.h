@@ -32,6 +32,7 @@ class SpirvWriter {
 
   void Capability(spv::Capability capability) { capabilities_.insert(capability); }
   bool Has(spv::Capability capability) const { return capabilities_.count(capability) != 0; }
+  void Extension(std::string_view name) { extensions_.emplace(name); }
   void EntryPoint(SpvId function, std::string_view name, std::span<const SpvId> interface);
   void ExecutionMode(SpvId function, spv::ExecutionMode mode, std::initializer_list<uint32_t> operands);
   void Name(SpvId id, std::string_view name);
@@ -92,6 +93,7 @@ class SpirvWriter {
   uint32_t bound_ = 1;
   SpvId glsl_ = 0;
   std::set<spv::Capability> capabilities_;
+  std::set<std::string> extensions_;
   std::vector<uint32_t> entries_, modes_, names_, decorations_, globals_, functions_;
   std::map<std::vector<uint32_t>, SpvId> unique_;
   std::map<SpvId, uint32_t> words_of_constants_;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/limits.h"
+#include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/gpu/gpu_plan.h"
 #include "compiler/back/vulkan/emitter.h"
 #include "compiler/back/vulkan/spirv_tools.h"
@@ -183,6 +184,12 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
                        std::to_string(kPrivateBytesMax) + " bytes)."),
          diagnostics);
     return std::nullopt;
+  }
+  if (options.report != nullptr) {
+    const auto form = [&](const ir::Op& op, bool is_group) {
+      return vulkan::FloatSumAt(module, op, target, is_group, options.fast_math);
+    };
+    gpu::ReportFloatSums(module, plan, form, *options.report);
   }
   Variants variants(module, plan, target, options);
   Status emitted = AddTiles(module, plan, target, options, variants);

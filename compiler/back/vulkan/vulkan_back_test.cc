@@ -30,7 +30,8 @@ using ir::Type;
 GpuTarget FullTarget() {
   GpuTarget target;
   target.has_int64 = target.has_fp64 = target.has_8_bit_storage = target.has_16_bit_storage = true;
-  target.has_int64_atomics = target.keeps_denormals = target.rounds_to_even = true;
+  target.has_int64_atomics = target.has_f32_atomic_add = target.has_f64_atomic_add = true;
+  target.keeps_denormals = target.rounds_to_even = true;
   target.group_size_max = 1024;
   target.group_extent_max = {1024, 1024, 64};
   target.group_count_max = {0x7fffffff, 65535, 65535};
@@ -45,7 +46,7 @@ GpuTarget FullTarget() {
 GpuTarget PlainTarget() {
   GpuTarget target = FullTarget();
   target.has_fp64 = target.has_8_bit_storage = target.has_16_bit_storage = target.has_int64_atomics = false;
-  target.keeps_denormals = target.keeps_nan_and_zero = false;
+  target.has_f32_atomic_add = target.has_f64_atomic_add = target.keeps_denormals = target.keeps_nan_and_zero = false;
   target.push_bytes_max = 16;
   target.api_version = 12;
   return target;
@@ -131,7 +132,7 @@ TEST(VulkanBackTest, GoldenListings) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     left.insert(entry.path().filename().string());
   }
-  for (const char* name : {"saxpy", "leave_two", "barrier_trap"}) {
+  for (const char* name : {"saxpy", "leave_two", "barrier_trap", "float_sum"}) {
     SCOPED_TRACE(name);
     const StatusOr<ir::Module> module = ir::ParseModule(Slurp(folder + name + ".ir"));
     ASSERT_TRUE(module.ok()) << module.status();
@@ -177,6 +178,41 @@ TEST(VulkanBackTest, AccessesAreValid) {
       }
     }
   }
+}
+
+// The listing of a kernel with an atomic sum, in a buffer or in group memory.
+std::string SumListing(const std::string& type, bool is_group, const GpuTarget& target, bool fast_math) {
+  const std::string text =
+      std::string("module \"m\"\n") + (is_group ? "uses group_memory\n" : "") + "param buffer inout \"y\"\nparam " +
+      type + " \"x\"\nentry f0\nfunc f0 \"f\" (%y: i32, %x: " + type + ") -> () {\n" +
+      (is_group ? "%n: i32 = const.i32 8\n%g: i32 = local_alloc %n\n" : "") + "%v: " + type + " = atomic_fadd." + type +
+      (is_group ? " group %g" : " flat %y") + ", %x\nstore." + type + " flat %y + 8, %v\nreturn ()\n}\n";
+  const StatusOr<ir::Module> module = ir::ParseModule(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  std::string why;
+  GpuOptions options;
+  options.fast_math = fast_math;
+  const std::optional<Artifact> artifact = Compile(*module, target, &why, options);
+  EXPECT_TRUE(artifact.has_value()) << why;
+  return artifact.has_value() ? Listing(*artifact) : "";
+}
+
+// Sums of floats in buffers are the device's own where it has them. Exact ones exchange small operands; in group memory
+// all are exchanged.
+TEST(VulkanBackTest, SumsAtomicallyAsTheDeviceDoes) {
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  GpuTarget lacking = FullTarget();
+  lacking.has_f32_atomic_add = lacking.has_f64_atomic_add = false;
+  for (const char* type : {"f32", "f64"}) {
+    SCOPED_TRACE(type);
+    const std::string exact = SumListing(type, false, FullTarget(), false);
+    const std::string fast = SumListing(type, false, FullTarget(), true);
+    EXPECT_TRUE(has(exact, type[1] == '3' ? "AtomicFloat32AddEXT" : "AtomicFloat64AddEXT")) << exact;
+    EXPECT_TRUE(has(exact, "OpAtomicFAddEXT") && has(exact, "OpLoopMerge")) << exact;
+    EXPECT_TRUE(has(fast, "OpAtomicFAddEXT") && !has(fast, "OpLoopMerge")) << fast;
+    EXPECT_FALSE(has(SumListing(type, false, lacking, true), "AddEXT"));
+  }
+  EXPECT_FALSE(has(SumListing("f32", true, FullTarget(), true), "AddEXT"));
 }
 
 // Whole vectors are loaded where buffers are known to begin at multiples of 16 bytes, and the variant says so.

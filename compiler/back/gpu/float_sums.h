@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// How atomic sums of floats are made on GPUs: by an operation of the device's own where it has one. Exchanging a word
+// until no other instance came between takes two accesses and more, and many instances at one address hold each other
+// up.
+//
+// But devices may take denormal numbers for zeros in their operation: NVIDIA's do for f32 in buffers (PTX ISA, "atom").
+// Exact sums use it only for operands x that make this harmless: |x| >= 2^(p + 1) n, where p is the precision in bits
+// and n the smallest normal number, infinities and NaNs.
+//
+// - A denormal old value m is lost, and could not have changed the sum. x and its neighbours are at least 2n apart,
+//   also below a power of two, and |m| < n: x + m rounds to x.
+// - No other sum is denormal, so none is lost. |x + m| < n needs |m| >= 2^p n. Then x and m are multiples of 2n, and so
+//   is their sum: it is 0, or at least 2n.
+// - Zeros, infinities and NaNs come about as always; S54 leaves open which NaN.
+//
+// Smaller operands, and zeros, are exchanged.
+#ifndef HPVMD_COMPILER_BACK_GPU_FLOAT_SUMS_H_
+#define HPVMD_COMPILER_BACK_GPU_FLOAT_SUMS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "compiler/api/gpu_target.h"
+#include "compiler/api/report.h"
+#include "compiler/back/gpu/gpu_plan.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::gpu {
+
+enum class FloatSum : uint8_t {
+  kExchange,  // The device has no such operation.
+  kGuarded,   // By the device's operation unless the operand is too small.
+  kDevice,    // By the device's operation.
+};
+
+// `flushes`: the operation may take denormal numbers for zeros. `fast_math`: the node's.
+FloatSum FloatSumOf(const ir::Module& module, const ir::Op& op, bool has_operation, bool flushes, bool fast_math);
+
+// The bits of 2^(p + 1) n. Bits of magnitudes are ordered as the magnitudes are, infinities and NaNs last.
+constexpr uint64_t LeastGuardedOperand(ir::Type type) {
+  return type == ir::Type::kF32 ? uint64_t{127 - 101} << 23 : uint64_t{1023 - 968} << 52;
+}
+
+// Says of each atomic sum of the entry how it is made. `form` is asked about sums in buffers and in group memory.
+void ReportFloatSums(const ir::Module& module, const GpuPlan& plan,
+                     const std::function<FloatSum(const ir::Op&, bool is_group)>& form, KernelReport& report);
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_COMPILER_BACK_GPU_FLOAT_SUMS_H_

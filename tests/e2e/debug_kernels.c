@@ -74,3 +74,7 @@ HPVM_KERNEL void wave(const float* in, float* out, int n) {
     out[i] = hpvm_sin_f32(in[i]) * hpvm_exp_f32(-in[i]);  // at: wave
   }
 }
+
+HPVM_KERNEL void tally(const float* in, float* out) {
+  hpvm_atomic_add_f32(out, in[hpvm_instance_id(0)]);  // at: tally
+}

@@ -70,6 +70,11 @@ class Explain(DebugCase):
         self.assertEqual(told["format"], "a SPIR-V shader")
         self.assertTrue(all("tile" in variant for variant in told["variants"]))
 
+    def test_says_how_floats_are_added_atomically(self):
+        for device in ("h200-opencl", "h200-vulkan"):
+            told = self.explain(self.folder / "debug.wasm", "tally", "--param", "in", "--param", "out", "--device", device).stdout
+            self.assertRegex(told, rf"debug_kernels\.c:{line_of('tally')}[^\0]*The device adds atomically by itself")
+
     def test_refuses_devices_that_nobody_has(self):
         self.assertIn("--device takes cpu, opencl[:N]", self.wave("--device", "abacus", code=USAGE).stderr)
         self.assertIn("--level is a processor's", self.wave("--device", "h200-opencl", "--level", "x86-64-v3",

@@ -130,7 +130,8 @@ class Validator {
     return loop.trip.index < program_.atoms.size() && AreConstraints(loop.context) &&
            AreConstraints(loop.goes_on_when) && loop.ends.size() <= limits::kBoundsItemsMax &&
            std::all_of(loop.ends.begin(), loop.ends.end(), [&](const ir::LoopEnd& end) {
-             return AreConstraints(end.goes_on) && AreConstraints(end.steady) && end.distances.size() <= limits::kBoundsItemsMax &&
+             return AreConstraints(end.goes_on) && AreConstraints(end.steady) &&
+                    end.distances.size() <= limits::kBoundsItemsMax &&
                     std::all_of(end.distances.begin(), end.distances.end(), [&](const ir::Distance& distance) {
                       return IsBits(distance.bits) && HasAtoms(distance.polynomial);
                     });

@@ -2,6 +2,7 @@
 #include "compiler/ir/bounds_prover.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 namespace hpvm::ir {
@@ -230,6 +231,72 @@ Interval BoundsProver::Scope::Of(const Reduced& terms, const ReducedTerm* except
     sum = Sum(sum, product);
   }
   return sum;
+}
+
+std::optional<Wide> BoundsProver::Scope::Residue(const Reduced& terms, Wide divisor) {
+  Reduced rest;
+  Wide constant = 0;
+  for (const ReducedTerm& term : terms) {
+    if (!term.factor) {
+      return std::nullopt;
+    }
+    if (term.count == 0) {
+      constant += *term.factor;
+    } else if (*term.factor % divisor != 0) {
+      rest.push_back(term);
+    }
+  }
+  const auto left = [&](Wide value) { return (value % divisor + divisor) % divisor; };
+  if (rest.empty()) {
+    return left(constant);
+  }
+  // x & (divisor - 1) is what x leaves.
+  for (const Atom& atom : prover_.program_.atoms) {
+    if (atom.kind != Atom::Kind::kOperation || atom.code != Opcode::kAnd || !prover_.Spend(1) ||
+        Of(atom.operands[1]).single() != Exact(divisor - 1)) {
+      continue;
+    }
+    const Exact value = Of(AtomId(static_cast<uint32_t>(&atom - prover_.program_.atoms.data()))).single();
+    for (const int sign : {1, -1}) {
+      Reduced apart = rest;
+      AddTerms(atom.operands[0], -sign, &apart);
+      const bool is_multiple = value && std::ranges::all_of(apart, [&](const ReducedTerm& term) {
+                                 return term.factor && (term.count == 0 || *term.factor % divisor == 0);
+                               });
+      if (is_multiple) {
+        return left(
+            std::accumulate(apart.begin(), apart.end(), constant + sign * *value,
+                            [](Wide sum, const ReducedTerm& t) { return t.count == 0 ? sum + *t.factor : sum; }));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+template <typename Visit>
+void BoundsProver::Scope::ForEachChoice(const Reduced& terms, Visit visit) {
+  const auto is_choice = [&](const ReducedTerm& term) {
+    return term.count == 1 && term.factor && prover_.program_.atoms[term.atoms[0].index].kind == Atom::Kind::kEither;
+  };
+  const auto choice = std::ranges::find_if(terms, is_choice);
+  if (choice == terms.end()) {
+    return visit(*this, terms);
+  }
+  const Atom& atom = prover_.program_.atoms[choice->atoms[0].index];
+  for (size_t i = 0; i < atom.operands.size(); ++i) {
+    prover_.Spend(atoms_.size() / 8);
+    Scope inner = *this;
+    inner.is_impossible_ = false;
+    inner.Assume(atom.contexts[i]);
+    if (inner.is_impossible()) {
+      continue;
+    }
+    Reduced chosen = terms;
+    chosen[static_cast<size_t>(choice - terms.begin())].factor = 0;
+    inner.AddTerms(atom.operands[i], *choice->factor, &chosen);
+    std::erase_if(chosen, [](const ReducedTerm& term) { return term.factor == Exact(0); });
+    visit(inner, chosen);
+  }
 }
 
 Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
@@ -510,6 +577,24 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c, bool 
   return last;
 }
 
+// The sum's interval, if it surely is a multiple of the divisor; all integers else.
+Interval BoundsProver::MultiplesIn(Scope& scope, const Reduced& rest, Wide divisor) {
+  const bool is_power = (divisor & (divisor - 1)) == 0;
+  Interval hull = Interval::Empty();
+  scope.ForEachChoice(rest, [&](Scope& inner, const Reduced& terms) {
+    const bool is_multiple =
+        std::ranges::all_of(terms, [&](const ReducedTerm& term) { return term.factor && *term.factor % divisor == 0; });
+    const Interval interval = inner.OfTied(terms);
+    if ((!is_multiple && !(is_power && inner.Residue(terms, divisor) == 0)) || !interval.is_bounded()) {
+      hull = {};
+      return;
+    }
+    const Wide below = FloorDivide(*interval.lo() + divisor - 1, divisor) * divisor;
+    hull = Hull(hull, {below, FloorDivide(*interval.hi(), divisor) * divisor});
+  });
+  return hull.is_empty() ? Interval() : hull;
+}
+
 // The loop goes on from iteration t only while distance(t) = first - s t is not 0 modulo 2^bits.
 Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const {
   for (const int sign : {1, -1}) {
@@ -518,12 +603,9 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance
     if (!slope) {
       continue;
     }
-    const Interval first = scope.OfTied(slope->rest);
     // It must hit 0 exactly, from above, without wrapping.
-    const bool is_hit = std::all_of(slope->rest.begin(), slope->rest.end(), [&](const ReducedTerm& term) {
-      return term.factor && *term.factor % slope->s == 0;
-    });
-    if (is_hit && first.Within(0, Modulus(bits) - 1)) {
+    const Interval first = MultiplesIn(scope, slope->rest, slope->s);
+    if (first.Within(0, Modulus(bits) - 1)) {
       TieTrip(loop, slope->rest, 0, slope->s);
       return *first.hi() / slope->s;
     }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -83,6 +84,11 @@ class BoundsProver {
     Interval Of(const Polynomial& polynomial);
     Interval Of(const Reduced& terms, const ReducedTerm* except = nullptr);
     Interval OfTied(const Reduced& terms);
+    // What the sum leaves when divided by `divisor`, a power of two; nothing when that is not known.
+    std::optional<Wide> Residue(const Reduced& terms, Wide divisor);
+    // Calls visit(scope, terms) for each value that the first choice in the sum may have, or once when there is none.
+    template <typename Visit>
+    void ForEachChoice(const Reduced& terms, Visit visit);
     // Of polynomial * sign - minus.
     Reduced Reduce(const Polynomial& polynomial, int sign = 1, const Polynomial& minus = {});
     void Refine(AtomId atom, const Interval& interval);
@@ -150,6 +156,7 @@ class BoundsProver {
   Exact TripMaxBy(const BoundsLoop& loop, const Constraint& goes_on, bool is_steady) const;
   void TieTrip(const BoundsLoop& loop, const Reduced& rest, Wide added, Wide slope) const;
   Exact TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const;
+  static Interval MultiplesIn(Scope& scope, const Reduced& rest, Wide divisor);
 
   const BoundsProgram& program_;
   const BoundsFacts& facts_;

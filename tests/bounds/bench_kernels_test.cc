@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -63,6 +64,49 @@ TEST_P(BenchKernelsTest, FactsSurviveBothPipelines) {
     const Known known = KnownOf(expected.folder, expected.entry, target);
     EXPECT_TRUE(known.is_complete);
     EXPECT_EQ(known.apart, expected.apart) << static_cast<int>(target);
+  }
+}
+
+// Sparse products and the like rest on indices: a launch that knows their range needs no check.
+TEST(IndicesTest, AreEnough) {
+  struct Case {
+    std::string folder, entry;
+    uint64_t extent;
+    std::vector<uint64_t> buffers;               // Bytes.
+    std::map<uint32_t, ir::WordRange> words;     // By parameter: just inside.
+    std::map<uint32_t, ir::WordRange> one_more;  // Not inside any more.
+  };
+  // values, columns, starts: 400 entries in 100 rows.
+  const Case kCases[] = {
+      {"bench_gpu", "spmv", 100, {404, 1600, 1600, 2000, 400}, {{0, {0, 400}}, {1, {0, 499}}}, {{0, {0, 401}}}},
+      {"bench_gpu", "spmv", 100, {404, 1600, 1600, 2000, 400}, {{0, {0, 400}}, {1, {0, 499}}}, {{1, {0, 500}}}},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.folder + "/" + c.entry);
+    const std::vector<uint8_t> bytes = Read(std::string(HPVMD_BINARY_DIR) + "/" + c.folder + "/kernels.wasm");
+    CompileRequest request;
+    request.module_name = c.folder;
+    request.module = bytes;
+    request.entry = c.entry;
+    request.infers_params = true;
+    request.target = ArtifactKind::kOpenCl;
+    const FrontResult front = PrepareModule(request, bytes, nullptr);
+    ASSERT_TRUE(front.module.has_value());
+    const ir::BoundsProgram program = FindBounds(*front.module);
+    EXPECT_TRUE(program.others.empty());
+    ir::BoundsFacts facts;
+    facts.extent = {c.extent, 1, 1};
+    for (size_t i = 0; i < c.buffers.size(); ++i) {
+      facts.params.push_back({true, front.module->params[i].is_writable, c.buffers[i], 32, {}});
+    }
+    for (const auto& [param, range] : c.words) {
+      facts.params[param].words = range;
+    }
+    EXPECT_TRUE(ir::ProveByWords(program, facts));
+    for (const auto& [param, range] : c.one_more) {
+      facts.params[param].words = range;
+    }
+    EXPECT_FALSE(ir::ProveByWords(program, facts));
   }
 }
 

@@ -256,7 +256,8 @@ std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
              op.operand_count > 2 ? memory_.WordOf(op, 2) : zero, ")");
 }
 
-// By the device's operation, or else by exchanging. Helpers whose old value nobody asks for give none.
+// By the device's operation, or else by exchanging. All that a zero changes is a zero of the other sign. Helpers whose
+// old value nobody asks for give none.
 std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes) {
   const gpu::FloatSum form = FloatSumIn(v_.module, op, v_.target, bytes.space, v_.options.fast_math);
   if (form == gpu::FloatSum::kExchange) {
@@ -270,8 +271,11 @@ std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes) {
                          " a) {\n#if defined(__NV_CL_C_VERSION)\n  ");
   if (is_guarded) {
     const Type bits = op.width == 8 ? Type::kI64 : Type::kI32;
-    Append(text, "if ((a & ", Literal(bits, op.width == 8 ? ~uint64_t{0} >> 1 : 0x7fffffff),
-           ") >= ", Literal(bits, gpu::LeastGuardedOperand(op.type)), ") ");
+    const uint64_t sign = uint64_t{1} << (8 * op.width - 1);
+    Append(text, "const ", type, " magnitude = a & ", Literal(bits, sign - 1), ";\n  if (magnitude == 0) {\n    ",
+           is_used ? "return " : "", op.width == 8 ? "atom_cmpxchg" : "atomic_cmpxchg", "((volatile ", space, " ", type,
+           "*)at, ", Literal(bits, sign), ", a);\n", is_used ? "" : "    return;\n",
+           "  }\n  if (magnitude >= ", Literal(bits, gpu::LeastGuardedOperand(op.type)), ") ");
   }
   Append(text, "{\n", PtxSum(op, space, is_used), "  }\n#endif\n  ", is_used ? "return " : "", loop,
          "(at, a, 0);\n}\n");

@@ -296,7 +296,12 @@ TEST(OpenClBackTest, SumsAtomicallyAsTheDeviceDoes) {
   EXPECT_THAT(exact, HasSubstr(R"(
 void add32_global(__global uchar* at, uint a) {
 #if defined(__NV_CL_C_VERSION)
-  if ((a & 0x7fffffffu) >= 0xd000000u) {
+  const uint magnitude = a & 0x7fffffffu;
+  if (magnitude == 0) {
+    atomic_cmpxchg((volatile __global uint*)at, 0x80000000u, a);
+    return;
+  }
+  if (magnitude >= 0xd000000u) {
     asm volatile("red.global.add.f32 [%0], %1;" : : "l"((ulong)at), "f"(as_float(a)) : "memory");
     return;
   }
@@ -307,7 +312,11 @@ void add32_global(__global uchar* at, uint a) {
   EXPECT_THAT(exact, HasSubstr(R"(
 uint sum32_global(__global uchar* at, uint a) {
 #if defined(__NV_CL_C_VERSION)
-  if ((a & 0x7fffffffu) >= 0xd000000u) {
+  const uint magnitude = a & 0x7fffffffu;
+  if (magnitude == 0) {
+    return atomic_cmpxchg((volatile __global uint*)at, 0x80000000u, a);
+  }
+  if (magnitude >= 0xd000000u) {
     float old;
     asm volatile("atom.global.add.f32 %0, [%1], %2;" : "=f"(old) : "l"((ulong)at), "f"(as_float(a)) : "memory");
     return as_uint(old);

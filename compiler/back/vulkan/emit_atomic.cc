@@ -255,7 +255,22 @@ SpvId Atomics::FloatSumIn(const Spot& spot, const ir::Op& op, std::span<const Sp
           c.Store(search_.FaultVariable(), c.K(0));  // As behind a loop that was not cut.
         }
       },
-      [&] { c.Store(old, exchange()); });
+      [&] {
+        c.IfElse(
+            c.Test(spv::OpIEqual, magnitude, v_.K(bits, 0)),
+            [&] {
+              // All that a zero changes is a zero of the other sign.
+              ir::Op one_exchange = op;
+              one_exchange.code = Opcode::kAtomicCmpxchg;
+              const std::array<SpvId, 2> from_and_to{v_.K(bits, op.width == 8 ? uint64_t{1} << 63 : uint64_t{1} << 31),
+                                                     operands[0]};
+              c.Store(old, AtomicNative(WordAt(spot, op), one_exchange, from_and_to, is_group));
+              if (v_.cuts_loops) {
+                c.Store(search_.FaultVariable(), c.K(0));
+              }
+            },
+            [&] { c.Store(old, exchange()); });
+      });
   return c.Load(type, old);
 }
 

@@ -24,7 +24,8 @@ bool HostBlock::TakeRoom() const {
   return true;
 }
 
-HostPin* HostBlock::PinFor(uint64_t device, uint64_t bytes, const std::function<std::unique_ptr<HostPin>()>& make) {
+HostPin* HostBlock::PinFor(const Pinner& pinner, uint64_t bytes,
+                           const std::function<std::unique_ptr<HostPin>()>& make) {
   if (bytes_ < kBytesMin) {
     return nullptr;
   }
@@ -32,12 +33,12 @@ HostPin* HostBlock::PinFor(uint64_t device, uint64_t bytes, const std::function<
   if (is_closed_) {
     return nullptr;
   }
-  Way& way = ways_[device];
+  Way& way = ways_[pinner.device];
   if (way.pin != nullptr || way.is_refused) {
     return way.is_refused ? nullptr : way.pin.get();
   }
   way.moved += bytes;
-  if (way.moved / kPaysAfter < bytes_ || !TakeRoom()) {
+  if (way.moved / pinner.pays_after < bytes_ || !TakeRoom()) {
     return nullptr;
   }
   way.pin = make();

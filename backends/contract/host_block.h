@@ -2,10 +2,10 @@
 // Host memory that stays where it is, and the ways to it that devices keep: what is pinned for a device it copies from
 // and to by itself, at the full speed of its bus, without staging memory.
 //
-// Pinning costs about as much as copying the same bytes eight times by way of staging memory (H200, Vulkan: 90 us a MiB
-// to pin and let go, 12 us saved with each copy; OpenCL: half of that). So a block is pinned for a device once its
-// copies with that device have moved so much: what was never pinned would then have cost no more than half (ski
-// rental).
+// Pinning costs about as much as is saved by copying the same bytes eight times without staging memory (H200, Vulkan:
+// 90 us a MiB to pin and let go, 12 us saved with each copy), four times through OpenCL. So a block is pinned for a
+// device once its copies with that device have moved so much: what was never pinned would then have cost no more than
+// half (ski rental).
 #ifndef HPVMD_BACKENDS_CONTRACT_HOST_BLOCK_H_
 #define HPVMD_BACKENDS_CONTRACT_HOST_BLOCK_H_
 
@@ -30,7 +30,11 @@ class HostPin {
 class HostBlock {
  public:
   static constexpr uint64_t kBytesMin = limits::kMiB;  // Smaller ones are never pinned.
-  static constexpr uint64_t kPaysAfter = 8;            // Copies of all of the block.
+  // Who copies, and after how many copies of all of the block a pin has paid for itself.
+  struct Pinner {
+    uint64_t device = 0;  // NewDevice
+    uint64_t pays_after = 8;
+  };
 
   // Whole pages that stay mapped until Close; borrowed. `is_writable`: this process may write them.
   HostBlock(uint8_t* data, uint64_t bytes, bool is_writable = true)
@@ -43,9 +47,9 @@ class HostBlock {
   uint64_t bytes() const { return bytes_; }
   bool is_writable() const { return is_writable_; }
 
-  // For a copy of `bytes` of it by the device that bears this number: its pin, or null. `make` may be called now, and
+  // For a copy of `bytes` of it by the device: its pin, or null. `make` may be called now, and
   // takes its time; null from it means that the device cannot pin this memory, and is final.
-  HostPin* PinFor(uint64_t device, uint64_t bytes, const std::function<std::unique_ptr<HostPin>()>& make);
+  HostPin* PinFor(const Pinner& pinner, uint64_t bytes, const std::function<std::unique_ptr<HostPin>()>& make);
 
   // The device's pin has turned out to be no help: it is not handed out any more.
   void Refuse(uint64_t device);

@@ -11,6 +11,8 @@ namespace {
 
 constexpr uint64_t kBytes = 4 * limits::kMiB;
 
+constexpr uint64_t kPaysAfter = 8;
+
 class CountedPin final : public HostPin {
  public:
   explicit CountedPin(int& alive) : alive_(alive) { ++alive_; }
@@ -23,7 +25,7 @@ class CountedPin final : public HostPin {
 class HostBlockTest : public ::testing::Test {
  protected:
   bool Pin(HostBlock& block, uint64_t device, uint64_t bytes) {
-    return block.PinFor(device, bytes, [&]() -> std::unique_ptr<HostPin> {
+    return block.PinFor({device, kPaysAfter}, bytes, [&]() -> std::unique_ptr<HostPin> {
       ++asked_;
       return can_pin_ ? std::make_unique<CountedPin>(alive_) : nullptr;
     }) != nullptr;
@@ -38,7 +40,7 @@ class HostBlockTest : public ::testing::Test {
 TEST_F(HostBlockTest, PinsWhatIsCopiedOften) {
   {
     HostBlock block(memory_.data(), kBytes);
-    for (uint64_t i = 1; i < HostBlock::kPaysAfter; ++i) {
+    for (uint64_t i = 1; i < kPaysAfter; ++i) {
       EXPECT_FALSE(Pin(block, 1, kBytes));
     }
     EXPECT_FALSE(Pin(block, 1, kBytes / 2));
@@ -47,7 +49,7 @@ TEST_F(HostBlockTest, PinsWhatIsCopiedOften) {
     EXPECT_TRUE(Pin(block, 1, 1));
     EXPECT_EQ(asked_, 1);
     EXPECT_FALSE(Pin(block, 2, kBytes));
-    EXPECT_TRUE(Pin(block, 2, HostBlock::kPaysAfter * kBytes));
+    EXPECT_TRUE(Pin(block, 2, kPaysAfter * kBytes));
     EXPECT_EQ(alive_, 2);
     EXPECT_EQ(HostBlock::PinnedBytes(), 2 * kBytes);
     block.Close();

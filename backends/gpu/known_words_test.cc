@@ -87,7 +87,7 @@ TEST(KnownWordsTest, NeverLessThanThereIs) {
   KnownWords words;
   std::vector<int32_t> memory(kBytes / 4);
   int answers = 0;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 60'000; ++round) {
     const uint64_t begin = random() % kBytes, bytes = random() % (kBytes - begin) % (random() % 2 != 0 ? 256 : 24);
     uint8_t* const at = reinterpret_cast<uint8_t*>(memory.data()) + begin;
     const uint32_t choice = random() % 4;

@@ -17,6 +17,8 @@ namespace hpvm::opencl {
 
 class Pin final : public HostPin {
  public:
+  static constexpr uint64_t kPaysAfter = 4;  // HostBlock::Pinner
+
   // Null where the driver does not take the memory. What may only be read is not tried: NVIDIA's driver takes it, and
   // crashes in the first copy.
   static std::unique_ptr<Pin> Make(cl_context context, const HostBlock& block) {

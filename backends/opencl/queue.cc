@@ -46,7 +46,8 @@ Pin* OpenClQueue::PinOf(HostBlock* block, uint64_t bytes) const {
     return nullptr;
   }
   // Safety: only this makes pins by that number.
-  return static_cast<Pin*>(block->PinFor(pinner_, bytes, [&] { return Pin::Make(context_, *block); }));
+  return static_cast<Pin*>(
+      block->PinFor({pinner_, Pin::kPaysAfter}, bytes, [&] { return Pin::Make(context_, *block); }));
 }
 
 StatusOr<Event> OpenClQueue::Clear(cl_mem memory, uint64_t bytes) {

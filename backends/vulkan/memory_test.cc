@@ -10,6 +10,7 @@
 
 #include "backends/contract/host_block.h"
 #include "backends/vulkan/buffer.h"
+#include "backends/vulkan/pin.h"
 #include "backends/vulkan/testing/fixture.h"
 #include "base/limits.h"
 
@@ -164,7 +165,7 @@ TEST_P(VulkanMemoryTest, PinsWhatIsCopiedOften) {
   Buffer& host = Add(std::make_unique<PinnableView>(block, kFrom, kCopied));
   Buffer& on_device = NewBuffer(kCopied + 5);
   std::vector<uint8_t> expected(kCopied);
-  for (uint64_t round = 0; round < 2 * HostBlock::kPaysAfter; ++round) {
+  for (uint64_t round = 0; round < 2 * Pin::kPaysAfter; ++round) {
     SCOPED_TRACE(round);
     for (uint64_t i = 0; i < kCopied; ++i) {
       expected[i] = static_cast<uint8_t>((i + round) * 2654435761u >> 13);

@@ -14,6 +14,8 @@ namespace hpvm::vulkan {
 
 class Pin final : public HostPin {
  public:
+  static constexpr uint64_t kPaysAfter = 8;  // HostBlock::Pinner
+
   // Null where the driver does not take the memory; what may only be read is not tried, since NVIDIA's takes none. The
   // pin holds the context.
   static std::unique_ptr<Pin> Make(std::shared_ptr<Context> context, const HostBlock& block);

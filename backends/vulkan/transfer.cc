@@ -83,7 +83,7 @@ const Pin* Transfers::PinOf(HostBlock* block, uint64_t bytes) const {
   }
   const auto make = [&]() -> std::unique_ptr<HostPin> { return Pin::Make(context_.shared_from_this(), *block); };
   // Safety: only this makes pins by that number.
-  return static_cast<const Pin*>(block->PinFor(context_.pinner(), bytes, make));
+  return static_cast<const Pin*>(block->PinFor({context_.pinner(), Pin::kPaysAfter}, bytes, make));
 }
 
 Status Transfers::CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buffer, uint64_t offset, uint64_t bytes,

@@ -532,7 +532,7 @@ TEST_P(OpenClTest, PinsWhatIsCopiedOften) {
     PinnableView host(block, kFrom, kCopied), only_read(constant, kFrom, kCopied);
     std::unique_ptr<Buffer> a = rig.Allocate(kCopied + 5);
     std::vector<uint8_t> expected(kCopied);
-    for (uint64_t round = 0; round < 2 * Pin::kPaysAfter; ++round) {
+    for (uint64_t round = 0; round < 2 * opencl::Pin::kPaysAfter; ++round) {
       SCOPED_TRACE(round);
       for (uint64_t i = 0; i < kCopied; ++i) {
         expected[i] = static_cast<uint8_t>((i + round) * 2654435761u >> 13);

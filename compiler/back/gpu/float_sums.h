@@ -13,8 +13,8 @@
 //   is their sum: it is 0, or at least 2n.
 // - Zeros, infinities and NaNs come about as always; S54 leaves open which NaN.
 //
-// Smaller operands are exchanged. A zero changes nothing but a zero of the other sign, so one comparison and exchange of
-// -0 for the operand is its sum.
+// Smaller operands are exchanged. A zero changes nothing but a zero of the other sign, so its sum is one exchange of
+// -0 for the operand.
 #ifndef HPVMD_COMPILER_BACK_GPU_FLOAT_SUMS_H_
 #define HPVMD_COMPILER_BACK_GPU_FLOAT_SUMS_H_
 

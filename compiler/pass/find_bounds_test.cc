@@ -260,29 +260,40 @@ TEST(FindBoundsTest, RowsFromMemory) {
   EXPECT_FALSE(rows.Proves({-1, 10}));
 }
 
+std::string RowsInPairs(const std::string& behind_odd) {
+  return " block b0 () {\n"
+         " %o: i32 = shl.i32 %x, %c2\n %last: i32 = load.i32 param(0) %o + 4\n %first: i32 = load.i32 param(0) %o\n"
+         " %none: i32 = le_s.i32 %last, %first\n if b1 %none {\n leave b0 ()\n} else {\n leave b1 ()\n}\n"
+         " %second: i32 = add.i32 %first, %c1\n %third: i32 = add.i32 %first, %c2\n"
+         " %k0: i32 = block b2 () {\n block b3 () {\n"
+         " %count: i32 = sub.i32 %last, %first\n %odd: i32 = and.i32 %count, %c1\n"
+         " if b4 %odd {\n leave b3 ()\n} else {\n leave b4 ()\n}\n leave b2 (%first)\n}\n"
+         " %p0: i32 = shl.i32 %first, %c2\n %v0: i32 = load.i32 param(0) %p0\n leave b2 (" +
+         behind_odd +
+         ")\n}\n"
+         " %one: i32 = eq.i32 %last, %second\n if b5 %one {\n leave b0 ()\n} else {\n leave b5 ()\n}\n"
+         " %left: i32 = sub.i32 %last, %k0\n %begin: i32 = shl.i32 %k0, %c2\n"
+         " loop l (%p: i32 = %begin, %d: i32 = %left) {\n"
+         " %v1: i32 = load.i32 param(0) %p\n %v2: i32 = load.i32 param(0) %p + 4\n"
+         " %q: i32 = add.i32 %p, %c8\n %e: i32 = sub.i32 %d, %c2\n"
+         " if g %e {\n continue l (%q, %e)\n} else {\n leave g ()\n}\n leave l ()\n}\n"
+         " leave b0 ()\n}\n";
+}
+
 // The same as LLVM writes it: two iterations at a time, and one before them where their number is odd.
 TEST(FindBoundsTest, RowsInPairs) {
-  Reading rows(
-      " block b0 () {\n"
-      " %o: i32 = shl.i32 %x, %c2\n %last: i32 = load.i32 param(0) %o + 4\n %first: i32 = load.i32 param(0) %o\n"
-      " %none: i32 = le_s.i32 %last, %first\n if b1 %none {\n leave b0 ()\n} else {\n leave b1 ()\n}\n"
-      " %second: i32 = add.i32 %first, %c1\n"
-      " %k0: i32 = block b2 () {\n block b3 () {\n"
-      " %count: i32 = sub.i32 %last, %first\n %odd: i32 = and.i32 %count, %c1\n"
-      " if b4 %odd {\n leave b3 ()\n} else {\n leave b4 ()\n}\n leave b2 (%first)\n}\n"
-      " %p0: i32 = shl.i32 %first, %c2\n %v0: i32 = load.i32 param(0) %p0\n leave b2 (%second)\n}\n"
-      " %one: i32 = eq.i32 %last, %second\n if b5 %one {\n leave b0 ()\n} else {\n leave b5 ()\n}\n"
-      " %left: i32 = sub.i32 %last, %k0\n %begin: i32 = shl.i32 %k0, %c2\n"
-      " loop l (%p: i32 = %begin, %d: i32 = %left) {\n"
-      " %v1: i32 = load.i32 param(0) %p\n %v2: i32 = load.i32 param(0) %p + 4\n"
-      " %q: i32 = add.i32 %p, %c8\n %e: i32 = sub.i32 %d, %c2\n"
-      " if g %e {\n continue l (%q, %e)\n} else {\n leave g ()\n}\n leave l ()\n}\n"
-      " leave b0 ()\n}\n",
-      44);
+  Reading rows(RowsInPairs("%second"), 44);
   EXPECT_EQ(rows.program.by_words.size(), 3u);
   EXPECT_TRUE(rows.Proves({0, 11}));
   EXPECT_FALSE(rows.Proves({0, 12}));
   EXPECT_FALSE(rows.Proves({-1, 11}));
+}
+
+// Behind an odd number another one is left, so that the counter misses its end.
+TEST(FindBoundsTest, PairsThatMissTheEnd) {
+  Reading rows(RowsInPairs("%third"), 44);
+  EXPECT_EQ(rows.program.by_words.size(), 3u);
+  EXPECT_FALSE(rows.Proves({0, 9}));
 }
 
 // What is not surely one of the words at multiples of 4, or is not a whole one, is not known by their range.

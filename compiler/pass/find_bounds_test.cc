@@ -296,6 +296,18 @@ TEST(FindBoundsTest, PairsThatMissTheEnd) {
   EXPECT_FALSE(rows.Proves({0, 9}));
 }
 
+// What the iteration before went on by was another word: this one's may be less than the counter.
+TEST(FindBoundsTest, WordsThatChangeInTheLoop) {
+  Reading changing(
+      " loop l (%k: i32 = %c0) {\n %o: i32 = shl.i32 %k, %c2\n %w: i32 = load.i32 param(0) %o\n"
+      " %d: i32 = sub.i32 %w, %k\n %p: i32 = shl.i32 %d, %c2\n %v: i32 = load.i32 param(0) %p\n"
+      " %j: i32 = add.i32 %k, %c1\n %h: i32 = lt_s.i32 %j, %w\n if g %h {\n continue l (%j)\n} else {\n"
+      " leave g ()\n}\n leave l ()\n}\n",
+      40);
+  EXPECT_EQ(changing.program.by_words.size(), 2u);
+  EXPECT_FALSE(changing.Proves({1, 9}));
+}
+
 // What is not surely one of the words at multiples of 4, or is not a whole one, is not known by their range.
 TEST(FindBoundsTest, OtherLoadsAreNoWords) {
   const std::string use = " %p: i32 = shl.i32 %k, %c2\n %v: i32 = load.i32 param(0) %p\n";

@@ -48,10 +48,10 @@ struct DeviceInfo {
   std::string id;  // "cpu:0"; unique in the process.
   DeviceKind kind = DeviceKind::kNull;
   ArtifactKind artifact_kind = ArtifactKind::kInterp;  // The kind of code that it runs.
-  std::string name;                                    // For people: "AMD EPYC, 2 threads, AVX-512".
-  std::string silicon;                                 // Devices with the same text share the same hardware.
-  uint32_t compute_units = 1;                          // Worker threads, multiprocessors.
-  uint64_t memory_bytes = 0;                           // Capacity.
+  std::string name;            // For people: "AMD EPYC, 2 threads, AVX-512".
+  std::string silicon;         // Devices with the same text share the same hardware.
+  uint32_t compute_units = 1;  // Worker threads, multiprocessors.
+  uint64_t memory_bytes = 0;   // Capacity.
   uint64_t allocation_bytes_max = 0;
   bool host_visible = false;  // Its buffers are host memory: Buffer::host() is their data.
   // Submit runs a submission whose waits are reached on the calling thread (and helpers) before it returns. Otherwise

@@ -30,7 +30,7 @@ class HostPin {
 class HostBlock {
  public:
   static constexpr uint64_t kBytesMin = limits::kMiB;  // Smaller ones are never pinned.
-  // Who copies, and after how many copies of all of the block a pin has paid for itself.
+  // The device that copies, and the number of copies of all of the block after which a pin has paid for itself.
   struct Pinner {
     uint64_t device = 0;  // NewDevice
     uint64_t pays_after = 8;
@@ -47,8 +47,8 @@ class HostBlock {
   uint64_t bytes() const { return bytes_; }
   bool is_writable() const { return is_writable_; }
 
-  // For a copy of `bytes` of it by the device: its pin, or null. `make` may be called now, and
-  // takes its time; null from it means that the device cannot pin this memory, and is final.
+  // For a copy of `bytes` of it by the device: its pin, or null. `make` may be called now, and takes its time; null from
+  // it means that the device cannot pin this memory, and is final.
   HostPin* PinFor(const Pinner& pinner, uint64_t bytes, const std::function<std::unique_ptr<HostPin>()>& make);
 
   // The device's pin has turned out to be no help: it is not handed out any more.

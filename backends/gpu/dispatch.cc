@@ -95,7 +95,7 @@ void LaunchReader::ForgetWritten(const LaunchInputs& inputs) const {
   }
 }
 
-// By this launch, as this parameter or as another one that lies in the same memory.
+// The launch may write it as this parameter or as another one that lies in the same memory.
 bool LaunchReader::IsWritten(const LaunchInputs& inputs, size_t index) const {
   const LaunchFacts::Param& words = inputs.facts.params[index];
   for (size_t i = 0; i < artifact_.params.size(); ++i) {

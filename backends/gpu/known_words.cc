@@ -14,14 +14,16 @@ constexpr uint64_t kWordBytes = 4;
 void WordScan::Add(const uint8_t* data, uint64_t bytes) {
   is_whole_ = is_whole_ && bytes_ % kWordBytes == 0;
   bytes_ += bytes;
-  if (bytes < kWordBytes) {
+  const uint64_t count = bytes / kWordBytes;
+  if (count == 0) {
     return;
   }
   int32_t word = 0;
   std::memcpy(&word, data, kWordBytes);
   int32_t lo = range_.is_known() ? range_.lo : word, hi = range_.is_known() ? range_.hi : word;
-  for (uint64_t at = 0; at + kWordBytes <= bytes; at += kWordBytes) {
-    std::memcpy(&word, data + at, kWordBytes);
+  // A plain count, so that compilers make vectors of it: else it takes twice as long as the copy.
+  for (uint64_t i = 0; i < count; ++i) {
+    std::memcpy(&word, data + i * kWordBytes, kWordBytes);
     lo = std::min(lo, word);
     hi = std::max(hi, word);
   }

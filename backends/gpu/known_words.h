@@ -31,7 +31,7 @@ class WordScan {
   ir::WordRange range_;
 };
 
-// Of one buffer; places are its bytes, words lie at multiples of 4. Any thread.
+// The ranges of one buffer's words. Places are its bytes, words lie at multiples of 4. Any thread.
 class KnownWords {
  public:
   // More pieces than these are not kept apart: the oldest is forgotten.
@@ -40,7 +40,7 @@ class KnownWords {
   void Keep(uint64_t begin, uint64_t bytes, const ir::WordRange& range);
   // They are written.
   void Forget(uint64_t begin, uint64_t bytes);
-  // Of all whole words of these bytes; not known unless it is of each, and `begin` is a word's.
+  // The range of all whole words of these bytes; not known unless that of each is, and `begin` is a word's place.
   ir::WordRange Of(uint64_t begin, uint64_t bytes) const;
 
  private:
@@ -50,7 +50,7 @@ class KnownWords {
   };
   mutable std::mutex mutex_;
   std::vector<Piece> pieces_;  // Guarded by mutex_; apart, the oldest first.
-  // Whether there are any: most buffers have none, and every launch asks.
+  // False when there are none, as in most buffers: every launch asks.
   std::atomic<bool> has_pieces_{false};
 };
 
@@ -59,7 +59,7 @@ class GpuBuffer : public Buffer {
  public:
   uint8_t* host() override { return nullptr; }
   KnownWords& words() { return words_; }
-  // For memory that others write, too: nothing is ever known of it.
+  // True of memory that others write, too: nothing is ever known of it.
   virtual bool is_shared() const = 0;
   void KeepWords(uint64_t begin, uint64_t bytes, const ir::WordRange& range) {
     if (!is_shared()) {

@@ -22,7 +22,7 @@ using ParamFact = LaunchFacts::Param;
 uint64_t FactOf(const ir::KernelParam&, const ParamFact& param) { return param.value; }
 ir::WordRange WordsOf(const ParamFact& param) { return param.words; }
 
-// What a launch's proofs said.
+// The answers of a launch's proofs.
 struct Proven {
   bool holds = false;           // GpuVariant::needs_proof
   bool holds_by_words = false;  // GpuVariant::needs_words

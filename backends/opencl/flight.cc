@@ -200,7 +200,7 @@ Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffe
   constexpr std::string_view kDoing = "Copying from host memory";
   // Beside launches in one queue pieces would wait for them.
   const bool is_apart = queue_.lane_ != Lane::kCompute || !queue_.found_.info.has_copy_lanes;
-  // What the device would read from the host's memory itself may be written in the meantime.
+  // A client may write its memory while a device reads it, so indices go by staging memory.
   if (Pin* pin = is_apart && !copy.has_indices ? queue_.PinOf(block, bytes) : nullptr; pin != nullptr) {
     const auto enqueue = [&](uint64_t at, uint64_t piece, cl_event* done) {
       return clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset + at, piece, source + at, 0, nullptr,

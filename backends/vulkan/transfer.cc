@@ -122,7 +122,7 @@ Status Transfers::CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buff
 
 Status Transfers::Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes,
                          bool has_indices) {
-  // What the device would read from the host's memory itself may be written in the meantime.
+  // A client may write its memory while a device reads it, so indices go by staging memory.
   if (const Pin* pin = has_indices ? nullptr : PinOf(block, bytes); pin != nullptr) {
     return CopyDirectly(*pin, const_cast<uint8_t*>(source), target, offset, bytes, /*is_up=*/true);
   }

@@ -12,7 +12,7 @@
 // question is whether the interval lies in [0, bytes): then the offset, taken modulo 2^bits, does too.
 //
 // Indices. An offset that rests on words from memory (`x[columns[k]]`) is bounded once somebody knows the least and the
-// greatest word of the buffer that they come from. ProveByWords asks for those, too. Who brings them must be sure that
+// greatest word of the buffer that they come from. ProveByWords asks for those, too. The caller that brings them must be sure that
 // nobody writes to the buffer between looking at the words and the kernel's end.
 //
 // This guards memory safety: compiler/pass/find_bounds_test.cc compares it with brute force.
@@ -152,7 +152,7 @@ struct BoundsFacts {
 bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed = nullptr);
 // The same of the accesses `by_words`, too, of which there must be some.
 bool ProveByWords(const BoundsProgram& program, const BoundsFacts& facts);
-// By parameter, one more than the last that has any: whether ProveByWords asks for the buffer's words.
+// True, by parameter, where ProveByWords asks for the buffer's words; as long as the last of them needs.
 std::vector<bool> FindWordParams(const BoundsProgram& program);
 
 // What ProveBounds finds of one access.

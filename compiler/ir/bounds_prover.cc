@@ -183,7 +183,7 @@ Reduced BoundsProver::Scope::Reduce(const Polynomial& polynomial, int sign, cons
 
 Interval BoundsProver::Scope::Of(const Polynomial& polynomial) { return OfTied(Reduce(polynomial)); }
 
-// By what is known of several of its atoms together, too.
+// It uses what is known of several of its atoms together, too.
 Interval BoundsProver::Scope::OfTied(const Reduced& terms) {
   Interval interval = Of(terms);
   for (size_t i = 0; i < ties_.size() && terms.size() > 1; ++i) {
@@ -336,7 +336,7 @@ Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
   return {};
 }
 
-// What others may write in the meantime has no range.
+// Nothing is known of words that the kernel may write.
 Interval BoundsProver::Scope::Word(const Atom& atom) const {
   const BoundsFacts::Param& param = prover_.facts_.params[atom.index];
   if (param.is_writable || !param.words.is_known()) {

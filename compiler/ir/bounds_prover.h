@@ -84,7 +84,7 @@ class BoundsProver {
     Interval Of(const Polynomial& polynomial);
     Interval Of(const Reduced& terms, const ReducedTerm* except = nullptr);
     Interval OfTied(const Reduced& terms);
-    // What the sum leaves when divided by `divisor`, a power of two; nothing when that is not known.
+    // The remainder of the sum by `divisor`, a power of two; nothing when that is not known.
     std::optional<Wide> Residue(const Reduced& terms, Wide divisor);
     // Calls visit(scope, terms) for each value that the first choice in the sum may have, or once when there is none.
     template <typename Visit>

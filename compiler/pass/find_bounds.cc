@@ -78,7 +78,7 @@ class Hope {
                          [&](AtomId atom) { return !(atom == except) && IsWild(atom); });
     });
   }
-  // Whether conditions bound it, above and below, by what a launch knows.
+  // True if conditions bound it, above and below, by what a launch knows.
   bool IsTamed(AtomId atom, const std::vector<uint32_t>& context) {
     bool has_least = false, has_most = false;
     for (const uint32_t index : context) {
@@ -86,7 +86,7 @@ class Hope {
       if (AnyWild(c.less, atom) || AnyWild(c.more, atom)) {
         continue;
       }
-      // What is below something without a sign is not below zero, either.
+      // A value below something without a sign is not below zero, either.
       const bool is_between = !c.is_signed && Mentions(c.less, atom, 0);
       has_least |= is_between || Mentions(c.more, atom, 1) || Mentions(c.less, atom, -1);
       has_most |= is_between || Mentions(c.less, atom, 1) || Mentions(c.more, atom, -1);

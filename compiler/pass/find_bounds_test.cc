@@ -296,7 +296,7 @@ TEST(FindBoundsTest, PairsThatMissTheEnd) {
   EXPECT_FALSE(rows.Proves({0, 9}));
 }
 
-// What the iteration before went on by was another word: this one's may be less than the counter.
+// The iteration before went on by another word: this one's may be less than the counter.
 TEST(FindBoundsTest, WordsThatChangeInTheLoop) {
   Reading changing(
       " loop l (%k: i32 = %c0) {\n %o: i32 = shl.i32 %k, %c2\n %w: i32 = load.i32 param(0) %o\n"
@@ -308,7 +308,7 @@ TEST(FindBoundsTest, WordsThatChangeInTheLoop) {
   EXPECT_FALSE(changing.Proves({1, 9}));
 }
 
-// What is not surely one of the words at multiples of 4, or is not a whole one, is not known by their range.
+// A load that is not surely one of the words at multiples of 4, or not a whole one, is not known by their range.
 TEST(FindBoundsTest, OtherLoadsAreNoWords) {
   const std::string use = " %p: i32 = shl.i32 %k, %c2\n %v: i32 = load.i32 param(0) %p\n";
   const char* const kLoads[] = {

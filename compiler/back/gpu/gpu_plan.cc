@@ -220,20 +220,10 @@ GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const Gp
   return Planner(coarse.module, target, diagnostics).Run(&coarse, &original);
 }
 
-std::vector<Trust> TrustsOf(const GpuPlan& plan) {
-  std::vector<Trust> trusts{Trust::kNothing};
-  if (!plan.bounds.accesses.empty()) {
-    trusts.insert(trusts.begin(), Trust::kLaunch);
-  }
-  if (!plan.bounds.by_words.empty()) {
-    trusts.insert(trusts.begin(), Trust::kWords);
-  }
-  return trusts;
-}
-
 size_t TilesMax(const GpuPlan& plan) {
   constexpr size_t kVariantsOfTile = 2;
-  return (limits::kGpuVariantsMax - TrustsOf(plan).size()) / kVariantsOfTile;
+  const size_t single = 1 + (plan.bounds.accesses.empty() ? 0 : 1) + (plan.bounds.by_words.empty() ? 0 : 1);
+  return (limits::kGpuVariantsMax - single) / kVariantsOfTile;
 }
 
 std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, Trust trust, const GpuTarget& target,

@@ -55,7 +55,7 @@ enum class Reach : uint8_t {
   kFlat,    // Found by address: module memory, each buffer, group memory.
 };
 
-// What a variant's code rests on where it omits range checks.
+// The ground on which a variant's code omits range checks.
 enum class Trust : uint8_t {
   kNothing,  // It omits none.
   kLaunch,   // The launch shows that accesses stay inside (GpuVariant::needs_proof).
@@ -67,9 +67,10 @@ struct GpuPlan {
   // By ValueId of the entry: log2 of a factor that the value is known to be a multiple of (0: unknown). Offsets in
   // space param count from the view's first byte.
   std::vector<uint8_t> alignment;
-  // By OpId: a memory access whose bytes the bounds program covers, and one that it covers where words are known.
+  // By OpId, true of a memory access whose bytes the bounds program covers, and of one that it covers where words are
+  // known.
   std::vector<bool> is_proven, is_proven_by_words;
-  // Whether code that rests on `trust` may omit the access's range check.
+  // True if code that rests on `trust` may omit the access's range check.
   bool IsProven(ir::OpId id, Trust trust) const {
     return (trust != Trust::kNothing && is_proven[id.index]) ||
            (trust == Trust::kWords && is_proven_by_words[id.index]);
@@ -116,9 +117,7 @@ GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& 
 GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics);
 
-// What one instance a work item is written with, the best first.
-std::vector<Trust> TrustsOf(const GpuPlan& plan);
-// How many tiles there is room for beside those, and beside their variant for aligned buffers.
+// How many tiles there is room for beside the variants of one instance a work item.
 size_t TilesMax(const GpuPlan& plan);
 
 // A module with one check before a loop where accesses that are not proven have one in each iteration

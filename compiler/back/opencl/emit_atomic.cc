@@ -37,7 +37,7 @@ std::string PtxSum(const Op& op, std::string_view space, bool is_used) {
 
 }  // namespace
 
-// By the PTX ISA, "atom", only the sum of f32 in buffers takes denormal numbers for zeros.
+// Only the sum of f32 in buffers takes denormal numbers for zeros (PTX ISA, "atom").
 gpu::FloatSum FloatSumIn(const ir::Module& module, const Op& op, const GpuTarget& target, std::string_view space,
                          bool fast_math) {
   const bool has_operation = op.width == 4 ? target.has_f32_atomic_add : target.has_f64_atomic_add;
@@ -256,7 +256,7 @@ std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
              op.operand_count > 2 ? memory_.WordOf(op, 2) : zero, ")");
 }
 
-// By the device's operation, or else by exchanging. All that a zero changes is a zero of the other sign. Helpers whose
+// The device's operation makes the sum, or else an exchange. All that a zero changes is a zero of the other sign. Helpers whose
 // old value nobody asks for give none.
 std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes) {
   const gpu::FloatSum form = FloatSumIn(v_.module, op, v_.target, bytes.space, v_.options.fast_math);

@@ -278,7 +278,7 @@ gpu::FloatSum Atomics::FormOf(const ir::Op& op, bool is_group) const {
   return FloatSumAt(v_.module, op, v_.m.target, is_group, v_.options.fast_math);
 }
 
-// Whether a loop is written that may be cut.
+// True if a loop is written that may be cut.
 bool Atomics::IsExchanged(const ir::Op& op, bool is_group) const {
   if (op.code == Opcode::kAtomicFAdd) {
     return FormOf(op, is_group) != gpu::FloatSum::kDevice;

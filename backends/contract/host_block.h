@@ -47,8 +47,8 @@ class HostBlock {
   uint64_t bytes() const { return bytes_; }
   bool is_writable() const { return is_writable_; }
 
-  // For a copy of `bytes` of it by the device: its pin, or null. `make` may be called now, and takes its time; null from
-  // it means that the device cannot pin this memory, and is final.
+  // For a copy of `bytes` of it by the device: its pin, or null. `make` may be called now, and takes its time; null
+  // from it means that the device cannot pin this memory, and is final.
   HostPin* PinFor(const Pinner& pinner, uint64_t bytes, const std::function<std::unique_ptr<HostPin>()>& make);
 
   // The device's pin has turned out to be no help: it is not handed out any more.

@@ -12,8 +12,8 @@
 // question is whether the interval lies in [0, bytes): then the offset, taken modulo 2^bits, does too.
 //
 // Indices. An offset that rests on words from memory (`x[columns[k]]`) is bounded once somebody knows the least and the
-// greatest word of the buffer that they come from. ProveByWords asks for those, too. The caller that brings them must be sure that
-// nobody writes to the buffer between looking at the words and the kernel's end.
+// greatest word of the buffer that they come from. ProveByWords asks for those, too. The caller that brings them must
+// be sure that nobody writes to the buffer between looking at the words and the kernel's end.
 //
 // This guards memory safety: compiler/pass/find_bounds_test.cc compares it with brute force.
 #ifndef HPVMD_COMPILER_IR_BOUNDS_H_

@@ -256,8 +256,8 @@ std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
              op.operand_count > 2 ? memory_.WordOf(op, 2) : zero, ")");
 }
 
-// The device's operation makes the sum, or else an exchange. All that a zero changes is a zero of the other sign. Helpers whose
-// old value nobody asks for give none.
+// The device's operation makes the sum, or else an exchange. All that a zero changes is a zero of the other sign.
+// Helpers whose old value nobody asks for give none.
 std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes) {
   const gpu::FloatSum form = FloatSumIn(v_.module, op, v_.target, bytes.space, v_.options.fast_math);
   if (form == gpu::FloatSum::kExchange) {

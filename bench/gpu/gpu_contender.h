@@ -17,8 +17,8 @@ class GpuContender : public CpuContender {
   using CpuContender::CpuContender;
   // As many launches in a row on what lies there, one wait at the end; seconds of one.
   virtual StatusOr<double> Batch(uint32_t launches) = 0;
-  // Until `seconds` are spent on finding variants and group sizes.
-  Status Settle(double seconds) override;
+  // At least until `seconds` are spent on finding variants and group sizes.
+  Status Settle(double seconds) override = 0;
 
  protected:
   bool copies() const override { return true; }

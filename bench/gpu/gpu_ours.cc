@@ -66,7 +66,7 @@ class OursContender final : public GpuContender {
 
   StatusOr<double> Batch(uint32_t launches) override { return Launches(launches, {}); }
 
-  // And as long as the device tries variants out: its driver may take longer to build them than `seconds`.
+  // It goes on as long as the device tries variants out: the driver may take longer to build them than `seconds`.
   Status Settle(double seconds) override {
     constexpr double kSecondsMax = 20;
     NodeTiming timing{.is_settled = false};
@@ -176,16 +176,6 @@ class OursContender final : public GpuContender {
 };
 
 }  // namespace
-
-Status GpuContender::Settle(double seconds) {
-  HPVMD_ASSIGN_OR_RETURN(double once, Batch(1));
-  for (double spent = once; spent < seconds;) {
-    const auto launches = static_cast<uint32_t>(std::clamp(0.01 / once, 1.0, 100.0));
-    HPVMD_ASSIGN_OR_RETURN(once, Batch(launches));
-    spent += once * launches;
-  }
-  return absl::OkStatus();
-}
 
 StatusOr<std::unique_ptr<GpuContender>> MakeGpuOurs(const std::string& name, const CpuCase& problem, LocalEngine& rig,
                                                     bool fast_math) {

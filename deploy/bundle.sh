@@ -81,14 +81,12 @@ for library in "${loaded[@]}"; do
 done
 cp "$build/bin/bench_kernels.wasm" "$root/bin/"
 cp -r "$build/bin/bench_gpu" "$root/bin/"
-[ ! -x "$build/bin/hpvm-bench-cuda" ] || add_program "$build/bin/hpvm-bench-cuda" bin
 if $peers; then
   cp -r "$build/bin/bench_cpu" "$root/bin/"
 else
   mkdir -p "$root/bin/bench_cpu"
   cp "$build/bin/bench_cpu/kernels.wasm" "$build"/bin/bench_cpu/*.{cl,h} "$root/bin/bench_cpu/"
 fi
-cp bench/gpu/gpu_cuda.cu "$root/bin/bench_gpu/"
 cp -r examples "$root/share/hpvm/"
 cp client/kernel/hpvm.h deploy/hpvmd.toml deploy/hpvmd.service deploy/alerts.yml docs/OPERATIONS.md README.md CHANGELOG.md "$root/share/hpvm/"
 

@@ -27,7 +27,7 @@ CpuCase MakeOf(const char* name, std::string sizes, const char* unit, uint64_t n
 }
 
 CpuCase MakeComplexProduct(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 4'000'003, 400'003, 1'003);
+  const uint64_t n = Pick<uint64_t>(size, 4'000'003, 400'003, 1'003, 1 << 24);
   CpuCase c = MakeOf("complex_product", std::to_string(n) + " complex f32", "B", n, 24.0 * static_cast<double>(n));
   c.arrays.push_back(InArray("a", RandomReals<float>(2 * n, -1, 1, 61)));
   c.arrays.push_back(InArray("b", RandomReals<float>(2 * n, -1, 1, 62)));
@@ -40,7 +40,7 @@ CpuCase MakeComplexProduct(CpuSize size) {
 }
 
 CpuCase MakeUnitVectors(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 400'003, 100'003, 1'003);
+  const uint64_t n = Pick<uint64_t>(size, 400'003, 100'003, 1'003, 1 << 24);
   CpuCase c = MakeOf("unit_vectors", std::to_string(n) + " vectors of 4 f32", "B", n, 32.0 * static_cast<double>(n));
   c.arrays.push_back(InArray("in", RandomReals<float>(4 * n, -1, 1, 74)));
   c.arrays.push_back(OutArray("out", ElementType::kF32, 4 * n));
@@ -53,7 +53,7 @@ CpuCase MakeUnitVectors(CpuSize size) {
 }
 
 CpuCase MakeComplexMatrices(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 200'003, 20'003, 103);
+  const uint64_t n = Pick<uint64_t>(size, 200'003, 20'003, 103, 1 << 21);
   constexpr uint64_t kNumbers = 18;
   CpuCase c = MakeOf("complex_matrices", std::to_string(n) + " products of 3 x 3 complex f32", "flop", n,
                      216.0 * static_cast<double>(n));
@@ -88,7 +88,7 @@ std::array<uint32_t, 2> Decrypt(const std::vector<int32_t>& key, uint32_t rounds
 }
 
 CpuCase MakeXtea(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 1'000'003, 100'003, 1'003);
+  const uint64_t n = Pick<uint64_t>(size, 1'000'003, 100'003, 1'003, 1 << 22);
   constexpr uint32_t kRounds = 32;
   const std::vector<int32_t> key = {0x01234567, -0x76543211, 0x0badcafe, -0x12345678};
   CpuCase c = MakeOf("xtea", std::to_string(n) + " blocks, 32 rounds", "block", n, static_cast<double>(n));
@@ -136,7 +136,7 @@ std::vector<int32_t> Sha256Constants() {
 }
 
 CpuCase MakeSha256(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 200'003, 20'003, 203);
+  const uint64_t n = Pick<uint64_t>(size, 200'003, 20'003, 203, 1 << 21);
   constexpr uint64_t kWords = 13;
   CpuCase c = MakeOf("sha256", std::to_string(n) + " messages of 52 B", "message", n, static_cast<double>(n));
   SeededRng rng(66);
@@ -164,7 +164,7 @@ CpuCase MakeSha256(CpuSize size) {
 }
 
 CpuCase MakeBinomial(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 20'003, 4'003, 203);
+  const uint64_t n = Pick<uint64_t>(size, 20'003, 4'003, 203, 1 << 20);
   constexpr int kSteps = 64;
   // A step of a year's 64th at a volatility of 0.3 and a rate of 0.02.
   const float up = std::exp(0.3f / 8), growth = std::exp(0.02f / 64);
@@ -199,7 +199,7 @@ CpuCase MakeBinomial(CpuSize size) {
 }
 
 CpuCase MakeSortRows(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 500'003, 100'003, 203);
+  const uint64_t n = Pick<uint64_t>(size, 500'003, 100'003, 203, 1 << 23);
   constexpr uint64_t kRow = 8;
   CpuCase c = MakeOf("sort_rows", std::to_string(n) + " rows of 8 f32", "element", n, static_cast<double>(kRow * n));
   std::vector<float> values = RandomReals<float>(kRow * n, -1, 1, 69), sorted = values;
@@ -213,7 +213,7 @@ CpuCase MakeSortRows(CpuSize size) {
 }
 
 CpuCase MakeDocking(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 8'003, 1'003, 103), atoms = Pick<uint64_t>(size, 512, 256, 32);
+  const uint64_t n = Pick<uint64_t>(size, 8'003, 1'003, 103, 1 << 17), atoms = Pick<uint64_t>(size, 512, 256, 32, 1'024);
   constexpr uint64_t kLigand = 16;
   constexpr float kReach = 4;
   CpuCase c = MakeOf("docking", std::to_string(n) + " poses of 16 atoms, " + std::to_string(atoms) + " atoms", "pair",
@@ -247,8 +247,8 @@ CpuCase MakeDocking(CpuSize size) {
 }
 
 CpuCase MakeStencil27(CpuSize size) {
-  const uint64_t nx = Pick<uint64_t>(size, 250, 130, 37), ny = Pick<uint64_t>(size, 200, 66, 9),
-                 nz = Pick<uint64_t>(size, 64, 34, 5);
+  const uint64_t nx = Pick<uint64_t>(size, 250, 130, 37, 512), ny = Pick<uint64_t>(size, 200, 66, 9, 512),
+                 nz = Pick<uint64_t>(size, 64, 34, 5, 256);
   constexpr float kOwn = 0.5f, kOthers = 1.0f / 54;
   CpuCase c = MakeOf("stencil27",
                      std::to_string(nx) + " x " + std::to_string(ny) + " x " + std::to_string(nz) + ", clamped borders",

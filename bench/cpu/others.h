@@ -87,9 +87,7 @@ BODY float multiply_tiles(LOCAL const float* tile_a, LOCAL const float* tile_b, 
 /* The sum of 2 * LEAVES elements by a group of LEAVES, as a tree. */
 #define LEAVES 256
 
-#if !defined(__OPENCL_VERSION__) && !defined(__wasm__)
-/* Without barriers there is no body for one instance; openmp.c has the loops over the group. */
-#else
+#ifdef HAS_GROUPS /* Without barriers there is no body for one instance; openmp.c has the loops over the group. */
 BODY void tiled_matmul_at(GLOBAL const float* restrict a, GLOBAL const float* restrict b, GLOBAL float* restrict c,
                           LOCAL float* tile_a, LOCAL float* tile_b, int n, int k, int row, int column, int local_row,
                           int local_column) {

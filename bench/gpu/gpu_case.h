@@ -4,6 +4,7 @@
 #define HPVMD_BENCH_GPU_GPU_CASE_H_
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,11 @@ struct GpuCaseMaker {
 };
 // kFull: for a large GPU; kQuick: for a processor behind a GPU's driver; kCheck: tiny.
 std::vector<GpuCaseMaker> GpuCases(CpuSize size);
+
+// gpu_stream_cases.cc, gpu_array_cases.cc, gpu_group_cases.cc: those that only GPUs have.
+std::span<const CpuCaseMaker> GpuStreamCases();
+std::span<const CpuCaseMaker> GpuArrayCases();
+std::span<const CpuCaseMaker> GpuGroupCases();
 
 }  // namespace hpvm::bench
 

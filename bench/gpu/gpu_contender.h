@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who runs a case of `hpvm-bench gpu`: hpvmd's devices and hand-written OpenCL C, on one GPU each.
+// Who runs a case of `hpvm-bench gpu`: hpvmd's devices, and hand-written OpenCL C and CUDA C++, on one GPU each.
 #ifndef HPVMD_BENCH_GPU_GPU_CONTENDER_H_
 #define HPVMD_BENCH_GPU_GPU_CONTENDER_H_
 
@@ -28,24 +28,33 @@ class GpuContender : public CpuContender {
 StatusOr<std::unique_ptr<GpuContender>> MakeGpuOurs(const std::string& name, const CpuCase& problem, LocalEngine& rig,
                                                     bool fast_math);
 
-// Plain OpenCL on the same GPU: a queue, in order, and the kernels of bin/bench_gpu/opencl.cl.
-class OpenClPeer {
+// Another way to the same GPU: one queue, in order, and the kernels of bench/gpu/kernels.h.
+class GpuPeer {
  public:
-  // `device` as hpvmd names it, "opencl:0".
-  static StatusOr<std::unique_ptr<OpenClPeer>> Start(const std::string& device);
-  virtual ~OpenClPeer() = default;
-  // `exact`: without contraction, with correctly rounded division and square roots; else as the driver builds it
-  // without options.
+  virtual ~GpuPeer() = default;
+  virtual std::string name() const = 0;
+  // `exact`: without contraction, with correctly rounded division and square roots; else as quick as the peer's
+  // compiler makes it. The contender is named after the peer and the mode.
   virtual StatusOr<std::unique_ptr<GpuContender>> Prepare(const CpuCase& problem, bool exact) = 0;
-  // Seconds of a launch: `count` tiny kernels, each waiting for the one before (one buffer), or not (a buffer each of
-  // 250).
+  // A library's own function for the case; kUnavailable where there is none.
+  virtual StatusOr<std::unique_ptr<GpuContender>> PrepareLibrary(const CpuCase&) {
+    return Unavailable("This peer has no library.");
+  }
+  // Seconds of a launch: `count` tiny kernels, each waiting for the one before (one buffer), or not (kLaunchBuffers).
   virtual StatusOr<double> Launches(uint32_t count, bool dependent) = 0;
   // Bytes a second, from and to pinned memory, and on the device.
   struct Copies {
     double to_device = 0, from_device = 0, on_device = 0;
   };
-  virtual StatusOr<Copies> MeasureCopies(uint64_t bytes) = 0;
+  virtual StatusOr<Copies> MeasureCopies(uint64_t) { return Unavailable("This peer measures no copies."); }
+
+ protected:
+  static constexpr size_t kLaunchBuffers = 250, kLaunchBytes = 64;
 };
+
+// `device` as hpvmd names it, "opencl:0"; CUDA takes its number alone. kUnavailable where there is none.
+StatusOr<std::unique_ptr<GpuPeer>> StartOpenClPeer(const std::string& device);
+StatusOr<std::unique_ptr<GpuPeer>> StartCudaPeer(const std::string& device);
 
 }  // namespace hpvm::bench
 

@@ -110,32 +110,35 @@ void GpuPrinter::Asked(const std::string& name, double value, double asked, bool
               missed ? ": missed" : "");
 }
 
+void GpuPrinter::Over(const std::vector<GpuCaseResult>& results, const std::string& ours, const std::string& peer,
+                      const std::string& title, double mean, double least) const {
+  double logs = 0, worst = 0;
+  int count = 0;
+  for (const GpuCaseResult& result : results) {
+    if (const double ratio = result.measurement.Ratio(peer, ours); ratio > 0) {
+      logs += std::log(ratio);
+      worst = count++ == 0 ? ratio : std::min(worst, ratio);
+    }
+  }
+  if (count > 0) {
+    Asked(ours + ": geometric mean against " + title, std::exp(logs / count), mean);
+    Asked(ours + ": least against " + title, worst, least);
+  }
+}
+
 void GpuPrinter::Summary(const std::vector<GpuCaseResult>& results, const GpuFigures& figures,
                          const std::vector<std::string>& ours) const {
   if (!options_.json) {
     std::printf("\n");
   }
   for (const std::string& one : ours) {
-    double logs = 0, least = 0, matmul = 0, cuda = 0;
-    int count = 0;
+    Over(results, one, "opencl", "OpenCL C", 1, 0.9);
+    Over(results, one, "cuda_exact", "exact CUDA", 0.85, 0.6);
+    Over(results, one + "_fast", "cuda", "fast CUDA", 0.9, 0.6);
     for (const GpuCaseResult& result : results) {
-      const double ratio = result.measurement.Ratio("opencl", one);
-      if (ratio > 0) {
-        logs += std::log(ratio);
-        least = count++ == 0 ? ratio : std::min(least, ratio);
+      if (const double ratio = result.measurement.Ratio("opencl", one); result.name == "matmul_4096" && ratio > 0) {
+        Asked(one + ": matmul 4096 against OpenCL C", ratio, 3);
       }
-      matmul = result.name == "matmul_4096" ? ratio : matmul;
-      cuda = result.name == "nstream" ? result.measurement.Ratio("cuda", one) : cuda;
-    }
-    if (count > 0) {
-      Asked(one + ": geometric mean against OpenCL C", std::exp(logs / count), 1);
-      Asked(one + ": least against OpenCL C", least, 0.9);
-    }
-    if (matmul > 0) {
-      Asked(one + ": matmul 4096 against OpenCL C", matmul, 3);
-    }
-    if (cuda > 0) {
-      Asked(one + ": nstream against scalar CUDA", cuda, 1.05);
     }
     for (const auto& [name, values] : figures) {
       const auto found = values.find(one);

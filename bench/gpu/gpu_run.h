@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hpvm-bench gpu`: Wasm leaves on GPUs beside hand-written OpenCL C, and beside CUDA C++ where that was built.
+// `hpvm-bench gpu`: Wasm leaves on GPUs beside hand-written OpenCL C, and beside CUDA C++ where there was an nvcc.
 #ifndef HPVMD_BENCH_GPU_GPU_RUN_H_
 #define HPVMD_BENCH_GPU_GPU_RUN_H_
 
@@ -45,6 +45,10 @@ class GpuPrinter {
                const std::vector<std::string>& ours) const;
 
  private:
+  // Over all cases that both have: the geometric mean of the peer's time over ours, and the least, beside what they
+  // should be. Nothing where they have none in common.
+  void Over(const std::vector<GpuCaseResult>& results, const std::string& ours, const std::string& peer,
+            const std::string& title, double mean, double least) const;
   void Asked(const std::string& name, double value, double asked, bool less = false) const;
   const GpuOptions& options_;
 };

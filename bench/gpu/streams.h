@@ -25,9 +25,34 @@ BODY void reduce_at(GLOBAL const float* restrict vectors, GLOBAL float* restrict
   sum[i] = total;
 }
 
+/* y = M x, an instance a row. */
+BODY void row_products_at(GLOBAL const float* restrict matrix, GLOBAL const float* restrict x, GLOBAL float* restrict y,
+                          int width, int row) {
+  float sum = 0;
+  for (int k = 0; k < width; ++k) {
+    sum += matrix[row * width + k] * x[k];
+  }
+  y[row] = sum;
+}
+
+/* The squared distance of a point to the nearest of `count` others, as in the Hausdorff distance of two sets. */
+BODY void nearest_at(GLOBAL const float* restrict points, GLOBAL const float* restrict others,
+                     GLOBAL float* restrict squares, int count, int i) {
+  const float x = points[3 * i], y = points[3 * i + 1], z = points[3 * i + 2];
+  float nearest = 3.4e38f;
+  for (int k = 0; k < count; ++k) {
+    const float dx = others[3 * k] - x, dy = others[3 * k + 1] - y, dz = others[3 * k + 2] - z;
+    const float square = dx * dx + dy * dy + dz * dz;
+    nearest = square < nearest ? square : nearest;
+  }
+  squares[i] = nearest;
+}
+
 /* One atomic sum. OpenCL C 1.2 has none; authors write NVIDIA's, or exchange until nobody came between. */
 BODY void add_f32(GLOBAL float* at, float value) {
-#if !defined(__OPENCL_VERSION__)
+#if defined(__CUDACC__)
+  atomicAdd(at, value);
+#elif !defined(__OPENCL_VERSION__)
   hpvm_atomic_add_f32(at, value);
 #elif defined(__NV_CL_C_VERSION)
   asm volatile("red.global.add.f32 [%0], %1;" : : "l"(at), "f"(value) : "memory");
@@ -50,6 +75,23 @@ BODY void row_sums_at(GLOBAL const float* restrict values, GLOBAL float* sums, i
 BODY void histogram_f32_at(GLOBAL const int* restrict values, GLOBAL const float* restrict weights, GLOBAL float* sums,
                            int bins, int i) {
   add_f32(&sums[values[i] & (bins - 1)], weights[i]);
+}
+
+/* Adds a point (x, y) to the sums of the nearest of CENTRES: x, y and how many. */
+#define CENTRES 16
+BODY void kmeans_at(GLOBAL const float* restrict points, GLOBAL const float* restrict centres, GLOBAL float* sums,
+                    int i) {
+  const float x = points[2 * i], y = points[2 * i + 1];
+  float least = 3.4e38f;
+  int nearest = 0;
+  for (int k = 0; k < CENTRES; ++k) {
+    const float dx = centres[2 * k] - x, dy = centres[2 * k + 1] - y, square = dx * dx + dy * dy;
+    nearest = square < least ? k : nearest;
+    least = square < least ? square : least;
+  }
+  add_f32(&sums[3 * nearest], x);
+  add_f32(&sums[3 * nearest + 1], y);
+  add_f32(&sums[3 * nearest + 2], 1.0f);
 }
 
 #endif /* HPVMD_BENCH_GPU_STREAMS_H_ */

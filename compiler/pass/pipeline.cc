@@ -52,16 +52,22 @@ Status MakeStackValues(ir::Module& module, bool expands) {
   return StackValues(module) ? RemoveDead(module) : absl::OkStatus();
 }
 
-// Words of the stack become values, its arrays memory of a space of its own. `expands`: small arrays become values,
-// too.
-Status FindStack(ir::Module& module, bool expands) {
+// Loops over the stack, and values of it.
+struct StackLimits {
+  UnrollLimits unrolled{};
+  UnrollLimits unrolled_plain = kUnrollPlain;  // Of kernels that nobody optimised.
+  bool expands = false;                        // Small arrays that are indexed at run time become values, too.
+};
+
+// Words of the stack become values, its arrays memory of a space of its own.
+Status FindStack(ir::Module& module, const StackLimits& limits) {
   if (PromoteStack(module)) {
     if (!module.stack_frame.has_value()) {
       return absl::OkStatus();
     }
-    HPVMD_RETURN_IF_ERROR(UnrollLoops(module));
+    HPVMD_RETURN_IF_ERROR(UnrollLoops(module, limits.unrolled));
     HPVMD_RETURN_IF_ERROR(RemoveDead(module));
-    return MakeStackValues(module, expands);
+    return MakeStackValues(module, limits.expands);
   }
   // Compilers that do not optimise keep pointers and counters on the stack, too. Only when those are values is it known
   // what the accesses through them reach.
@@ -79,28 +85,31 @@ Status FindStack(ir::Module& module, bool expands) {
   if (!PromoteStack(values)) {
     return absl::OkStatus();
   }
-  HPVMD_RETURN_IF_ERROR(UnrollLoops(values, kUnrollPlain));
+  HPVMD_RETURN_IF_ERROR(UnrollLoops(values, limits.unrolled_plain));
   HPVMD_RETURN_IF_ERROR(RemoveDead(values));
   if (!AvoidsStack(values, assumed)) {
     return absl::OkStatus();
   }
-  HPVMD_RETURN_IF_ERROR(MakeStackValues(values, expands));
+  HPVMD_RETURN_IF_ERROR(MakeStackValues(values, limits.expands));
   module = std::move(values);
   return absl::OkStatus();
 }
 
-Status KnowStack(ir::Module& module) { return FindStack(module, /*expands=*/false); }
+Status KnowStack(ir::Module& module) { return FindStack(module, {}); }
 
 // For back ends that have no space for a stack: a stack that does not dissolve as a whole stays in module memory
 // (compiler/back/gpu/own_memory.h).
-Status DissolveStack(ir::Module& module) {
+Status DissolveStackWithin(ir::Module& module, const UnrollLimits& limits) {
   ir::Module values = module;
-  HPVMD_RETURN_IF_ERROR(FindStack(values, /*expands=*/true));
+  HPVMD_RETURN_IF_ERROR(FindStack(values, {.unrolled = limits, .unrolled_plain = limits, .expands = true}));
   if (!values.stack_frame.has_value()) {
     module = std::move(values);
   }
   return absl::OkStatus();
 }
+Status DissolveStack(ir::Module& module) { return DissolveStackWithin(module, kUnrollWhole); }
+// No stack is left to look for where the one before has found it.
+Status DissolveNests(ir::Module& module) { return DissolveStackWithin(module, kUnrollNests); }
 
 }  // namespace
 
@@ -116,13 +125,15 @@ Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
 }
 
 Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options) {
-  return RunPasses(module,
-                   {{"InlineAllCalls", InlineAllCalls},
-                    {"RemoveDead", RemoveDead},
-                    {"OrToAdd", OrToAdd},
-                    {"ResolveProvenance", ResolveProvenance},
-                    {"DissolveStack", DissolveStack}},
-                   options);
+  std::vector<Pass> passes = {{"InlineAllCalls", InlineAllCalls},
+                              {"RemoveDead", RemoveDead},
+                              {"OrToAdd", OrToAdd},
+                              {"ResolveProvenance", ResolveProvenance},
+                              {"DissolveStack", DissolveStack}};
+  if (options.unrolls_nests) {
+    passes.push_back({"DissolveNests", DissolveNests});
+  }
+  return RunPasses(module, passes, options);
 }
 
 }  // namespace hpvm

@@ -13,6 +13,9 @@ struct PipelineOptions {
   // Verify after each pass instead of once at the end.
   bool verify_each = false;
   KernelReport* report = nullptr;  // May be null.
+  // Loops in loops over the stack are written out, too: the driver's compiler takes long functions well. PoCL takes
+  // minutes for what NVIDIA's compiles in seconds.
+  bool unrolls_nests = false;
 };
 
 // Prepares a verified module for the CPU back end. The module's meaning stays the same, and it still verifies.

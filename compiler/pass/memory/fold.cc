@@ -21,6 +21,14 @@ std::optional<uint64_t> Fold(Opcode code, U a, U b) {
       return static_cast<U>(a - b);
     case Opcode::kMul:
       return static_cast<U>(a * b);
+    case Opcode::kDivU:
+      return b == 0 ? std::nullopt : std::optional<uint64_t>(a / b);
+    case Opcode::kRemU:
+      return b == 0 ? std::nullopt : std::optional<uint64_t>(a % b);
+    case Opcode::kDivS:  // The divisor -1 traps for the least number.
+      return sb == 0 || sb == -1 ? std::nullopt : std::optional<uint64_t>(static_cast<U>(sa / sb));
+    case Opcode::kRemS:
+      return sb == 0 || sb == -1 ? std::nullopt : std::optional<uint64_t>(static_cast<U>(sa % sb));
     case Opcode::kAnd:
       return a & b;
     case Opcode::kOr:

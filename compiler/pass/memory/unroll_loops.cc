@@ -2,6 +2,7 @@
 #include "compiler/pass/memory/unroll_loops.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -46,21 +47,17 @@ Content ContentOf(const ir::Function& f, RegionId region) {
   return content;
 }
 
-// Whether anything in the construct jumps to one of the targets: a loop, to its next iteration; an if, out of it.
-bool JumpsTo(const ir::Function& f, const Op& construct, std::span<const OpId> targets) {
+// Whether any jump in the construct goes where `is_there` says.
+bool Jumps(const ir::Function& f, const Op& construct, const std::function<bool(const ir::Target&)>& is_there) {
   for (RegionId region : {construct.body, construct.otherwise}) {
     if (region != construct.body && construct.code != Opcode::kIf) {
       continue;
     }
     for (OpId id : f.region(region).ops) {
       const Op& op = f.op(id);
-      for (const ir::Target& target : f.targets_of(op)) {
-        const bool is_out_of_loop = f.op(target.op).code == Opcode::kLoop && !target.is_continue;
-        if (!is_out_of_loop && std::find(targets.begin(), targets.end(), target.op) != targets.end()) {
-          return true;
-        }
-      }
-      if (ir::OwnsRegions(op.code) && JumpsTo(f, op, targets)) {
+      const std::span<const ir::Target> targets = f.targets_of(op);
+      if (std::any_of(targets.begin(), targets.end(), is_there) ||
+          (ir::OwnsRegions(op.code) && Jumps(f, op, is_there))) {
         return true;
       }
     }
@@ -72,13 +69,14 @@ bool JumpsTo(const ir::Function& f, const Op& construct, std::span<const OpId> t
 class Rehearsal {
  public:
   // `first`: what is known of the loop's operands; `known`: of all values, by ValueId.
-  Rehearsal(const ir::Function& f, OpId loop, uint32_t ops_max, std::vector<Bits> first, std::vector<Bits> known)
-      : f_(f), loop_(loop), ops_max_(ops_max), next_(std::move(first)), known_(std::move(known)), dissolved_{loop} {}
+  Rehearsal(const ir::Function& f, OpId loop, const UnrollLimits& limits, std::vector<Bits> first,
+            std::vector<Bits> known)
+      : f_(f), loop_(loop), limits_(limits), next_(std::move(first)), known_(std::move(known)) {}
 
   // How many operations the iterations have; nothing if they do not all follow from constants or are too many.
   std::optional<uint32_t> Run() {
     const Op& loop = f_.op(loop_);
-    for (uint32_t trip = 0; trip < kUnrolledTripsMax; ++trip) {
+    for (uint32_t trip = 0; trip < limits_.trips; ++trip) {
       for (size_t i = 0; i < next_.size(); ++i) {
         known_[f_.region(loop.body).first_param.index + i] = next_[i];
       }
@@ -92,6 +90,8 @@ class Rehearsal {
     }
     return std::nullopt;
   }
+  // Whether each block that was met, in order, goes with the loop.
+  std::vector<bool> TakeBlocks() && { return std::move(blocks_); }
 
  private:
   std::vector<Bits> Known(const Op& op) const {
@@ -110,24 +110,37 @@ class Rehearsal {
   End Follow(RegionId region) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
-      if (++ops_ > ops_max_) {
+      if (++ops_ > limits_.loop_ops) {
         return End::kUnknown;
       }
       if (ir::IsTerminator(op.code)) {
         return Jump(op);
       }
       if (op.code == Opcode::kIf && known_[f_.operands_of(op)[0].index]) {
-        Forget(op);
-        dissolved_.push_back(id);
-        const End end = Follow(*known_[f_.operands_of(op)[0].index] != 0 ? op.body : op.otherwise);
-        dissolved_.pop_back();
-        if (end != End::kFell) {
+        const bool is_body = *known_[f_.operands_of(op)[0].index] != 0;
+        if (const End end = FollowInto(id, is_body ? op.body : op.otherwise); end != End::kFell || left_ != id) {
           return end;
         }
         continue;
       }
+      if (op.code == Opcode::kBlock) {
+        const size_t place = blocks_.size();
+        blocks_.push_back(true);
+        const uint32_t ops = ops_;
+        const End end = FollowInto(id, op.body);
+        if (end == End::kFell && left_ == id) {
+          continue;
+        }
+        if (end != End::kUnknown) {
+          return end;
+        }
+        // It stays a block.
+        blocks_.resize(place);
+        blocks_.push_back(false);
+        ops_ = ops;
+      }
       if (ir::OwnsRegions(op.code)) {
-        if (JumpsTo(f_, op, dissolved_)) {
+        if (Jumps(f_, op, [&](const ir::Target& target) { return IsLost(target); })) {
           return End::kUnknown;
         }
         ops_ += ContentOf(f_, op.body).ops + (op.code == Opcode::kIf ? ContentOf(f_, op.otherwise).ops : 0);
@@ -141,33 +154,46 @@ class Rehearsal {
     }
     return End::kUnknown;
   }
+  End FollowInto(OpId id, RegionId region) {
+    Forget(f_.op(id));
+    dissolved_.push_back(id);
+    const End end = Follow(region);
+    dissolved_.pop_back();
+    return end;
+  }
+  // Whether a jump goes to what will not be there any more.
+  bool IsLost(const ir::Target& target) const {
+    return (target.op == loop_ && target.is_continue) ||
+           std::find(dissolved_.begin(), dissolved_.end(), target.op) != dissolved_.end();
+  }
   End Jump(const Op& op) {
     if (op.code == Opcode::kContinue && f_.targets_of(op)[0].op == loop_) {
       next_ = Known(op);
       return End::kContinued;
     }
-    if (op.code == Opcode::kLeave && f_.targets_of(op)[0].op == dissolved_.back() && dissolved_.size() > 1) {
-      const Op& left = f_.op(dissolved_.back());
+    if (op.code == Opcode::kLeave && IsLost(f_.targets_of(op)[0])) {
+      left_ = f_.targets_of(op)[0].op;
+      const Op& left = f_.op(left_);
       const std::vector<Bits> results = Known(op);
       for (size_t i = 0; i < results.size(); ++i) {
         known_[left.first_result.index + i] = results[i];
       }
       return End::kFell;
     }
-    // Out of an if that will not be there any more, from another one within.
-    const bool is_lost = std::any_of(f_.targets_of(op).begin(), f_.targets_of(op).end(), [&](const ir::Target& target) {
-      return std::find(dissolved_.begin() + 1, dissolved_.end(), target.op) != dissolved_.end() ||
-             (target.op == loop_ && target.is_continue);
-    });
+    const std::span<const ir::Target> targets = f_.targets_of(op);
+    const bool is_lost =
+        std::any_of(targets.begin(), targets.end(), [&](const ir::Target& target) { return IsLost(target); });
     return is_lost ? End::kUnknown : End::kLeft;
   }
 
   const ir::Function& f_;
   const OpId loop_;
-  const uint32_t ops_max_;
+  const UnrollLimits limits_;
   std::vector<Bits> next_;       // What the next iteration begins with.
   std::vector<Bits> known_;      // By ValueId.
-  std::vector<OpId> dissolved_;  // The loop, and the ifs around the place of which one way is taken.
+  std::vector<OpId> dissolved_;  // The blocks and ifs around the place, of which one way is taken.
+  OpId left_;                    // The last of them that was left.
+  std::vector<bool> blocks_;
   uint32_t ops_ = 0;
 };
 
@@ -200,8 +226,10 @@ class Unroller final : public FunctionCopier {
 
   void CopyOp(OpId id) override {
     const Op& op = f_.op(id);
-    if (op.code == Opcode::kLoop && IsUnrolled(id)) {
-      return Unroll(id);
+    if (op.code == Opcode::kLoop) {
+      if (std::optional<Writing> writing = Plan(id)) {
+        return Unroll(*std::move(writing));
+      }
     }
     if (op.code == Opcode::kIf && is_unrolling_ && known_[f_.operands_of(op)[0].index]) {
       return CopyWay(id);
@@ -232,69 +260,98 @@ class Unroller final : public FunctionCopier {
     Bind(op.first_result, b_.Results(block));
   }
 
-  bool IsUnrolled(OpId id) {
+  // A loop that is being written out.
+  struct Writing {
+    OpId loop;
+    std::vector<bool> blocks;  // Rehearsal::TakeBlocks
+    size_t next_block = 0;
+    std::vector<ValueId> arguments{};  // Of the next iteration, and what is known of them.
+    std::vector<Bits> known{};
+    std::vector<Bits> results{};  // What is known of the loop's own, if all iterations end in one place.
+    bool leaves_early = false;
+  };
+
+  // How the loop is written out, if it is.
+  std::optional<Writing> Plan(OpId id) {
     const Op& op = f_.op(id);
     if (!ContentOf(f_, op.body).has_stack) {
-      return false;
+      return std::nullopt;
     }
-    const std::optional<uint32_t> ops = Rehearsal(f_, id, limits_.loop_ops, Known(op), known_).Run();
+    Rehearsal rehearsal(f_, id, limits_, Known(op), known_);
+    const std::optional<uint32_t> ops = rehearsal.Run();
     if (!ops || *ops > ops_left_) {
-      return false;
+      return std::nullopt;
     }
     ops_left_ -= *ops;
-    return true;
+    return Writing{.loop = id, .blocks = std::move(rehearsal).TakeBlocks()};
   }
-  void Unroll(OpId id) {
+  void Unroll(Writing writing) {
+    const OpId id = writing.loop;
     const Op& loop = f_.op(id);
     const bool was_unrolling = std::exchange(is_unrolling_, true);
     has_unrolled_ = true;
-    std::vector<ValueId> arguments = Map(loop);
-    std::vector<Bits> known = Known(loop);
+    writing.arguments = Map(loop);
+    writing.known = Known(loop);
     const OpId block = b_.BeginBlock(Opcode::kBlock, {}, ResultTypes(loop), loop.source);
     to_.op(block).origin = loop.origin;
     ops_[id.index] = block;
     End end = End::kContinued;
     while (end == End::kContinued) {
-      BindKnown(f_.region(loop.body).first_param, arguments, known);
-      end = CopyIteration(loop.body, id, &arguments, &known);
+      BindKnown(f_.region(loop.body).first_param, writing.arguments, writing.known);
+      end = CopyIteration(loop.body, writing);
     }
     b_.End();
     is_unrolling_ = was_unrolling;
-    Bind(loop.first_result, b_.Results(block));
+    BindKnown(loop.first_result, b_.Results(block), writing.leaves_early ? std::vector<Bits>() : writing.results);
   }
   // As Rehearsal::Follow went.
-  End CopyIteration(RegionId region, OpId loop, std::vector<ValueId>* arguments, std::vector<Bits>* known) {
+  End CopyIteration(RegionId region, Writing& writing) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
-      if (op.code == Opcode::kIf && known_[f_.operands_of(op)[0].index]) {
-        const RegionId way = *known_[f_.operands_of(op)[0].index] != 0 ? op.body : op.otherwise;
-        if (const End end = CopyIteration(way, loop, arguments, known); end != End::kFell) {
+      const bool is_known_if = op.code == Opcode::kIf && known_[f_.operands_of(op)[0].index];
+      if (is_known_if || (op.code == Opcode::kBlock && writing.blocks[writing.next_block++])) {
+        const bool is_body = !is_known_if || *known_[f_.operands_of(op)[0].index] != 0;
+        dissolved_.push_back(id);
+        const End end = CopyIteration(is_body ? op.body : op.otherwise, writing);
+        dissolved_.pop_back();
+        if (end != End::kFell || left_ != id) {
           return end;
         }
         continue;
       }
-      if (!ir::IsTerminator(op.code)) {
-        CopyOp(id);
-        continue;
+      if (ir::IsTerminator(op.code)) {
+        return CopyEnd(op, writing);
       }
-      if (op.code == Opcode::kContinue && f_.targets_of(op)[0].op == loop) {
-        *arguments = Map(op);
-        *known = Known(op);
-        return End::kContinued;
-      }
-      const OpId owner = f_.region(region).owner;
-      if (op.code == Opcode::kLeave && f_.targets_of(op)[0].op == owner && owner != loop) {
-        BindKnown(f_.op(owner).first_result, Map(op), Known(op));
-        return End::kFell;
-      }
-      CopyTerminator(op);
-      return End::kLeft;
+      writing.leaves_early |= ir::OwnsRegions(op.code) && Jumps(f_, op, [&](const ir::Target& target) {
+                                return target.op == writing.loop && !target.is_continue;
+                              });
+      CopyOp(id);
     }
+    return End::kLeft;
+  }
+  End CopyEnd(const Op& op, Writing& writing) {
+    const ir::Target target = f_.targets_of(op).empty() ? ir::Target{} : f_.targets_of(op)[0];
+    if (op.code == Opcode::kContinue && target.op == writing.loop) {
+      writing.arguments = Map(op);
+      writing.known = Known(op);
+      return End::kContinued;
+    }
+    if (op.code == Opcode::kLeave && std::find(dissolved_.begin(), dissolved_.end(), target.op) != dissolved_.end()) {
+      left_ = target.op;
+      BindKnown(f_.op(left_).first_result, Map(op), Known(op));
+      return End::kFell;
+    }
+    if (op.code == Opcode::kLeave && target.op == writing.loop) {
+      writing.results = Known(op);
+    }
+    CopyTerminator(op);
     return End::kLeft;
   }
 
   const UnrollLimits limits_;
-  std::vector<Bits> known_;  // By old ValueId.
+  std::vector<Bits> known_;      // By old ValueId.
+  std::vector<OpId> dissolved_;  // As Rehearsal's, without loops.
+  OpId left_;
   uint32_t ops_left_ = limits_.kernel_ops;
   bool is_unrolling_ = false, has_unrolled_ = false;
 };

@@ -11,13 +11,17 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kUnrolledTripsMax = 32;
-// Operations that a loop's iterations have together, and those of all loops of a kernel.
+// Iterations of a loop, operations that they have together, and those of all loops of a kernel.
 struct UnrollLimits {
-  uint32_t loop_ops = 512, kernel_ops = 1'536;
+  uint32_t trips = 32, loop_ops = 512, kernel_ops = 1'536;
 };
 // The limits for kernels that nobody optimised, where half of the operations go afterwards.
 inline constexpr UnrollLimits kUnrollPlain = {.loop_ops = 2'048, .kernel_ops = 8'192};
+// The limits where the stack becomes values as a whole or not at all: an array of an instance's own is far away on a
+// GPU, its registers are many, and the drivers' compilers write such loops out as well. The second are those of loops
+// in loops.
+inline constexpr UnrollLimits kUnrollWhole = {.trips = 128, .loop_ops = 4'096, .kernel_ops = 8'192};
+inline constexpr UnrollLimits kUnrollNests = {.trips = 128, .loop_ops = 32'768, .kernel_ops = 32'768};
 // Larger entries stay as they are: loops in loops are looked at once a level.
 inline constexpr size_t kUnrolledFromOpsMax = 20'000;
 

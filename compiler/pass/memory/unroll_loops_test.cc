@@ -142,5 +142,38 @@ TEST(UnrollLoopsTest, KeepsTheMeaning) {
   }
 }
 
+// The way to the next iteration lies in blocks, as compilers write loops that end in their middle.
+TEST(UnrollLoopsTest, GoesOnInBlocks) {
+  EXPECT_EQ(Unrolled("loop b0 (%i: i32 = %zero) {\n%o: i32 = shl.i32 %i, %two\n%p: i32 = add.i32 %fp, %o\n"
+                     "store.i32 stack %p, %n\nblock b1 () {\nblock b2 () {\n%c: i32 = eq.i32 %i, %four\nif b3 %c {\n"
+                     "leave b1 ()\n} else {\nleave b3 ()\n}\nleave b2 ()\n}\n%j: i32 = add.i32 %i, %one\n"
+                     "continue b0 (%j)\n}\nleave b0 ()\n}\n%back: i32 = load.i32 stack %fp + 16\n"
+                     "store.i32 param(0) %zero, %back\n"),
+            (Counts{0, 6}));
+}
+
+// A block stays whose end hangs on what is not known.
+TEST(UnrollLoopsTest, KeepsBlocks) {
+  EXPECT_EQ(Unrolled("loop b0 (%i: i32 = %zero) {\n%o: i32 = shl.i32 %i, %two\n%p: i32 = add.i32 %fp, %o\n"
+                     "%v: i32 = block b1 () {\n%c: i32 = lt_u.i32 %i, %n\nif b2 %c {\nleave b1 (%i)\n} else {\n"
+                     "leave b2 ()\n}\nleave b1 (%n)\n}\nstore.i32 stack %p, %v\n%j: i32 = add.i32 %i, %one\n"
+                     "%m: i32 = ne.i32 %j, %four\nif b3 %m {\ncontinue b0 (%j)\n} else {\nleave b3 ()\n}\nleave b0 ()\n"
+                     "}\n%back: i32 = load.i32 stack %fp + 8\nstore.i32 param(0) %zero, %back\n"),
+            (Counts{0, 5}));
+}
+
+// What an inner loop ends with is a constant for the outer one: rows of a triangle.
+TEST(UnrollLoopsTest, LoopsInLoops) {
+  EXPECT_EQ(
+      Unrolled("loop b0 (%i: i32 = %zero) {\n%end: i32 = loop b1 (%k: i32 = %zero) {\n%o: i32 = shl.i32 %k, %two\n"
+               "%p: i32 = add.i32 %fp, %o\nstore.i32 stack %p, %n\n%l: i32 = add.i32 %k, %one\n"
+               "%c: i32 = le_u.i32 %l, %i\nif b2 %c {\ncontinue b1 (%l)\n} else {\nleave b2 ()\n}\nleave b1 (%l)\n"
+               "}\n%s: i32 = shl.i32 %end, %two\n%q: i32 = add.i32 %fp, %s\nstore.i32 stack %q, %i\n"
+               "%j: i32 = add.i32 %i, %one\n%d: i32 = ne.i32 %j, %four\nif b3 %d {\ncontinue b0 (%j)\n} else {\n"
+               "leave b3 ()\n}\nleave b0 ()\n}\n%back: i32 = load.i32 stack %fp + 8\n"
+               "store.i32 param(0) %zero, %back\n"),
+      (Counts{0, 15}));
+}
+
 }  // namespace
 }  // namespace hpvm

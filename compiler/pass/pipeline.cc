@@ -6,6 +6,7 @@
 #include "compiler/pass/memory/expand_places.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/resolve_provenance.h"
+#include "compiler/pass/memory/share_offsets.h"
 #include "compiler/pass/memory/stack_values.h"
 #include "compiler/pass/memory/unroll_loops.h"
 #include "compiler/pass/or_to_add.h"
@@ -133,6 +134,8 @@ Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options) {
   if (options.unrolls_nests) {
     passes.push_back({"DissolveNests", DissolveNests});
   }
+  passes.push_back({"ShareOffsets", ShareOffsets});
+  passes.push_back({"RemoveDead", RemoveDead});
   return RunPasses(module, passes, options);
 }
 

@@ -116,6 +116,24 @@ TEST(ResidencyMemoryTest, UploadsOverlapLaunches) {
   EXPECT_EQ(uploads, 8u);
 }
 
+// What goes up whole may be followed by zeros up to the next place; a part may not: the rest of the value is there.
+TEST(ResidencyMemoryTest, RoomBehindWholeValues) {
+  for (const uint64_t bytes : {uint64_t{64}, uint64_t{512}, uint64_t{1000}}) {
+    Scene s;
+    const FlatValueId input = s.b.Input(bytes);
+    s.b.Node();
+    s.b.In(input);
+    s.b.Output(s.b.Out(64));
+    s.On(1);
+    const Residency plan = s.Plan();
+    EXPECT_EQ(plan.steps[0].bytes, bytes);
+    EXPECT_EQ(plan.steps[0].room, (kStorageAlignment - bytes % kStorageAlignment) % kStorageAlignment);
+    for (const Step& step : plan.steps) {
+      EXPECT_TRUE(step.room == 0 || step.lane == Lane::kUpload);
+    }
+  }
+}
+
 // Work for drivers is submitted before the submitting thread is busy with its own.
 TEST(ResidencyMemoryTest, DriversGoFirst) {
   Scene s;

@@ -169,7 +169,8 @@ void PlanWriter::WriteStep(const Step& step, CommandList& out) {
                                          .source_offset = source.offset + step.offset - FirstOf(step.source),
                                          .target_offset = target.offset + step.offset - FirstOf(step.target),
                                          .bytes = step.bytes,
-                                         .has_indices = has_indices_[step.target.index]});
+                                         .has_indices = has_indices_[step.target.index],
+                                         .room = step.room});
       return;
     }
     case Step::Kind::kZero: {

@@ -188,6 +188,9 @@ struct CopyCommand {
   uint64_t source_offset = 0, target_offset = 0, bytes = 0;
   // From host memory: kernels take offsets from these bytes, so a device that can should note the range of their words.
   bool has_indices = false;
+  // From host memory: so many bytes behind the target mean nothing to anybody, and the copy may write zeros there, so
+  // that one command can make several copies to neighbours. Nobody else touches them without being ordered with it.
+  uint64_t room = 0;
 };
 
 // Fills with a repeated byte.

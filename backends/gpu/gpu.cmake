@@ -8,6 +8,7 @@ target_sources(backends PRIVATE
   gpu/known_words.cc
   gpu/lanes.cc
   gpu/near_cpus.cc
+  gpu/small_copies.cc
   gpu/speeds.cc
   gpu/submit_thread.cc
   gpu/timed_groups.cc
@@ -24,6 +25,7 @@ hpvmd_test(gpu_known_defects_test SOURCES gpu/known_defects_test.cc DEPS backend
 hpvmd_test(gpu_known_words_test SOURCES gpu/known_words_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_host_copy_test SOURCES gpu/host_copy_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_near_cpus_test SOURCES gpu/near_cpus_test.cc DEPS backends LABELS fast)
+hpvmd_test(gpu_small_copies_test SOURCES gpu/small_copies_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_speeds_test SOURCES gpu/speeds_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_submit_thread_test SOURCES gpu/submit_thread_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_timed_groups_test SOURCES gpu/timed_groups_test.cc DEPS backends LABELS fast)

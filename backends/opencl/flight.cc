@@ -23,6 +23,7 @@ constexpr uint32_t kCommandsPerFlush = 128;
 constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
 constexpr size_t kPiecesAhead = 2;
 constexpr uint64_t kCheckedBytesMin = 4 * limits::kMiB;
+constexpr std::string_view kUploading = "Copying from host memory";
 // A repeated byte is written in words of this size; short fills in bytes.
 constexpr uint32_t kPatternBytes = 16;
 
@@ -114,12 +115,16 @@ Status OpenClFlight::EnqueueCommands() {
     if (IsStopped(submission_)) {
       return Cancelled("The submission was stopped.");
     }
+    const auto* copy = std::get_if<CopyCommand>(&commands[i]);
+    if (copy == nullptr || i >= end) {
+      HPVMD_RETURN_IF_ERROR(FlushUploads());
+    }
     if (const auto* dispatch = std::get_if<DispatchCommand>(&commands[i])) {
       if (Status status = EnqueueDispatch(*dispatch); !status.ok()) {
         failed_node_ = dispatch->node;
         return status;
       }
-    } else if (const auto* copy = std::get_if<CopyCommand>(&commands[i])) {
+    } else if (copy != nullptr) {
       HPVMD_RETURN_IF_ERROR(EnqueueCopy(*copy, i >= end));
     } else {
       HPVMD_RETURN_IF_ERROR(EnqueueFill(std::get<FillCommand>(commands[i])));
@@ -128,7 +133,7 @@ Status OpenClFlight::EnqueueCommands() {
       HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clFlush(current_), current_, "Starting a submission"));
     }
   }
-  return absl::OkStatus();
+  return FlushUploads();
 }
 
 // Everything enqueued on another queue comes before what is enqueued on this one from now on.
@@ -177,6 +182,7 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
   if (source->host() != nullptr) {
     return Upload(source->block(), source->host() + copy.source_offset, OfDevice(*target), copy);
   }
+  HPVMD_RETURN_IF_ERROR(FlushUploads());
   if (target->host() == nullptr) {
     return CopyWithin(OfDevice(*source), OfDevice(*target), copy);
   }
@@ -184,7 +190,7 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
   HPVMD_RETURN_IF_ERROR(Use(from));
   uint8_t* to = target->host() + copy.target_offset;
   if (is_last && !from.is_imported()) {
-    downloads_.push_back({from.memory(), copy.source_offset, copy.bytes, to, target->block()});
+    downloads_.push_back({&from, copy.source_offset, copy.bytes, to, target->block()});
     return absl::OkStatus();
   }
   HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
@@ -194,25 +200,41 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
 }
 
 Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy) {
-  uint64_t offset = copy.target_offset, bytes = copy.bytes;
-  target.words().Forget(offset, bytes);
+  const uint64_t offset = copy.target_offset, bytes = copy.bytes;
   HPVMD_RETURN_IF_ERROR(Use(target));
-  constexpr std::string_view kDoing = "Copying from host memory";
   // Beside launches in one queue pieces would wait for them.
   const bool is_apart = queue_.lane_ != Lane::kCompute || !queue_.found_.info.has_copy_lanes;
   // A client may write its memory while a device reads it, so indices go by staging memory.
-  if (Pin* pin = is_apart && !copy.has_indices ? queue_.PinOf(block, bytes) : nullptr; pin != nullptr) {
+  Pin* const pin = is_apart && !copy.has_indices ? queue_.PinOf(block, bytes) : nullptr;
+  if (pin == nullptr && queue_.stages_ && gpu::SmallCopies::IsSmall(bytes)) {
+    const uint64_t room = std::min(copy.room, target.bytes() - offset - bytes);
+    // It is only read.
+    const gpu::SmallCopy small{&target, offset, bytes, room, const_cast<uint8_t*>(source), copy.has_indices};
+    if (!small_uploads_.Takes(small)) {
+      HPVMD_RETURN_IF_ERROR(FlushUploads());
+    }
+    small_uploads_.Add(small);
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(FlushUploads());
+  target.words().Forget(offset, bytes);
+  if (pin != nullptr) {
     const auto enqueue = [&](uint64_t at, uint64_t piece, cl_event* done) {
       return clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset + at, piece, source + at, 0, nullptr,
                                   done);
     };
-    return CopyDirectly({current_, /*is_up=*/true, block, pin, bytes, kDoing, enqueue});
+    return CopyDirectly({current_, /*is_up=*/true, block, pin, bytes, kUploading, enqueue});
   }
   if (!queue_.stages_ && !copy.has_indices) {
     const cl_int error =
         clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, bytes, source, 0, nullptr, nullptr);
-    return queue_.health_.Judge(error, current_, kDoing);
+    return queue_.health_.Judge(error, current_, kUploading);
   }
+  return UploadPieces(source, target, copy);
+}
+
+Status OpenClFlight::UploadPieces(const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy) {
+  uint64_t offset = copy.target_offset, bytes = copy.bytes;
   CopyFlow flow = queue_.copier_.Flow(/*is_up=*/true, bytes, Staging::kSlots * Staging::kSlotBytes);
   gpu::WordScan words;
   while (bytes > 0) {
@@ -225,19 +247,42 @@ Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffe
     Event sent;
     cl_int error =
         clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, piece, pinned, 0, nullptr, sent.out());
-    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, kDoing));
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, kUploading));
     queue_.uploads_.Sent(std::move(sent));
     flow.Moved(piece);
     source += piece;
     offset += piece;
     bytes -= piece;
     if (bytes > 0) {
-      HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clFlush(current_), current_, kDoing));
+      HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clFlush(current_), current_, kUploading));
     }
   }
   if (copy.has_indices) {
     target.KeepWords(copy.target_offset, copy.bytes, words.range());
   }
+  return absl::OkStatus();
+}
+
+Status OpenClFlight::FlushUploads() {
+  if (small_uploads_.is_empty()) {
+    return absl::OkStatus();
+  }
+  small_uploads_.Plan();
+  HPVMD_ASSIGN_OR_RETURN(uint8_t* const pinned, queue_.uploads_.Take(small_uploads_.staged_bytes()));
+  small_uploads_.Stage(pinned);
+  small_uploads_.ForgetWords();
+  const std::span<const gpu::CopySpan> spans = small_uploads_.spans();
+  Event sent;
+  for (const gpu::CopySpan& span : spans) {
+    // The last one's event is that of all: the queue is in order.
+    const cl_int error =
+        clEnqueueWriteBuffer(current_, OfDevice(*span.buffer).memory(), CL_FALSE, span.offset, span.bytes,
+                             pinned + span.staged, 0, nullptr, &span == &spans.back() ? sent.out() : nullptr);
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, kUploading));
+  }
+  queue_.uploads_.Sent(std::move(sent));
+  small_uploads_.KeepWords();
+  small_uploads_.Clear();
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/gpu/dispatch.h"
+#include "backends/gpu/small_copies.h"
 #include "backends/gpu/submit_thread.h"
 #include "backends/gpu/timed_groups.h"
 #include "backends/gpu/trap_records.h"
@@ -43,7 +44,7 @@ class OpenClFlight final : public gpu::Flight {
  private:
   // A copy to host memory for the end of the submission.
   struct Download {
-    cl_mem source = nullptr;
+    OpenClBuffer* source = nullptr;
     uint64_t offset = 0, bytes = 0;
     uint8_t* target = nullptr;
     HostBlock* block = nullptr;  // Where the target lies; or null.
@@ -68,6 +69,9 @@ class OpenClFlight final : public gpu::Flight {
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
   Status Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
+  Status UploadPieces(const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
+  // The small ones that wait for more of them; before any other command.
+  Status FlushUploads();
   // A copy between pinned memory and the device, piece by piece.
   struct DirectCopy {
     cl_command_queue queue = nullptr;
@@ -95,7 +99,8 @@ class OpenClFlight final : public gpu::Flight {
 
   Status WaitForDevice();
   Status RunDownloads();
-  Status RunDownload(const Download& download);
+  Status RunDownload(const Download& download, Pin* pin);
+  Status FlushDownloads();
   void FillTimings();
   void TellChoosers();
 
@@ -114,7 +119,9 @@ class OpenClFlight final : public gpu::Flight {
   std::unique_ptr<TrapMemory> traps_;
   std::vector<cl_mem> acquired_;     // Imported memory, to be released at the end.
   std::vector<Memory> temporaries_;  // Of copies that overlap.
+  gpu::SmallCopies small_uploads_{/*is_up=*/true};
   std::vector<Download> downloads_;
+  gpu::SmallCopies small_downloads_{/*is_up=*/false};
   std::vector<uint32_t> nodes_;  // Of the timed dispatches, in order.
   std::vector<Sample> samples_;
   std::vector<Measured> measured_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The completion thread's half: what is left when the device is done.
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <optional>
 
@@ -8,6 +9,8 @@
 
 namespace hpvm::opencl {
 namespace {
+
+constexpr std::string_view kDownloading = "Copying to host memory";
 
 std::optional<int64_t> TimeOf(const Event& event, cl_profiling_info what) {
   cl_ulong ns = 0;
@@ -64,27 +67,65 @@ Status OpenClFlight::RunDownloads() {
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
   }
   for (const Download& download : downloads_) {
-    HPVMD_RETURN_IF_ERROR(RunDownload(download));
+    Pin* const pin = queue_.stages_ ? queue_.PinOf(download.block, download.bytes) : nullptr;
+    if (pin == nullptr && queue_.stages_ && gpu::SmallCopies::IsSmall(download.bytes)) {
+      const gpu::SmallCopy small{
+          .buffer = download.source, .offset = download.offset, .bytes = download.bytes, .host = download.target};
+      if (!small_downloads_.Takes(small)) {
+        HPVMD_RETURN_IF_ERROR(FlushDownloads());
+      }
+      small_downloads_.Add(small);
+      continue;
+    }
+    HPVMD_RETURN_IF_ERROR(FlushDownloads());  // Of several copies to the same bytes the last one counts.
+    HPVMD_RETURN_IF_ERROR(RunDownload(download, pin));
   }
+  return FlushDownloads();
+}
+
+Status OpenClFlight::FlushDownloads() {
+  if (small_downloads_.is_empty()) {
+    return absl::OkStatus();
+  }
+  small_downloads_.Plan();
+  HPVMD_ASSIGN_OR_RETURN(uint8_t* const pinned, queue_.downloads_.Take(small_downloads_.staged_bytes()));
+  const cl_command_queue queue = queue_.download_.get();
+  const std::span<const gpu::CopySpan> spans = small_downloads_.spans();
+  Event arrived;
+  cl_int error = CL_SUCCESS;
+  for (const gpu::CopySpan& span : spans) {
+    // Safety: what is downloaded is this device's.
+    const cl_mem memory = static_cast<const OpenClBuffer&>(*span.buffer).memory();
+    error = clEnqueueReadBuffer(queue, memory, CL_FALSE, span.offset, span.bytes, pinned + span.staged, 0, nullptr,
+                                &span == &spans.back() ? arrived.out() : nullptr);
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, queue, kDownloading));
+  }
+  const cl_event wait = arrived.get();
+  HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &wait), queue, kDownloading));
+  // A launch in front of the copies may have trapped: then host memory stays as it is.
+  HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
+  small_downloads_.ForEachArrival(
+      pinned, [](const uint8_t* staged, uint8_t* host, uint64_t bytes) { std::memcpy(host, staged, bytes); });
+  small_downloads_.Clear();
   return absl::OkStatus();
 }
 
-Status OpenClFlight::RunDownload(const Download& download) {
+Status OpenClFlight::RunDownload(const Download& download, Pin* pin) {
   const cl_command_queue queue = queue_.download_.get();
-  constexpr std::string_view kDoing = "Copying to host memory";
+  const cl_mem source = download.source->memory();
   if (!queue_.stages_) {
-    const cl_int error = clEnqueueReadBuffer(queue, download.source, CL_TRUE, download.offset, download.bytes,
-                                             download.target, 0, nullptr, nullptr);
-    return queue_.health_.Judge(error, queue, kDoing);
+    const cl_int error = clEnqueueReadBuffer(queue, source, CL_TRUE, download.offset, download.bytes, download.target,
+                                             0, nullptr, nullptr);
+    return queue_.health_.Judge(error, queue, kDownloading);
   }
-  if (Pin* pin = queue_.PinOf(download.block, download.bytes); pin != nullptr) {
+  if (pin != nullptr) {
     // A launch in front of the copy may have trapped: then host memory stays as it is.
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
     const auto enqueue = [&](uint64_t at, uint64_t piece, cl_event* done) {
-      return clEnqueueReadBuffer(queue, download.source, CL_FALSE, download.offset + at, piece, download.target + at, 0,
-                                 nullptr, done);
+      return clEnqueueReadBuffer(queue, source, CL_FALSE, download.offset + at, piece, download.target + at, 0, nullptr,
+                                 done);
     };
-    return CopyDirectly({queue, /*is_up=*/false, download.block, pin, download.bytes, kDoing, enqueue});
+    return CopyDirectly({queue, /*is_up=*/false, download.block, pin, download.bytes, kDownloading, enqueue});
   }
   struct Piece {
     const uint8_t* pinned = nullptr;
@@ -100,7 +141,7 @@ Status OpenClFlight::RunDownload(const Download& download) {
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
     Piece& piece = pieces.front();
     const cl_event arrived = piece.arrived.get();
-    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &arrived), queue, kDoing));
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &arrived), queue, kDownloading));
     queue_.copier_.Copy(piece.target, piece.pinned, piece.bytes);
     flow.Moved(piece.bytes);
     pieces.pop_front();
@@ -114,12 +155,12 @@ Status OpenClFlight::RunDownload(const Download& download) {
     const uint64_t bytes = std::min(download.bytes - at, Staging::kSlotBytes);
     HPVMD_ASSIGN_OR_RETURN(uint8_t * pinned, queue_.downloads_.Take(bytes));
     Event arrived;
-    cl_int error = clEnqueueReadBuffer(queue, download.source, CL_FALSE, download.offset + at, bytes, pinned, 0,
-                                       nullptr, arrived.out());
+    cl_int error =
+        clEnqueueReadBuffer(queue, source, CL_FALSE, download.offset + at, bytes, pinned, 0, nullptr, arrived.out());
     if (error == CL_SUCCESS) {
       error = clFlush(queue);
     }
-    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, queue, kDoing));
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, queue, kDownloading));
     pieces.push_back({pinned, download.target + at, bytes, Event()});
     clRetainEvent(arrived.get());
     pieces.back().arrived = Event(arrived.get());

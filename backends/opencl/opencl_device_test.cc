@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Beside the conformance suite: what is OpenCL's own. On every OpenCL device present.
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +25,29 @@
 #include "backends/opencl/program.h"
 #include "backends/registry.h"
 #include "backends/shared/host_buffer.h"
+
+namespace {
+
+std::atomic<int> writes{0}, reads{0};  // Of buffers, by the devices under test.
+
+}  // namespace
+
+// The loader's functions are taken from this program first.
+extern "C" cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocks, size_t offset,
+                                                   size_t bytes, const void* data, cl_uint wait_count,
+                                                   const cl_event* waits, cl_event* event) {
+  static const auto real = reinterpret_cast<decltype(&clEnqueueWriteBuffer)>(dlsym(RTLD_NEXT, "clEnqueueWriteBuffer"));
+  ++writes;
+  return real(queue, memory, blocks, offset, bytes, data, wait_count, waits, event);
+}
+
+extern "C" cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocks, size_t offset,
+                                                  size_t bytes, void* data, cl_uint wait_count, const cl_event* waits,
+                                                  cl_event* event) {
+  static const auto real = reinterpret_cast<decltype(&clEnqueueReadBuffer)>(dlsym(RTLD_NEXT, "clEnqueueReadBuffer"));
+  ++reads;
+  return real(queue, memory, blocks, offset, bytes, data, wait_count, waits, event);
+}
 
 namespace hpvm {
 namespace {
@@ -505,6 +530,110 @@ TEST_P(OpenClTest, StagesCopies) {
     EXPECT_TRUE(std::equal(data.begin() + 1000, data.end(), back.begin())) << always_stage;
     EXPECT_TRUE(std::equal(data.begin() + 777, data.begin() + 1777, back.end() - 1000)) << always_stage;
   }
+}
+
+// Small copies that lie side by side are one call of the driver each way, whether they come in the order of their
+// places or not. Room between them is given, as a memory plan gives it.
+TEST_P(OpenClTest, MakesSmallCopiesTogether) {
+  constexpr uint64_t kCount = 250, kStep = 512;
+  for (const bool has_room : {true, false}) {
+    Rig rig(GetParam(), {.always_stage = true});
+    std::vector<uint8_t> data(kCount * 70), back(data.size());
+    for (size_t i = 0; i < data.size(); ++i) {
+      data[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+    }
+    std::unique_ptr<Buffer> from = rig.Host(data), to = rig.Host(back), x = rig.Allocate(kCount * kStep);
+    for (uint64_t k = 0; k < kCount; ++k) {
+      const uint64_t i = k * 7 % kCount;
+      rig.Copy(*from, *x, 1 + i % 70, 70 * i, kStep * i);
+      std::get<CopyCommand>(rig.list.commands.back()).room = has_room ? kStep - (1 + i % 70) : 0;
+    }
+    for (uint64_t k = 0; k < kCount; ++k) {
+      const uint64_t i = k * 3 % kCount;
+      rig.Copy(*x, *to, 1 + i % 70, kStep * i, 70 * i);
+    }
+    writes = reads = 0;
+    const Status status = rig.Run();
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(writes, has_room ? 1 : kCount);
+    EXPECT_EQ(reads, 1);
+    for (uint64_t i = 0; i < kCount; ++i) {
+      const uint64_t begin = 70 * i, bytes = 1 + i % 70;
+      EXPECT_TRUE(std::equal(back.begin() + begin, back.begin() + begin + bytes, data.begin() + begin)) << i;
+      EXPECT_EQ(std::count(back.begin() + begin + bytes, back.begin() + begin + 70, 0),
+                static_cast<int64_t>(70 - bytes));
+    }
+  }
+}
+
+// Small copies of odd sizes and places, both ways, between kernels, copies on the device and fills, in one submission:
+// what a byte is depends on the order of all of them.
+TEST_P(OpenClTest, SmallCopiesKeepTheirPlaceAmongCommands) {
+  constexpr uint64_t kWords = 4096, kBytes = kWords * 4;
+  SeededRng rng(11);
+  for (const bool always_stage : {false, true}) {
+    for (int round = 0; round < 8; ++round) {
+      Rig rig(GetParam(), {.always_stage = always_stage});
+      const std::unique_ptr<Executable> scale =
+          rig.Load(Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")}));
+      std::vector<uint8_t> host(kBytes), expected_x(kBytes);
+      for (uint8_t& byte : host) {
+        byte = static_cast<uint8_t>(rng.Below(256));
+      }
+      std::vector<uint8_t> expected = host;
+      std::unique_ptr<Buffer> memory = rig.Host(host), x = rig.Allocate(kBytes);
+      for (int i = 0; i < 300; ++i) {
+        const uint64_t bytes = 1 + rng.Below(60), a = rng.Below(kBytes - 60), b = rng.Below(kBytes - 60);
+        switch (rng.Below(40)) {
+          case 0: {
+            rig.Dispatch(*scale, kWords, {rig.View(*x), Rig::Value(3)});
+            for (uint64_t w = 0; w < kWords; ++w) {
+              uint32_t word = 0;
+              std::memcpy(&word, expected_x.data() + 4 * w, 4);
+              word *= 3;
+              std::memcpy(expected_x.data() + 4 * w, &word, 4);
+            }
+            break;
+          }
+          case 1:
+            rig.list.commands.emplace_back(FillCommand{rig.Slot(*x), a, bytes, 7});
+            std::fill_n(expected_x.begin() + a, bytes, 7);
+            break;
+          case 2:
+            rig.Copy(*x, *x, bytes, a, b);
+            std::memmove(expected_x.data() + b, expected_x.data() + a, bytes);
+            break;
+          case 3:
+          case 4:
+            rig.Copy(*x, *memory, bytes, a, b);
+            std::copy_n(expected_x.begin() + a, bytes, expected.begin() + b);
+            break;
+          default:
+            rig.Copy(*memory, *x, bytes, a, b);
+            std::copy_n(expected.begin() + a, bytes, expected_x.begin() + b);
+        }
+      }
+      for (int i = 0; i < 100; ++i) {
+        const uint64_t bytes = 1 + rng.Below(60), a = rng.Below(kBytes - 60), b = rng.Below(kBytes - 60);
+        rig.Copy(*x, *memory, bytes, a, b);
+        std::copy_n(expected_x.begin() + a, bytes, expected.begin() + b);
+      }
+      const Status status = rig.Run();
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(host, expected) << round;
+    }
+  }
+}
+
+// A copy that reaches beyond its buffer fails the submission, also among small ones.
+TEST_P(OpenClTest, RefusesASmallCopyThatDoesNotFit) {
+  Rig rig(GetParam(), {.always_stage = true});
+  std::vector<uint8_t> data(64);
+  std::unique_ptr<Buffer> from = rig.Host(data), x = rig.Allocate(64);
+  rig.Copy(*from, *x, 8, 0, 0);
+  rig.Copy(*from, *x, 8, 0, 60);
+  rig.Copy(*from, *x, 8, 0, 16);
+  EXPECT_EQ(rig.Run().code(), absl::StatusCode::kInternal);
 }
 
 // Host memory that devices may pin.

@@ -72,7 +72,7 @@ Status VulkanFlight::RecordCommands() {
     node_ = dispatch == nullptr ? 0xffffffffu : dispatch->node;
     HPVMD_RETURN_IF_ERROR(RecordCommand(command));
   }
-  return absl::OkStatus();
+  return transfers_.Flush();
 }
 
 Status VulkanFlight::PrepareTraps(size_t dispatches) {
@@ -88,13 +88,15 @@ Status VulkanFlight::PrepareTraps(size_t dispatches) {
 }
 
 Status VulkanFlight::RecordCommand(const Command& command) {
+  if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+    clock_.Interrupt();
+    return RecordCopy(*copy);
+  }
+  HPVMD_RETURN_IF_ERROR(transfers_.Flush());
   if (const auto* dispatch = std::get_if<DispatchCommand>(&command)) {
     return RecordDispatch(*dispatch);
   }
   clock_.Interrupt();
-  if (const auto* copy = std::get_if<CopyCommand>(&command)) {
-    return RecordCopy(*copy);
-  }
   return RecordFill(std::get<FillCommand>(command));
 }
 
@@ -120,12 +122,26 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
       deck_.copier.Copy(target->mapped() + copy.target_offset, data, copy.bytes);
       return absl::OkStatus();
     }
-    return transfers_.Upload(from->block(), data, *target, copy.target_offset, copy.bytes, copy.has_indices);
+    // It is only read.
+    const Transfers::HostCopy up{.block = from->block(),
+                                 .data = const_cast<uint8_t*>(data),
+                                 .buffer = *target,
+                                 .offset = copy.target_offset,
+                                 .bytes = copy.bytes,
+                                 .has_indices = copy.has_indices,
+                                 .room = copy.room};
+    // What is written to mapped memory meanwhile must not overtake it.
+    return target->mapped() == nullptr ? transfers_.Upload(up) : transfers_.UploadNow(up);
   }
   if (target == nullptr) {
     has_downloads_ = true;
-    return transfers_.Download(*source, copy.source_offset, to->block(), to->host() + copy.target_offset, copy.bytes);
+    return transfers_.Download({.block = to->block(),
+                                .data = to->host() + copy.target_offset,
+                                .buffer = *source,
+                                .offset = copy.source_offset,
+                                .bytes = copy.bytes});
   }
+  HPVMD_RETURN_IF_ERROR(transfers_.Flush());
   const VkBufferCopy region{copy.source_offset, copy.target_offset, copy.bytes};
   if (source == target) {
     return RecordCopyWithin(*source, region);
@@ -198,7 +214,7 @@ Status VulkanFlight::FillEdge(VulkanBuffer& buffer, uint64_t offset, uint64_t by
   uint8_t pattern[kEdgeMax];
   std::memset(pattern, value, kEdgeMax);
   HPVMD_CHECK(bytes <= kEdgeMax);
-  return transfers_.Upload(nullptr, pattern, buffer, offset, bytes);
+  return transfers_.UploadNow({.data = pattern, .buffer = buffer, .offset = offset, .bytes = bytes});
 }
 
 Status VulkanFlight::EndRecording() {

@@ -120,62 +120,134 @@ Status Transfers::CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buff
   return absl::OkStatus();
 }
 
-Status Transfers::Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes,
-                         bool has_indices) {
+Status Transfers::Upload(const HostCopy& copy) {
   // A client may write its memory while a device reads it, so indices go by staging memory.
-  if (const Pin* pin = has_indices ? nullptr : PinOf(block, bytes); pin != nullptr) {
-    return CopyDirectly(*pin, const_cast<uint8_t*>(source), target, offset, bytes, /*is_up=*/true);
+  if (const Pin* pin = copy.has_indices ? nullptr : PinOf(copy.block, copy.bytes); pin != nullptr) {
+    HPVMD_RETURN_IF_ERROR(Flush());
+    return CopyDirectly(*pin, copy.data, copy.buffer, copy.offset, copy.bytes, /*is_up=*/true);
   }
-  CopyFlow flow = copier_.Flow(/*is_up=*/true, bytes, Staging::kChunks * Staging::kChunkBytes);
-  const uint64_t first = offset;
+  if (gpu::SmallCopies::IsSmall(copy.bytes)) {
+    HPVMD_RETURN_IF_ERROR(FlushSmall(small_downloads_, /*is_up=*/false));
+    return AddSmall(small_uploads_, copy);
+  }
+  HPVMD_RETURN_IF_ERROR(Flush());
+  return UploadNow(copy);
+}
+
+Status Transfers::UploadNow(const HostCopy& copy) {
+  CopyFlow flow = copier_.Flow(/*is_up=*/true, copy.bytes, Staging::kChunks * Staging::kChunkBytes);
   gpu::WordScan words;
-  while (bytes != 0) {
-    HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
-    copier_.Copy(piece.data, source, piece.bytes);
-    if (has_indices) {
+  for (uint64_t at = 0; at != copy.bytes;) {
+    HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copy.bytes - at, false));
+    copier_.Copy(piece.data, copy.data + at, piece.bytes);
+    if (copy.has_indices) {
       words.Add(piece.data, piece.bytes);
     }
-    writer_.Writes(target, offset, piece.bytes);
+    writer_.Writes(copy.buffer, copy.offset + at, piece.bytes);
     HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
-    const VkBufferCopy region{piece.offset, offset, piece.bytes};
-    context_.vk().CmdCopyBuffer(commands, piece.buffer, target.handle(), 1, &region);
+    const VkBufferCopy region{piece.offset, copy.offset + at, piece.bytes};
+    context_.vk().CmdCopyBuffer(commands, piece.buffer, copy.buffer.handle(), 1, &region);
     flow.Moved(piece.bytes);
-    source += piece.bytes;
-    offset += piece.bytes;
-    bytes -= piece.bytes;
+    at += piece.bytes;
   }
-  if (has_indices) {
-    target.KeepWords(first, offset - first, words.range());
+  if (copy.has_indices) {
+    copy.buffer.KeepWords(copy.offset, copy.bytes, words.range());
   }
   return absl::OkStatus();
 }
 
-Status Transfers::Download(VulkanBuffer& source, uint64_t offset, HostBlock* block, uint8_t* target, uint64_t bytes) {
-  if (const Pin* pin = PinOf(block, bytes); pin != nullptr) {
+Status Transfers::Download(const HostCopy& copy) {
+  if (const Pin* pin = PinOf(copy.block, copy.bytes); pin != nullptr) {
+    HPVMD_RETURN_IF_ERROR(Flush());
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
-    direct_.push_back({nullptr, target, bytes});
-    return CopyDirectly(*pin, target, source, offset, bytes, /*is_up=*/false);
+    direct_.push_back({nullptr, copy.data, copy.bytes});
+    return CopyDirectly(*pin, copy.data, copy.buffer, copy.offset, copy.bytes, /*is_up=*/false);
   }
+  if (gpu::SmallCopies::IsSmall(copy.bytes)) {
+    HPVMD_RETURN_IF_ERROR(FlushSmall(small_uploads_, /*is_up=*/true));
+    return AddSmall(small_downloads_, copy);
+  }
+  HPVMD_RETURN_IF_ERROR(Flush());
   // Once the staging memory is full a piece is taken when another has arrived.
-  CopyFlow flow = copier_.Flow(/*is_up=*/false, bytes, Staging::kChunks * Staging::kChunkBytes);
-  while (bytes != 0) {
-    HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
-    writer_.Reads(source, offset, piece.bytes);
+  CopyFlow flow = copier_.Flow(/*is_up=*/false, copy.bytes, Staging::kChunks * Staging::kChunkBytes);
+  for (uint64_t at = 0; at != copy.bytes;) {
+    HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copy.bytes - at, false));
+    writer_.Reads(copy.buffer, copy.offset + at, piece.bytes);
     HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
-    const VkBufferCopy region{offset, piece.offset, piece.bytes};
-    context_.vk().CmdCopyBuffer(commands, source.handle(), piece.buffer, 1, &region);
-    held_.back().arrivals.push_back({piece.data, target, piece.bytes});
+    const VkBufferCopy region{copy.offset + at, piece.offset, piece.bytes};
+    context_.vk().CmdCopyBuffer(commands, copy.buffer.handle(), piece.buffer, 1, &region);
+    held_.back().arrivals.push_back({piece.data, copy.data + at, piece.bytes});
     flow.Moved(piece.bytes);
-    target += piece.bytes;
-    offset += piece.bytes;
-    bytes -= piece.bytes;
+    at += piece.bytes;
   }
+  return absl::OkStatus();
+}
+
+Status Transfers::AddSmall(gpu::SmallCopies& copies, const HostCopy& copy) {
+  const uint64_t room = std::min(copy.room, copy.buffer.bytes() - copy.offset - copy.bytes);
+  const gpu::SmallCopy small{&copy.buffer, copy.offset, copy.bytes, room, copy.data, copy.has_indices};
+  if (!copies.Takes(small)) {
+    HPVMD_RETURN_IF_ERROR(Flush());
+  }
+  copies.Add(small);
+  return absl::OkStatus();
+}
+
+Status Transfers::Flush() {
+  HPVMD_RETURN_IF_ERROR(FlushSmall(small_uploads_, /*is_up=*/true));
+  return FlushSmall(small_downloads_, /*is_up=*/false);
+}
+
+Status Transfers::FlushSmall(gpu::SmallCopies& copies, bool is_up) {
+  if (copies.is_empty()) {
+    return absl::OkStatus();
+  }
+  copies.Plan();
+  HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copies.staged_bytes(), /*is_whole=*/true));
+  if (is_up) {
+    copies.Stage(piece.data);
+  }
+  std::span<const gpu::CopySpan> rest = copies.spans();
+  while (!rest.empty()) {
+    size_t count = 1;  // Spans of one buffer that one command may move.
+    while (!copies.is_ordered() && count < rest.size() && rest[count].buffer == rest[0].buffer) {
+      ++count;
+    }
+    HPVMD_RETURN_IF_ERROR(WriteSpans(rest.first(count), piece, is_up));
+    rest = rest.subspan(count);
+  }
+  if (is_up) {
+    copies.KeepWords();  // Writes forgot them.
+  } else {
+    copies.ForEachArrival(piece.data, [&](const uint8_t* staged, uint8_t* host, uint64_t bytes) {
+      held_.back().arrivals.push_back({staged, host, bytes});
+    });
+  }
+  copies.Clear();
+  return absl::OkStatus();
+}
+
+// One command.
+Status Transfers::WriteSpans(std::span<const gpu::CopySpan> spans, const Piece& piece, bool is_up) {
+  // Safety: only this device's buffers are copied.
+  auto& buffer = static_cast<VulkanBuffer&>(*spans[0].buffer);
+  regions_.clear();
+  for (const gpu::CopySpan& span : spans) {
+    is_up ? writer_.Writes(buffer, span.offset, span.bytes) : writer_.Reads(buffer, span.offset, span.bytes);
+    const uint64_t staged = piece.offset + span.staged;
+    regions_.push_back({is_up ? staged : span.offset, is_up ? span.offset : staged, span.bytes});
+  }
+  HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  context_.vk().CmdCopyBuffer(commands, is_up ? piece.buffer : buffer.handle(), is_up ? buffer.handle() : piece.buffer,
+                              static_cast<uint32_t>(regions_.size()), regions_.data());
   return absl::OkStatus();
 }
 
 Status Transfers::Arrive(const uint8_t* data, uint64_t bytes) {
+  HPVMD_RETURN_IF_ERROR(FlushSmall(small_downloads_, /*is_up=*/false));
   const auto touches = [&](const Arrival& arrival) {
     return arrival.target < data + bytes && data < arrival.target + arrival.bytes;
   };

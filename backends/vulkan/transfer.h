@@ -4,15 +4,19 @@
 //
 // Chunks are filled in order. When there are none left, the oldest is handed to the queue, waited for, emptied and used
 // again, so a copy of any size flows through, the device copying one chunk while the host fills or reads another.
+//
+// Small copies in a row wait for each other, and are made by one command for each buffer (gpu/small_copies.h).
 #ifndef HPVMD_BACKENDS_VULKAN_TRANSFER_H_
 #define HPVMD_BACKENDS_VULKAN_TRANSFER_H_
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "backends/gpu/flight_board.h"
 #include "backends/gpu/host_copy.h"
+#include "backends/gpu/small_copies.h"
 #include "backends/vulkan/buffer.h"
 #include "backends/vulkan/pin.h"
 #include "backends/vulkan/staging.h"
@@ -30,11 +34,23 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  // `block`: where the host's bytes lie; may be null. `has_indices`: notes the range of their words.
-  Status Upload(HostBlock* block, const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes,
-                bool has_indices = false);
+  // A copy between the host's memory at `data` and a buffer.
+  struct HostCopy {
+    HostBlock* block = nullptr;  // Where `data` lies; may be null.
+    uint8_t* data = nullptr;     // Upwards it is only read.
+    VulkanBuffer& buffer;
+    uint64_t offset = 0, bytes = 0;
+    bool has_indices = false;  // Upwards: notes the range of their words.
+    uint64_t room = 0;         // Upwards: CopyCommand::room.
+  };
+  // Both may leave a small copy for Flush, until which `data` stays as it is.
+  Status Upload(const HostCopy& copy);
   // The bytes arrive at the latest in Finish.
-  Status Download(VulkanBuffer& source, uint64_t offset, HostBlock* block, uint8_t* target, uint64_t bytes);
+  Status Download(const HostCopy& copy);
+  // Writes the small copies that wait for more of them; before any other command.
+  Status Flush();
+  // At once, by whatever `data` is good for the call.
+  Status UploadNow(const HostCopy& copy);
 
   struct Piece {
     VkBuffer buffer = VK_NULL_HANDLE;
@@ -63,6 +79,9 @@ class Transfers {
     std::vector<Arrival> arrivals;
   };
 
+  Status AddSmall(gpu::SmallCopies& copies, const HostCopy& copy);
+  Status FlushSmall(gpu::SmallCopies& copies, bool is_up);
+  Status WriteSpans(std::span<const gpu::CopySpan> spans, const Piece& piece, bool is_up);
   const Pin* PinOf(HostBlock* block, uint64_t bytes) const;
   Status CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buffer, uint64_t offset, uint64_t bytes, bool is_up);
   Status NextChunk();
@@ -76,6 +95,9 @@ class Transfers {
   const gpu::Milestones& behind_;
   std::deque<Held> held_;        // The last one is being filled.
   std::vector<Arrival> direct_;  // Downloads to pinned memory; nothing is staged.
+  // At most one of them has copies.
+  gpu::SmallCopies small_uploads_{/*is_up=*/true}, small_downloads_{/*is_up=*/false};
+  std::vector<VkBufferCopy> regions_;  // Of the command being written; kept for its storage.
 };
 
 }  // namespace hpvm::vulkan

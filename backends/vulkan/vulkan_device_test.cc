@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "backends/contract/driver_builder.h"
+#include "backends/vulkan/buffer.h"
 #include "backends/vulkan/build.h"
 #include "backends/vulkan/context.h"
 #include "backends/vulkan/testing/fixture.h"
@@ -38,6 +39,120 @@ TEST(VulkanListTest, NamesItsDevices) {
     const auto device = CreateVulkanDevice(name, hub, {});
     EXPECT_EQ(device.status().code(), absl::StatusCode::kNotFound) << name << ": " << device.status();
     EXPECT_FALSE(VulkanDriverIdentity(name).ok()) << name;
+  }
+}
+
+// Counts the commands by which a device copies between buffers, until its end.
+class CopyCount {
+ public:
+  // `buffer`: one of the device's.
+  explicit CopyCount(Buffer& buffer)
+      : functions_(const_cast<DeviceFunctions&>(static_cast<VulkanBuffer&>(buffer).context().vk())) {
+    real_ = functions_.CmdCopyBuffer;
+    commands_ = regions_ = 0;
+    functions_.CmdCopyBuffer = [](VkCommandBuffer commands, VkBuffer source, VkBuffer target, uint32_t count,
+                                  const VkBufferCopy* regions) {
+      ++commands_;
+      regions_ += count;
+      real_(commands, source, target, count, regions);
+    };
+  }
+  ~CopyCount() { functions_.CmdCopyBuffer = real_; }
+  uint32_t commands() const { return commands_; }
+  uint32_t regions() const { return regions_; }
+
+ private:
+  DeviceFunctions& functions_;
+  static inline PFN_vkCmdCopyBuffer real_ = nullptr;
+  static inline std::atomic<uint32_t> commands_{0}, regions_{0};
+};
+
+// Small copies are one command for each buffer and way, and one region where they lie side by side.
+TEST_F(VulkanDeviceTest, MakesSmallCopiesTogether) {
+  constexpr uint64_t kCount = 250, kStep = 512;
+  for (const bool has_room : {true, false}) {
+    Open({.as_discrete = true});
+    if (device_ == nullptr) {
+      return;
+    }
+    Buffer& from = Host(Counting(kCount * 20, 1));
+    Buffer& to = Host(std::vector<uint32_t>(kCount * 20));
+    Buffer& x = NewBuffer(kCount * kStep);
+    List list;
+    for (uint64_t k = 0; k < kCount; ++k) {
+      const uint64_t i = k * 7 % kCount;
+      list.Copy(from, 80 * i, x, kStep * i, 1 + i % 80);
+      std::get<CopyCommand>(list.commands.commands.back()).room = has_room ? kStep - (1 + i % 80) : 0;
+    }
+    for (uint64_t k = 0; k < kCount; ++k) {
+      const uint64_t i = k * 3 % kCount;
+      list.Copy(x, kStep * i, to, 80 * i, 1 + i % 80);
+    }
+    const CopyCount count(x);
+    const Status status = Run(list);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(count.commands(), 2u);
+    EXPECT_EQ(count.regions(), 1 + (has_room ? 1 : kCount));
+    for (uint64_t i = 0; i < kCount; ++i) {
+      const uint8_t* const found = to.host() + 80 * i;
+      const uint64_t bytes = 1 + i % 80;
+      EXPECT_TRUE(std::equal(found, found + bytes, from.host() + 80 * i)) << i;
+      EXPECT_EQ(std::count(found + bytes, found + 80, 0), static_cast<int64_t>(80 - bytes)) << i;
+    }
+  }
+}
+
+// Small copies of odd sizes and places, both ways, between kernels, copies on the device and fills, in one submission:
+// what a byte is depends on the order of all of them.
+TEST_F(VulkanDeviceTest, SmallCopiesKeepTheirPlaceAmongCommands) {
+  constexpr uint64_t kWords = 1024, kBytes = kWords * 4;
+  SeededRng rng(11);
+  for (const bool as_discrete : {false, true}) {
+    Open({.as_discrete = as_discrete});
+    if (device_ == nullptr) {
+      return;
+    }
+    Executable& step = Load(StepArtifact());
+    for (int round = 0; round < 4; ++round) {
+      Buffer& host = Host(Counting(kWords, static_cast<uint32_t>(rng.Next())));
+      Buffer& x = NewBuffer(kBytes);
+      std::vector<uint8_t> expected(host.host(), host.host() + kBytes), expected_x(kBytes);
+      List list;
+      for (int i = 0; i < 400; ++i) {
+        const uint64_t bytes = 1 + rng.Below(60), a = rng.Below(kBytes - 60), b = rng.Below(kBytes - 60);
+        switch (i < 300 ? rng.Below(40) : 3) {
+          case 0: {
+            list.Dispatch(step, kWords, {Whole(x), Scalar(5)});
+            for (uint64_t w = 0; w < kWords; ++w) {
+              uint32_t word = 0;
+              std::memcpy(&word, expected_x.data() + 4 * w, 4);
+              word = word * 3 + 5;
+              std::memcpy(expected_x.data() + 4 * w, &word, 4);
+            }
+            break;
+          }
+          case 1:
+            list.Fill(x, a, bytes, 7);
+            std::fill_n(expected_x.begin() + a, bytes, 7);
+            break;
+          case 2:
+            list.Copy(x, a, x, b, bytes);
+            std::memmove(expected_x.data() + b, expected_x.data() + a, bytes);
+            break;
+          case 3:
+          case 4:
+            list.Copy(x, a, host, b, bytes);
+            std::copy_n(expected_x.begin() + a, bytes, expected.begin() + b);
+            break;
+          default:
+            list.Copy(host, a, x, b, bytes);
+            std::copy_n(expected.begin() + a, bytes, expected_x.begin() + b);
+        }
+      }
+      const Status status = Run(list);
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), host.host())) << as_discrete << " " << round;
+    }
   }
 }
 

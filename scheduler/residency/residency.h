@@ -58,6 +58,8 @@ struct Step {
   StorageId source{}, target{};  // kCopy; kZero: target.
   uint64_t offset = 0;           // kCopy, kZero: first byte of the values in source and target.
   uint64_t bytes = 0;            // kCopy, kZero.
+  // kCopy from host memory: bytes of the target behind the value, which are nobody's; the step's touch has them.
+  uint64_t room = 0;
   // kRun outside host space: its extent comes from Residency::late_extents; it begins a segment, which is submitted
   // when all that it waits for is done.
   bool has_late_extent = false;

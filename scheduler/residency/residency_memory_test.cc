@@ -20,6 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr Duration kShort{4000};  // Many such launches are worth a submission.
 
 struct Scene {
   FlatBuilder b;
@@ -32,11 +33,11 @@ struct Scene {
   std::vector<uint32_t> on_host;
 
   // The last node of the builder runs there.
-  void On(DeviceIndex device, uint64_t part = 0) {
+  void On(DeviceIndex device, uint64_t part = 0, Duration takes = Duration(1'000'000)) {
     Task task{.node = FlatNodeId(b.flat.nodes.size() - 1), .device = device, .box = {}};
     task.box.first[0] = part;
     task.start = Duration(static_cast<int64_t>(tasks.size()) * 1'000'000);
-    task.end = task.start + Duration(1'000'000);
+    task.end = task.start + takes;
     tasks.push_back(task);
   }
   uint32_t LastPort() const { return static_cast<uint32_t>(b.flat.ports.size() - 1); }
@@ -114,6 +115,77 @@ TEST(ResidencyMemoryTest, UploadsOverlapLaunches) {
     EXPECT_TRUE(segment.lane != Lane::kUpload || segment.step_count == 1);
   }
   EXPECT_EQ(uploads, 8u);
+}
+
+// A thousand small launches on 250 small buffers, as many copies up and down, are few submissions: each costs more than
+// many such launches.
+TEST(ResidencyMemoryTest, SmallWorkIsFewSubmissions) {
+  Scene s;
+  std::vector<FlatValueId> values;
+  for (int i = 0; i < 250; ++i) {
+    values.push_back(s.b.Input(64));
+  }
+  for (int i = 0; i < 1000; ++i) {
+    s.b.Node();
+    values[i % 250] = s.b.InOut(values[i % 250]);
+    s.On(1, 0, kShort);
+  }
+  for (const FlatValueId value : values) {
+    s.b.Output(value);
+  }
+  const Residency plan = s.Plan();
+  EXPECT_EQ(plan.copies, 500u);
+  EXPECT_LE(plan.segments.size(), 16u);
+}
+
+// Of a lane with more to do, a small value that the processor works on is worth a submission, and a small output is
+// not.
+TEST(ResidencyMemoryTest, WhatOthersNeedIsNotKeptWaiting) {
+  for (const bool is_read : {true, false}) {
+    Scene s;
+    s.b.Node();
+    const FlatValueId made = s.b.Out(64);
+    s.On(1, 0, kShort);
+    s.b.Node();
+    FlatValueId value = s.b.Out(64);
+    s.On(1, 0, kShort);
+    for (int i = 0; i < 30; ++i) {
+      s.b.Node();
+      value = s.b.InOut(value);
+      s.On(1, 0, kShort);
+    }
+    if (is_read) {
+      s.b.Node();
+      s.b.In(made);
+      s.b.Output(s.b.Out(64));
+      s.On(0);
+    } else {
+      s.b.Output(made);
+    }
+    s.b.Output(value);
+    const Residency plan = s.Plan();
+    const auto launches = std::ranges::count_if(
+        plan.segments, [](const Segment& segment) { return segment.device == 1 && segment.lane == Lane::kCompute; });
+    EXPECT_EQ(launches, is_read ? 2 : 1);
+  }
+}
+
+// What goes up whole may be followed by zeros up to the next place; a part may not: the rest of the value is there.
+TEST(ResidencyMemoryTest, RoomBehindWholeValues) {
+  for (const uint64_t bytes : {uint64_t{64}, uint64_t{512}, uint64_t{1000}}) {
+    Scene s;
+    const FlatValueId input = s.b.Input(bytes);
+    s.b.Node();
+    s.b.In(input);
+    s.b.Output(s.b.Out(64));
+    s.On(1);
+    const Residency plan = s.Plan();
+    EXPECT_EQ(plan.steps[0].bytes, bytes);
+    EXPECT_EQ(plan.steps[0].room, (kStorageAlignment - bytes % kStorageAlignment) % kStorageAlignment);
+    for (const Step& step : plan.steps) {
+      EXPECT_TRUE(step.room == 0 || step.lane == Lane::kUpload);
+    }
+  }
 }
 
 // Work for drivers is submitted before the submitting thread is busy with its own.

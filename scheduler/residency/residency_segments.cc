@@ -17,6 +17,12 @@ constexpr uint32_t kNone = 0xffffffffu;
 constexpr Duration kDriverGrain{10'000};
 constexpr Duration kInlineGrain{30'000};
 
+// Devices make small copies together (backends/gpu/small_copies.h).
+constexpr uint64_t kSmallCopyBytes = 16 * 1024;
+constexpr Duration kSmallCopyTime{100};
+// No sum of two overflows.
+constexpr Duration kEndless{Duration::max() / 2};
+
 // Who only waits for something small should not wait for what is so many times a grain, too.
 constexpr int64_t kLongGrains = 4;
 
@@ -149,7 +155,7 @@ class Cutter {
     std::vector<uint32_t> earlier;
     std::vector<uint32_t> latest(lanes_.size(), kNone);
     first_dependency_.resize(count_ + 1);
-    has_successor_.resize(count_);
+    std::vector<bool> has_successor(count_);
     // With one lane there is nothing to find.
     for (uint32_t i = 0; i < count_ && used_lanes_.size() > 1; ++i) {
       earlier.clear();
@@ -170,13 +176,35 @@ class Cutter {
       for (const uint32_t lane : used_lanes_) {
         if (latest[lane] != kNone) {
           dependencies_.push_back(latest[lane]);
-          has_successor_[latest[lane]] = true;
+          has_successor[latest[lane]] = true;
           latest[lane] = kNone;
         }
       }
     }
     first_dependency_[count_] = static_cast<uint32_t>(dependencies_.size());
     segment_of_.assign(count_, kNone);
+    FindTimes(has_successor);
+  }
+
+  // How long each step takes, and what other lanes do as soon as it is done: of a copy that nobody waits for, what it
+  // takes itself; of anything else no end is known. Small copies of the caller's memory come many at a time; what one
+  // device needs of another is worth its own call.
+  void FindTimes(const std::vector<bool>& has_successor) {
+    time_.resize(count_);
+    awaited_.assign(count_, Duration(0));
+    for (uint32_t i = 0; i < count_; ++i) {
+      const Step& step = out_.steps[first_ + i];
+      const bool is_apart = step.kind == Step::Kind::kCopy && step.lane != Lane::kCompute;
+      const bool is_first = is_apart && first_dependency_[i] == first_dependency_[i + 1];
+      const bool is_last = is_apart && !has_successor[i];
+      const bool is_small = (is_first || is_last) && step.bytes <= kSmallCopyBytes;
+      time_[i] = is_small ? kSmallCopyTime : PlannedTime(step, input_.tasks);
+      const Duration time = is_last ? time_[i] : kEndless;
+      for (uint32_t d = first_dependency_[i]; d < first_dependency_[i + 1]; ++d) {
+        Duration& awaited = awaited_[dependencies_[d]];
+        awaited = std::min(awaited + time, kEndless);
+      }
+    }
   }
 
   bool IsReady(uint32_t step) const {
@@ -228,13 +256,13 @@ class Cutter {
       out_.waits.push_back({state.last_segment});
     }
     const size_t first_other = out_.waits.size();
-    Duration work{0};
-    bool is_awaited = false;
+    Duration work{0}, awaited{0};
     for (; state.next < state.steps.size(); ++state.next) {
       const uint32_t step = state.steps[state.next];
       const bool is_late = out_.steps[first_ + step].has_late_extent;
       const bool must_cut = is_late || !IsReady(step);
-      const Duration time = PlannedTime(out_.steps[first_ + step], input_.tasks);
+      const Duration time = time_[step];
+      const bool is_awaited = awaited >= grain;
       const bool is_kept_waiting = is_awaited && !state.is_inline && time >= kLongGrains * grain;
       const bool may_cut = is_kept_waiting || (work >= grain && (is_awaited || AddsWait(state, step)));
       if (segment.step_count > 0 && (must_cut || may_cut)) {
@@ -246,7 +274,7 @@ class Cutter {
       segment_of_[step] = index;
       order_.push_back(step);
       ++segment.step_count;
-      is_awaited = is_awaited || has_successor_[step];
+      awaited = std::min(awaited + awaited_[step], kEndless);
       work += time;
     }
     segment.wait_count = static_cast<uint32_t>(out_.waits.size()) - segment.first_wait;
@@ -278,7 +306,7 @@ class Cutter {
   // By step, counted from first_.
   std::vector<uint32_t> lane_of_, segment_of_, first_dependency_;
   std::vector<uint32_t> dependencies_;
-  std::vector<bool> has_successor_;
+  std::vector<Duration> time_, awaited_;
   std::vector<uint32_t> order_;  // Steps as they were put into segments.
 };
 

@@ -3,7 +3,9 @@
 //
 // Each lane of a device keeps the plan's order; between lanes only conflicts of bytes count. A segment is cut where
 // another lane waits for what is done so far, or where it would have to wait for more itself, unless it has not done
-// enough yet to be worth a submission. Lanes that only queue are served before those that occupy the submitting thread.
+// enough yet to be worth a submission. Copies to the host for which nobody waits count for what they take: many small
+// ones are not worth a submission each. Lanes that only queue are served before those that occupy the submitting
+// thread.
 #ifndef HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_SEGMENTS_H_
 #define HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_SEGMENTS_H_
 

@@ -291,15 +291,22 @@ void ResidencyWalk::EmitCopy(uint32_t source_index, uint32_t target_index, ByteR
     }
   }
   ++out_.copies;
+  uint64_t room = 0;
+  if (target.is_temporary && source.space == kHostSpace && target.space != kHostSpace &&
+      range.end == BytesOf(target.value)) {
+    const Storage& storage = out_.storages[target.storage.index];
+    room = storage.first + storage.bytes - range.end;
+  }
   AddStep({.kind = Step::Kind::kCopy,
            .device = device,
            .lane = lane,
            .source = source.storage,
            .target = target.storage,
            .offset = range.begin,
-           .bytes = range.bytes()});
+           .bytes = range.bytes(),
+           .room = room});
   AddTouch(source.storage, false, range);
-  AddTouch(target.storage, true, range);
+  AddTouch(target.storage, true, {range.begin, range.end + room});
 }
 
 void ResidencyWalk::AddStep(Step step) {

@@ -228,6 +228,9 @@ class Checker {
       cell.shift += address - from_address;
       memories_[memory].Assign({piece.begin - from_address + address, piece.end - from_address + address}, cell);
     }
+    if (step.room > 0) {
+      memories_[memory].Assign({address + range.end, address + range.end + step.room}, {});
+    }
   }
 
   void RunTask(uint32_t task, uint32_t iteration) {

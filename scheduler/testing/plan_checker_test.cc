@@ -185,6 +185,23 @@ const std::vector<Planted> kPlanted = {
            return touch != nullptr && ((touch->range = {}), true);
          },
      .caught_min = 0.1},
+    {.name = "room in which somebody's bytes are",
+     .spoil =
+         [](const RandomPlan&, Residency& plan, SeededRng& rng) {
+           const auto may_shrink = [&](const Step& s) {
+             return IsCopy(s) && s.bytes > 1 && plan.storages[s.source.index].space == kHostSpace &&
+                    plan.storages[s.target.index].space != kHostSpace;
+           };
+           Step* step = Choose(plan.steps, rng, may_shrink);
+           return step != nullptr && ((++step->room, --step->bytes), true);
+         },
+     .caught_min = 0.7},
+    {.name = "room that reaches beyond the target",
+     .spoil =
+         [](const RandomPlan&, Residency& plan, SeededRng& rng) {
+           Step* step = Choose(plan.steps, rng, [](const Step& s) { return s.room > 0; });
+           return step != nullptr && (step->room += kStorageAlignment) > 0;
+         }},
     {.name = "storages that do not trade places",
      .spoil = [](const RandomPlan&, Residency& plan,
                  SeededRng&) { return !plan.swaps.empty() && (plan.swaps.pop_back(), true); },

@@ -108,8 +108,8 @@ class ShapeChecker {
     Require(is_right, "The steps' touches are not complete.");
   }
 
-  static bool IsWithin(const Step& step, const Storage& storage) {
-    return step.offset >= storage.first && step.offset + step.bytes <= storage.first + storage.bytes;
+  static bool IsWithin(const Step& step, const Storage& storage, uint64_t room = 0) {
+    return step.offset >= storage.first && step.offset + step.bytes + room <= storage.first + storage.bytes;
   }
   bool IsStorage(StorageId id) const { return id.index < plan_.storages.size(); }
   const Storage& At(StorageId id) const { return plan_.storages[id.index]; }
@@ -126,7 +126,7 @@ class ShapeChecker {
     if (!faults_.empty()) {
       return;
     }
-    Require(step.bytes > 0 && IsWithin(step, At(step.target)), name + " reaches beyond its target.");
+    Require(step.bytes > 0 && IsWithin(step, At(step.target), step.room), name + " reaches beyond its target.");
     Require(At(step.target).kind != Storage::Kind::kInput, name + " writes to an input.");
     if (step.kind == Step::Kind::kZero) {
       return Require(At(step.target).space == own, name + " fills memory that its device does not have.");
@@ -237,7 +237,7 @@ std::vector<StepAccess> AccessesOf(const ResidencyInput& input, const Residency&
     if (step.kind == Step::Kind::kCopy) {
       add(step.source, {step.offset, step.offset + step.bytes}, false);
     }
-    add(step.target, {step.offset, step.offset + step.bytes}, true);
+    add(step.target, {step.offset, step.offset + step.bytes + step.room}, true);
     return accesses;
   }
   const Task& task = input.tasks[step.task];

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotients and square roots of f32 are those of IEEE 754 on every Vulkan device, through f64 and bit by bit.
+// Quotients, square roots and comparisons of f32 are those of IEEE 754 on every Vulkan device.
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <random>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -27,7 +28,8 @@ ir::Module Parse(const std::string& text) {
   return module.ok() ? *std::move(module) : ir::Module{};
 }
 
-ir::Module Kernel(const std::string& operation) {
+// Stores `type` %c, which `operation` makes of %a and %b.
+ir::Module Kernel(const std::string& operation, const std::string& type = "f32") {
   return Parse(R"(module "m"
 param buffer inout "r"
 param buffer in "x"
@@ -43,11 +45,8 @@ func f0 "f" (%r: i32, %x: i32, %y: i32) -> () {
   %pr: i32 = add.i32 %r, %o
   %a: f32 = load.f32 flat %px
   %b: f32 = load.f32 flat %py
-  %c: f32 = )" + operation + R"(
-  store.f32 flat %pr, %c
-  return ()
-}
-)");
+  %c: )" + type +
+               " = " + operation + "\n  store." + type + " flat %pr, %c\n  return ()\n}\n");
 }
 
 // Any bits, and pairs near one another and near the ends of the range, where rounding is hard.
@@ -60,7 +59,7 @@ std::vector<uint32_t> Operands(uint32_t seed) {
   for (uint32_t i = 0; i < kCount; ++i) {
     const uint32_t any = static_cast<uint32_t>(random());
     values[i] = i % 8 == 0   ? kEdges[any % std::size(kEdges)]
-                : i % 8 == 1 ? any & 0x80ffffff            // Denormals and the smallest normal numbers.
+                : i % 8 == 1 ? any & 0x80ffffff  // Denormals and the smallest normal numbers.
                 : i % 8 == 2 ? 0x3f000000 | (any & 0xffffff)
                              : any;
   }
@@ -85,8 +84,7 @@ TEST_P(VulkanFloatTest, DividesAndTakesRootsExactly) {
       }
       target.has_fp64 = has_fp64;
       target.exact_divide = false;
-      StatusOr<Artifact> artifact =
-          device.CompileFor(target, Kernel(divides ? "fdiv.f32 %a, %b" : "fsqrt.f32 %a"), {});
+      StatusOr<Artifact> artifact = device.CompileFor(target, Kernel(divides ? "fdiv.f32 %a, %b" : "fsqrt.f32 %a"), {});
       ASSERT_TRUE(artifact.ok()) << artifact.status();
       StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
       ASSERT_TRUE(executable.ok()) << executable.status();
@@ -108,6 +106,43 @@ TEST_P(VulkanFloatTest, DividesAndTakesRootsExactly) {
       }
       EXPECT_EQ(wrong, 0u);
     }
+  }
+}
+
+// As a device does that takes denormals for zeros in comparisons.
+TEST_P(VulkanFloatTest, ComparesDenormals) {
+  DeviceRun device(GetParam());
+  std::vector<uint32_t> x = Operands(3), y = Operands(4), r(kCount);
+  for (uint32_t i = 0; i < kCount; i += 5) {
+    y[i] = x[i] ^ (i % 2 == 0 ? 0 : i % 3 == 0 ? 1 : 0x80000000);  // Equal, neighbours, opposites.
+  }
+  GpuTarget target = device.info().gpu;
+  target.keeps_denormals = false;
+  const std::pair<const char*, bool (*)(float, float)> comparisons[] = {
+      {"flt", [](float a, float b) { return a < b; }},  {"fgt", [](float a, float b) { return a > b; }},
+      {"fle", [](float a, float b) { return a <= b; }}, {"fge", [](float a, float b) { return a >= b; }},
+      {"feq", [](float a, float b) { return a == b; }}, {"fne", [](float a, float b) { return a != b; }}};
+  for (const auto& [name, compare] : comparisons) {
+    SCOPED_TRACE(name);
+    StatusOr<Artifact> artifact = device.CompileFor(target, Kernel(std::string(name) + ".f32 %a, %b", "i32"), {});
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    ir::Launch launch;
+    launch.extent = {kCount, 1, 1};
+    for (std::vector<uint32_t>* buffer : {&r, &x, &y}) {
+      launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
+    }
+    const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
+    ASSERT_TRUE(trap.ok()) << trap.status();
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const bool want = compare(std::bit_cast<float>(x[i]), std::bit_cast<float>(y[i]));
+      if (r[i] != (want ? 1u : 0u) && ++wrong <= 3) {
+        ADD_FAILURE() << std::hex << x[i] << ", " << y[i] << ": " << r[i];
+      }
+    }
+    EXPECT_EQ(wrong, 0u);
   }
 }
 

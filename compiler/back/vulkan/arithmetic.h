@@ -37,6 +37,7 @@ class Floats : private Room {
   SpvId EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b);
   SpvId EmitConst(const ir::Op& op);
   SpvId CompareByBits(ir::Opcode code, SpvId a, SpvId b);
+  SpvId IsBelow(SpvId a, SpvId b);
   SpvId Promote(SpvId a);
   SpvId IsNan(ir::Type type, SpvId a);
   SpvId Exact(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands);  // NoContraction.

@@ -199,25 +199,27 @@ SpvId Floats::OrderOf(SpvId a) {
   return c.Select(c.U32(), is_negative, c.Sub(c.K(0x80000000), bits), bits);
 }
 
-// Of f32, for drivers that take denormals for zeros.
+// a < b of f32: whether a - b is a number below zero. With denormal differences two numbers that differ have a difference
+// that is not zero, and none has a wrong sign (Sterbenz); an infinity less itself is a NaN, as it is with NaNs.
+SpvId Floats::IsBelow(SpvId a, SpvId b) {
+  const SpvId difference = Exact(spv::OpFSub, v_.m.TypeOf(Type::kF32), {a, b});
+  // From the least negative number to minus infinity.
+  return c.Below(c.Sub(BitsOf(Type::kF32, difference), c.K(0x80000001)), c.K(0x7f800000));
+}
+
+// Of f32, for drivers that take denormals for zeros here, and keep them in sums.
 SpvId Floats::CompareByBits(Opcode code, SpvId a, SpvId b) {
+  if (code == Opcode::kFLt || code == Opcode::kFGt) {
+    return code == Opcode::kFLt ? IsBelow(a, b) : IsBelow(b, a);
+  }
   const SpvId is_unordered = c.Either(IsNan(Type::kF32, a), IsNan(Type::kF32, b));
+  if (code == Opcode::kFLe || code == Opcode::kFGe) {
+    return c.Neither(c.Either(is_unordered, code == Opcode::kFLe ? IsBelow(b, a) : IsBelow(a, b)));
+  }
   const SpvId x = OrderOf(a);
   const SpvId y = OrderOf(b);
-  switch (code) {
-    case Opcode::kFEq:
-      return c.Both(c.Neither(is_unordered), c.Equal(x, y));
-    case Opcode::kFNe:
-      return c.Either(is_unordered, c.Differ(x, y));
-    case Opcode::kFLt:
-      return c.Both(c.Neither(is_unordered), c.Test(spv::OpSLessThan, x, y));
-    case Opcode::kFGt:
-      return c.Both(c.Neither(is_unordered), c.Test(spv::OpSGreaterThan, x, y));
-    case Opcode::kFLe:
-      return c.Both(c.Neither(is_unordered), c.Test(spv::OpSLessThanEqual, x, y));
-    default:
-      return c.Both(c.Neither(is_unordered), c.Test(spv::OpSGreaterThanEqual, x, y));
-  }
+  return code == Opcode::kFEq ? c.Both(c.Neither(is_unordered), c.Equal(x, y))
+                              : c.Either(is_unordered, c.Differ(x, y));
 }
 
 SpvId Floats::EmitSqrtF32(SpvId a) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/gpu/gpu_contender.h"
+#include "compiler/api/variant_text.h"
 
 namespace hpvm::bench {
 namespace {
@@ -76,8 +77,10 @@ class OursContender final : public GpuContender {
       HPVMD_ASSIGN_OR_RETURN(once, Launches(launches, {&timing, 1}));
       spent += once * launches;
     }
+    variant_ = timing.variant;
     return absl::OkStatus();
   }
+  std::string chosen() const override { return VariantText(kernel_->artifact(), variant_); }
 
  private:
   StatusOr<double> Launches(uint32_t launches, std::span<NodeTiming> timings) {
@@ -170,7 +173,8 @@ class OursContender final : public GpuContender {
   Device& host_;
   std::unique_ptr<Executable> kernel_;
   std::unique_ptr<Timeline> timeline_;
-  std::vector<bool> words_;  // By array: as the engine, which tells devices of them.
+  uint32_t variant_ = kVariantUnknown;  // That ran last while it settled.
+  std::vector<bool> words_;             // By array: as the engine, which tells devices of them.
   uint64_t value_ = 0;
   std::vector<std::unique_ptr<Buffer>> buffers_, initial_, results_;  // By array; null where there is nothing to move.
 };

@@ -202,9 +202,11 @@ SpvId Floats::OrderOf(SpvId a) {
 // a < b of f32: whether a - b is a number below zero. With denormal differences two numbers that differ have a difference
 // that is not zero, and none has a wrong sign (Sterbenz); an infinity less itself is a NaN, as it is with NaNs.
 SpvId Floats::IsBelow(SpvId a, SpvId b) {
+  constexpr uint32_t kLeastNegative = 0x80000001;  // Denormal.
   const SpvId difference = Exact(spv::OpFSub, v_.m.TypeOf(Type::kF32), {a, b});
-  // From the least negative number to minus infinity.
-  return c.Below(c.Sub(BitsOf(Type::kF32, difference), c.K(0x80000001)), c.K(0x7f800000));
+  const SpvId behind = c.Sub(BitsOf(Type::kF32, difference), c.K(kLeastNegative));
+  constexpr uint32_t kNumbers = 0x7f800000;  // As many as there are from there to minus infinity.
+  return c.Below(behind, c.K(kNumbers));
 }
 
 // Of f32, for drivers that take denormals for zeros here, and keep them in sums.

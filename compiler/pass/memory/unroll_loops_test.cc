@@ -175,5 +175,20 @@ TEST(UnrollLoopsTest, LoopsInLoops) {
       (Counts{0, 15}));
 }
 
+// An inner loop that may end early has no result that is known.
+TEST(UnrollLoopsTest, EndsEarlyInLoops) {
+  EXPECT_EQ(
+      Unrolled("loop b0 (%i: i32 = %zero) {\n%end: i32 = loop b1 (%k: i32 = %zero) {\n%o: i32 = shl.i32 %k, %two\n"
+               "%p: i32 = add.i32 %fp, %o\nstore.i32 stack %p, %n\n%e: i32 = eq.i32 %k, %n\nif b4 %e {\n"
+               "leave b1 (%k)\n} else {\nleave b4 ()\n}\n%l: i32 = add.i32 %k, %one\n"
+               "%c: i32 = lt_u.i32 %l, %four\nif b2 %c {\ncontinue b1 (%l)\n} else {\nleave b2 ()\n}\n"
+               "leave b1 (%l)\n}\n%s: i32 = shl.i32 %end, %two\n%q: i32 = add.i32 %fp, %s\n"
+               "store.i32 stack %q, %i\n%j: i32 = add.i32 %i, %one\n%d: i32 = ne.i32 %j, %two\nif b3 %d {\n"
+               "continue b0 (%j)\n} else {\nleave b3 ()\n}\nleave b0 ()\n}\n%back: i32 = load.i32 stack %fp + 4\n"
+               "store.i32 param(0) %zero, %back\n%back3: i32 = load.i32 stack %fp + 12\n"
+               "store.i32 param(0) %four, %back3\n"),
+      (Counts{0, 12}));
+}
+
 }  // namespace
 }  // namespace hpvm

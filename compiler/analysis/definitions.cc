@@ -14,4 +14,13 @@ Definitions::Definitions(const ir::Function& function) : function_(function), de
   });
 }
 
+const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Function& function, const ir::Op& divide) {
+  constexpr uint64_t kOne = 0x3f800000;
+  if (divide.code != ir::Opcode::kFDiv || divide.type != ir::Type::kF32 ||
+      definitions.ConstantOf(function.operands_of(divide)[0]) != kOne) {
+    return nullptr;
+  }
+  return definitions.OpOf(function.operands_of(divide)[1], ir::Opcode::kFSqrt);
+}
+
 }  // namespace hpvm

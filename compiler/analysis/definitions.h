@@ -36,6 +36,9 @@ class Definitions {
   std::vector<ir::OpId> definitions_;  // By ValueId.
 };
 
+// The square root in 1 / sqrt(x), of f32: devices have one operation for both. Null if `divide` is no such quotient.
+const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Function& function, const ir::Op& divide);
+
 }  // namespace hpvm
 
 #endif  // HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_

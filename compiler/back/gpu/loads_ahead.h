@@ -12,8 +12,8 @@
 namespace hpvm::gpu {
 
 // How many iterations of a loop are to be written out one behind the other; 1: the driver decides. More than one for
-// loops without loops, barriers and atomics in them, with loads of buffers of which none is checked: behind a check,
-// loads wait for it. `omits_check`: of an access, by OpId.
+// loops that end in one place, without loops, barriers and atomics in them, with loads of buffers of which none is
+// checked: behind a check, or another end, loads wait for it. `omits_check`: of an access, by OpId.
 uint32_t IterationsTogether(const ir::Function& function, ir::OpId loop,
                             const std::function<bool(ir::OpId)>& omits_check);
 

@@ -56,6 +56,9 @@ TEST(LoadsAheadTest, AsManyAsLoadsAndOperationsAllow) {
 TEST(LoadsAheadTest, OthersStay) {
   EXPECT_EQ(Together("%x: i32 = mul.i32 %i, %i\n"), 1u);  // Nothing to wait for.
   EXPECT_EQ(Together(Loads(1), /*is_checked=*/true), 1u);
+  EXPECT_EQ(Together(Loads(1) + "if b7 %x {\nleave b0 (%s)\n} else {\nleave b7 ()\n}\n"), 1u);  // It may end early.
+  EXPECT_EQ(Together(Loads(1) + "block b8 () {\nif b7 %x {\nleave b8 ()\n} else {\nleave b7 ()\n}\nleave b8 ()\n}\n"),
+            4u);
   EXPECT_EQ(Together("%x: i32 = atomic_add.i32 param(0) %i, %four\n"), 1u);
   EXPECT_EQ(Together("%x: i32 = loop b5 (%k: i32 = %zero) {\n%y: i32 = load.i32 param(0) %k\nleave b5 (%y)\n}\n"), 1u);
 }

@@ -217,6 +217,10 @@ std::string Arithmetic::FloatBinary(const Op& op) {
       break;
   }
   if (op.type == Type::kF32 && IsFast(op)) {
+    if (const Op* root = ReciprocalRootIn(definitions_, v_.f, op); root != nullptr && IsFast(*root)) {
+      v_.helpers.Need("fast_rsqrt");
+      return Cat("fast_rsqrt(", text_.Operand(*root, 0), ")");
+    }
     v_.helpers.Need("fast_divide");
     return Cat("fast_divide(", a, ", ", b, ")");
   }

@@ -178,7 +178,7 @@ ulong table64(__constant const uchar* p) {
 float fast_divide(float a, float b) {
 #if defined(__NV_CL_C_VERSION)
   float quotient;
-  asm("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+  asm("div.full.ftz.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
   return quotient;
 #else
   return a / b;
@@ -189,10 +189,21 @@ float fast_divide(float a, float b) {
 float fast_sqrt(float a) {
 #if defined(__NV_CL_C_VERSION)
   float root;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(a));
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(a));
   return root;
 #else
   return sqrt(a);
+#endif
+}
+)"},
+    {"fast_rsqrt", "", R"(
+float fast_rsqrt(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float root;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(a));
+  return root;
+#else
+  return rsqrt(a);
 #endif
 }
 )"},

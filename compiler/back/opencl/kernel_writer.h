@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/back/opencl/control.h"
 #include "compiler/back/opencl/memory.h"
 #include "compiler/back/opencl/text.h"
@@ -45,6 +46,7 @@ class Arithmetic {
   Variant& v_;
   Text& text_;
   Traps& traps_;
+  const Definitions definitions_{v_.f};
 };
 
 class KernelWriter {

@@ -275,6 +275,11 @@ TEST(OpenClBackTest, FastMathRoundsAsTheDeviceDoes) {
   EXPECT_THAT(fast.Kernel("checked"), HasSubstr("= fast_divide("));
   EXPECT_THAT(fast.Kernel("checked"), HasSubstr("= fast_sqrt("));
   EXPECT_THAT(Emit(kernel).text(), Not(HasSubstr("fast_")));
+  const std::string reciprocal = Kernel(
+      "%v: f32 = load.f32 flat %pa\n%one: f32 = const.f32 1\n%s: f32 = fsqrt.f32 %v\n%w: f32 = fdiv.f32 %one, "
+      "%s\nstore.f32 flat %pb, %w");
+  EXPECT_THAT(Emit(reciprocal, Full(), {}, /*fast_math=*/true).Kernel("checked"), HasSubstr("= fast_rsqrt("));
+  EXPECT_THAT(Emit(reciprocal).text(), Not(HasSubstr("rsqrt")));
   GpuTarget processor = Full();
   processor.is_processor = true;
   EXPECT_THAT(Emit(kernel, processor, {}, /*fast_math=*/true).text(), Not(HasSubstr("fast_")));

@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/back/vulkan/control.h"
 #include "compiler/back/vulkan/variant.h"
 
@@ -76,6 +77,7 @@ class Arithmetic : private Room {
   Values& values_;
   Floats& floats_;
   Traps& traps_;
+  const Definitions definitions_{v_.f};
 };
 
 }  // namespace hpvm::vulkan

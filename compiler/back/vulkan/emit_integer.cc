@@ -27,6 +27,10 @@ SpvId Arithmetic::EmitArithmetic(const ir::Op& op) {
     case Family::kFloatUnary:
       return floats_.EmitFloatUnary(op, a);
     case Family::kFloatBinary:
+      if (const ir::Op* root = ReciprocalRootIn(definitions_, v_.f, op);
+          root != nullptr && v_.options.fast_math && !v_.m.target.is_processor) {
+        return w.Ext(GLSLstd450InverseSqrt, v_.m.TypeOf(op.type), {values_.Of(v_.f.operands_of(*root)[0])});
+      }
       return floats_.EmitFloatBinary(op, a, b);
     case Family::kConvert:
       return EmitConversion(op, a);

@@ -180,6 +180,23 @@ TEST(VulkanBackTest, AccessesAreValid) {
   }
 }
 
+// 1 / sqrt(x) of f32 is one operation where the node's math is fast.
+TEST(VulkanBackTest, FastMathTakesReciprocalRoots) {
+  const StatusOr<ir::Module> module = ir::ParseModule(
+      "module \"m\"\nparam buffer inout \"y\"\nparam f32 \"x\"\nentry f0\nfunc f0 \"f\" (%y: i32, %x: f32) -> () {\n"
+      "%one: f32 = const.f32 1\n%s: f32 = fsqrt.f32 %x\n%q: f32 = fdiv.f32 %one, %s\nstore.f32 flat %y, %q\n"
+      "return ()\n}\n");
+  ASSERT_TRUE(module.ok()) << module.status();
+  for (const bool is_fast : {true, false}) {
+    std::string why;
+    GpuOptions options;
+    options.fast_math = is_fast;
+    const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
+    ASSERT_TRUE(artifact.has_value()) << why;
+    EXPECT_EQ(Listing(*artifact).find("InverseSqrt") != std::string::npos, is_fast);
+  }
+}
+
 // The listing of a kernel with an atomic sum, in a buffer or in group memory.
 std::string SumListing(const std::string& type, bool is_group, const GpuTarget& target, bool fast_math) {
   const std::string text =

@@ -67,56 +67,56 @@ __kernel void unchecked(__global const uchar* b0,
   }
   uint v9 = v6 << 2u;
   uint v10 = 131072u + v9;
-  uint v40 = v10 - 131072u;
-  *(__global u32*)(AT(__global, p1, (ulong)v40)) = 0xffffffffu;
-  uint v13 = (uint)((int)s3 < (int)1u);
-  if (v13 != 0u) {
+  uint v12 = v10 - 131072u;
+  *(__global u32*)(AT(__global, p1, (ulong)v12)) = 0xffffffffu;
+  uint v14 = (uint)((int)s3 < (int)1u);
+  if (v14 != 0u) {
     goto end0;
   }
-  uint v14 = v6 * s3;
-  uint v16 = v14 << 2u;
-  uint v17 = 131072u + v16;
-  uint v19 = v17;
-  uint v20 = 0u;
+  uint v15 = v6 * s3;
+  uint v17 = v15 << 2u;
+  uint v18 = 131072u + v17;
+  uint v20 = v18;
+  uint v21 = 0u;
   for (;;) {
-    uint v22 = v20 + 8u;
-    uint v23 = (uint)((int)v22 < (int)s3);
-    uint v24 = v23 != 0u ? v22 : s3;
-    uint v25 = v19;
+    uint v23 = v21 + 8u;
+    uint v24 = (uint)((int)v23 < (int)s3);
+    uint v25 = v24 != 0u ? v23 : s3;
     uint v26 = v20;
+    uint v27 = v21;
     for (;;) {
-      uint v27;
-      uint v41 = v25 - 131072u;
-      uint v28 = once32(*(__global const u32*)(AT(__global const, p0, (ulong)v41)));
-      uint v29 = (uint)(v28 != s4);
-      if (v29 != 0u) {
-        v27 = v28;
+      uint v28;
+      uint v29 = v26 - 131072u;
+      uint v30 = once32(*(__global const u32*)(AT(__global const, p0, (ulong)v29)));
+      uint v31 = (uint)(v30 != s4);
+      if (v31 != 0u) {
+        v28 = v30;
         goto end5;
       }
-      uint v42 = v10 - 131072u;
-      *(__global u32*)(AT(__global, p1, (ulong)v42)) = v26;
+      uint v32 = v10 - 131072u;
+      *(__global u32*)(AT(__global, p1, (ulong)v32)) = v27;
       goto end0;
      end5:;
-      uint v31 = (uint)((int)v27 < (int)0u);
-      if (v31 != 0u) {
+      uint v34 = (uint)((int)v28 < (int)0u);
+      if (v34 != 0u) {
         goto end7;
       }
-      uint v33 = v25 + 4u;
-      uint v35 = v26 + 1u;
-      uint v36 = (uint)((int)v35 < (int)v24);
-      if (v36 != 0u) {
-        v25 = v33;
-        v26 = v35;
+      uint v36 = v26 + 4u;
+      uint v38 = v27 + 1u;
+      uint v39 = (uint)((int)v38 < (int)v25);
+      if (v39 != 0u) {
+        v26 = v36;
+        v27 = v38;
         continue;
       }
      end7:;
       break;
     }
-    uint v38 = v19 + 32u;
-    uint v39 = (uint)((int)v22 < (int)s3);
-    if (v39 != 0u) {
-      v19 = v38;
-      v20 = v22;
+    uint v41 = v20 + 32u;
+    uint v42 = (uint)((int)v23 < (int)s3);
+    if (v42 != 0u) {
+      v20 = v41;
+      v21 = v23;
       continue;
     }
     break;
@@ -154,59 +154,59 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v9 = v6 << 2u;
   uint v10 = 131072u + v9;
-  uint v40 = v10 - 131072u;
-  if (v40 >= places1_4) { record_trap(HERE, 262146u, 147u, 0u, (uint)(a1 + (ulong)v40)); return; }
-  *(__global u32*)(AT(__global, p1, (ulong)v40)) = 0xffffffffu;
-  uint v13 = (uint)((int)s3 < (int)1u);
-  if (v13 != 0u) {
+  uint v12 = v10 - 131072u;
+  if (v12 >= places1_4) { record_trap(HERE, 262146u, 147u, 0u, (uint)(a1 + (ulong)v12)); return; }
+  *(__global u32*)(AT(__global, p1, (ulong)v12)) = 0xffffffffu;
+  uint v14 = (uint)((int)s3 < (int)1u);
+  if (v14 != 0u) {
     goto end0;
   }
-  uint v14 = v6 * s3;
-  uint v16 = v14 << 2u;
-  uint v17 = 131072u + v16;
-  uint v19 = v17;
-  uint v20 = 0u;
+  uint v15 = v6 * s3;
+  uint v17 = v15 << 2u;
+  uint v18 = 131072u + v17;
+  uint v20 = v18;
+  uint v21 = 0u;
   for (;;) {
-    uint v22 = v20 + 8u;
-    uint v23 = (uint)((int)v22 < (int)s3);
-    uint v24 = v23 != 0u ? v22 : s3;
-    uint v25 = v19;
+    uint v23 = v21 + 8u;
+    uint v24 = (uint)((int)v23 < (int)s3);
+    uint v25 = v24 != 0u ? v23 : s3;
     uint v26 = v20;
+    uint v27 = v21;
     for (;;) {
-      uint v27;
-      uint v41 = v25 - 131072u;
-      if (v41 >= places0_4) { record_trap(HERE, 262146u, 205u, 0u, (uint)(a0 + (ulong)v41)); return; }
-      uint v28 = once32(*(__global const u32*)(AT(__global const, p0, (ulong)v41)));
-      uint v29 = (uint)(v28 != s4);
-      if (v29 != 0u) {
-        v27 = v28;
+      uint v28;
+      uint v29 = v26 - 131072u;
+      if (v29 >= places0_4) { record_trap(HERE, 262146u, 205u, 0u, (uint)(a0 + (ulong)v29)); return; }
+      uint v30 = once32(*(__global const u32*)(AT(__global const, p0, (ulong)v29)));
+      uint v31 = (uint)(v30 != s4);
+      if (v31 != 0u) {
+        v28 = v30;
         goto end5;
       }
-      uint v42 = v10 - 131072u;
-      if (v42 >= places1_4) { record_trap(HERE, 262146u, 219u, 0u, (uint)(a1 + (ulong)v42)); return; }
-      *(__global u32*)(AT(__global, p1, (ulong)v42)) = v26;
+      uint v32 = v10 - 131072u;
+      if (v32 >= places1_4) { record_trap(HERE, 262146u, 219u, 0u, (uint)(a1 + (ulong)v32)); return; }
+      *(__global u32*)(AT(__global, p1, (ulong)v32)) = v27;
       goto end0;
      end5:;
-      uint v31 = (uint)((int)v27 < (int)0u);
-      if (v31 != 0u) {
+      uint v34 = (uint)((int)v28 < (int)0u);
+      if (v34 != 0u) {
         goto end7;
       }
-      uint v33 = v25 + 4u;
-      uint v35 = v26 + 1u;
-      uint v36 = (uint)((int)v35 < (int)v24);
-      if (v36 != 0u) {
-        v25 = v33;
-        v26 = v35;
+      uint v36 = v26 + 4u;
+      uint v38 = v27 + 1u;
+      uint v39 = (uint)((int)v38 < (int)v25);
+      if (v39 != 0u) {
+        v26 = v36;
+        v27 = v38;
         continue;
       }
      end7:;
       break;
     }
-    uint v38 = v19 + 32u;
-    uint v39 = (uint)((int)v22 < (int)s3);
-    if (v39 != 0u) {
-      v19 = v38;
-      v20 = v22;
+    uint v41 = v20 + 32u;
+    uint v42 = (uint)((int)v23 < (int)s3);
+    if (v42 != 0u) {
+      v20 = v41;
+      v21 = v23;
       continue;
     }
     break;

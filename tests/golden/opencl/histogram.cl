@@ -88,37 +88,37 @@ __kernel void unchecked(__global const uchar* b0,
   uint v14 = v9;
   for (;;) {
     uint v15 = 131072u + v14;
-    uint v32 = v15 - 131072u;
-    if (v32 >= places0_1) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
-    uint v16 = (uint)(once32((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v32))));
-    uint v18 = v16 << 2u;
-    uint v19 = 131072u + v18;
-    uint v33 = v19 - 131072u;
-    uint v21 = atomic_add((volatile __global uint*)(AT(__global, p1, (ulong)v33)), 1u);
-    uint v34 = v15 - 131072u;
-    if (v34 >= places0_1) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
-    uint v22 = (uint)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v34)));
-    uint v35 = 131072u - 131072u;
-    uint v23 = atomic_max((volatile __global uint*)(AT(__global, p2, (ulong)v35)), v22);
-    uint v36 = v15 - 131072u;
-    if (v36 >= places0_1) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
-    ulong v24 = (ulong)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v36)));
-    ulong v25 = v13 + v24;
-    uint v27 = extent_x;
-    uint v28 = v27 + v14;
-    uint v29 = (uint)(v28 < v5);
-    if (v29 != 0u) {
-      v13 = v25;
-      v14 = v28;
+    uint v16 = v15 - 131072u;
+    if (v16 >= places0_1) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v16)); return; }
+    uint v17 = (uint)(once32((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v16))));
+    uint v19 = v17 << 2u;
+    uint v20 = 131072u + v19;
+    uint v22 = v20 - 131072u;
+    uint v23 = atomic_add((volatile __global uint*)(AT(__global, p1, (ulong)v22)), 1u);
+    uint v24 = v15 - 131072u;
+    if (v24 >= places0_1) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v24)); return; }
+    uint v25 = (uint)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v24)));
+    uint v26 = 131072u - 131072u;
+    uint v27 = atomic_max((volatile __global uint*)(AT(__global, p2, (ulong)v26)), v25);
+    uint v28 = v15 - 131072u;
+    if (v28 >= places0_1) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v28)); return; }
+    ulong v29 = (ulong)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v28)));
+    ulong v30 = v13 + v29;
+    uint v32 = extent_x;
+    uint v33 = v32 + v14;
+    uint v34 = (uint)(v33 < v5);
+    if (v34 != 0u) {
+      v13 = v30;
+      v14 = v33;
       continue;
     }
-    v12 = v25;
+    v12 = v30;
     break;
   }
   v7 = v12;
  end0:;
-  uint v31 = 131072u - 131072u;
-  ulong v30 = atom_add((volatile __global ulong*)(AT(__global, p3, (ulong)v31)), v7);
+  uint v35 = 131072u - 131072u;
+  ulong v36 = atom_add((volatile __global ulong*)(AT(__global, p3, (ulong)v35)), v7);
 }
 
 __kernel void checked(__global const uchar* b0,
@@ -167,38 +167,38 @@ __kernel void checked(__global const uchar* b0,
   uint v14 = v9;
   for (;;) {
     uint v15 = 131072u + v14;
-    uint v32 = v15 - 131072u;
-    if (v32 >= places0_1) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
-    uint v16 = (uint)(once32((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v32))));
-    uint v18 = v16 << 2u;
-    uint v19 = 131072u + v18;
-    uint v33 = v19 - 131072u;
-    if (v33 >= places1_4) { record_trap(HERE, 262146u, 301u, 0u, (uint)(a1 + (ulong)v33)); return; }
-    uint v21 = atomic_add((volatile __global uint*)(AT(__global, p1, (ulong)v33)), 1u);
-    uint v34 = v15 - 131072u;
-    if (v34 >= places0_1) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
-    uint v22 = (uint)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v34)));
-    uint v35 = 131072u - 131072u;
-    if (v35 >= places2_4) { record_trap(HERE, 262146u, 315u, 0u, (uint)(a2 + (ulong)v35)); return; }
-    uint v23 = atomic_max((volatile __global uint*)(AT(__global, p2, (ulong)v35)), v22);
-    uint v36 = v15 - 131072u;
-    if (v36 >= places0_1) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
-    ulong v24 = (ulong)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v36)));
-    ulong v25 = v13 + v24;
-    uint v27 = extent_x;
-    uint v28 = v27 + v14;
-    uint v29 = (uint)(v28 < v5);
-    if (v29 != 0u) {
-      v13 = v25;
-      v14 = v28;
+    uint v16 = v15 - 131072u;
+    if (v16 >= places0_1) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v16)); return; }
+    uint v17 = (uint)(once32((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v16))));
+    uint v19 = v17 << 2u;
+    uint v20 = 131072u + v19;
+    uint v22 = v20 - 131072u;
+    if (v22 >= places1_4) { record_trap(HERE, 262146u, 301u, 0u, (uint)(a1 + (ulong)v22)); return; }
+    uint v23 = atomic_add((volatile __global uint*)(AT(__global, p1, (ulong)v22)), 1u);
+    uint v24 = v15 - 131072u;
+    if (v24 >= places0_1) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v24)); return; }
+    uint v25 = (uint)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v24)));
+    uint v26 = 131072u - 131072u;
+    if (v26 >= places2_4) { record_trap(HERE, 262146u, 315u, 0u, (uint)(a2 + (ulong)v26)); return; }
+    uint v27 = atomic_max((volatile __global uint*)(AT(__global, p2, (ulong)v26)), v25);
+    uint v28 = v15 - 131072u;
+    if (v28 >= places0_1) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v28)); return; }
+    ulong v29 = (ulong)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v28)));
+    ulong v30 = v13 + v29;
+    uint v32 = extent_x;
+    uint v33 = v32 + v14;
+    uint v34 = (uint)(v33 < v5);
+    if (v34 != 0u) {
+      v13 = v30;
+      v14 = v33;
       continue;
     }
-    v12 = v25;
+    v12 = v30;
     break;
   }
   v7 = v12;
  end0:;
-  uint v31 = 131072u - 131072u;
-  if (v31 >= places3_8) { record_trap(HERE, 524290u, 356u, 0u, (uint)(a3 + (ulong)v31)); return; }
-  ulong v30 = atom_add((volatile __global ulong*)(AT(__global, p3, (ulong)v31)), v7);
+  uint v35 = 131072u - 131072u;
+  if (v35 >= places3_8) { record_trap(HERE, 524290u, 356u, 0u, (uint)(a3 + (ulong)v35)); return; }
+  ulong v36 = atom_add((volatile __global ulong*)(AT(__global, p3, (ulong)v35)), v7);
 }

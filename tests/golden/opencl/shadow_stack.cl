@@ -106,287 +106,287 @@ __kernel void unchecked(__global const uchar* b0,
   }
   uint v34 = v16 << 1u;
   uint v35 = v22 + v34;
-  uint v229 = v35 - 131072u;
-  uint v36 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v229)));
-  *(__private u16*)((__private uchar*)own0 + min((v6 + 0xffff0020u), 30u)) = (ushort)v36;
-  uint v38 = v6 | 2u;
-  v23 = v38;
+  uint v36 = v35 - 131072u;
+  uint v37 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v36)));
+  *(__private u16*)((__private uchar*)own0 + min((v6 + 0xffff0020u), 30u)) = (ushort)v37;
+  uint v39 = v6 | 2u;
+  v23 = v39;
   v24 = 1u;
  end0:;
-  uint v39 = (uint)((int)v8 < (int)s2);
-  uint v40;
-  uint v42 = (uint)((int)v8 < (int)0u);
-  if (v42 != 0u) {
-    v40 = v24;
+  uint v40 = (uint)((int)v8 < (int)s2);
+  uint v41;
+  uint v43 = (uint)((int)v8 < (int)0u);
+  if (v43 != 0u) {
+    v41 = v24;
     goto end6;
   }
-  uint v43 = v39 & v14;
-  uint v44 = (uint)(v43 == 0u);
-  if (v44 != 0u) {
-    v40 = v24;
+  uint v44 = v40 & v14;
+  uint v45 = (uint)(v44 == 0u);
+  if (v45 != 0u) {
+    v41 = v24;
     goto end6;
   }
-  uint v46 = v8 << 1u;
-  uint v47 = v22 + v46;
-  uint v230 = v47 - 131072u;
-  uint v48 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v230)));
-  *(__private u16*)((__private uchar*)own0 + min((v23 + 0xffff0020u), 30u)) = (ushort)v48;
-  uint v50 = v24 + 1u;
-  v40 = v50;
+  uint v47 = v8 << 1u;
+  uint v48 = v22 + v47;
+  uint v49 = v48 - 131072u;
+  uint v50 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v49)));
+  *(__private u16*)((__private uchar*)own0 + min((v23 + 0xffff0020u), 30u)) = (ushort)v50;
+  uint v52 = v24 + 1u;
+  v41 = v52;
  end6:;
-  uint v51;
-  uint v53 = (uint)((int)v8 < (int)0xffffffffu);
-  if (v53 != 0u) {
-    v51 = v40;
+  uint v53;
+  uint v55 = (uint)((int)v8 < (int)0xffffffffu);
+  if (v55 != 0u) {
+    v53 = v41;
     goto end9;
   }
-  uint v55 = v8 + 1u;
-  uint v56 = (uint)((int)v55 < (int)s2);
-  uint v57 = v56 & v14;
-  uint v58 = (uint)(v57 == 0u);
-  if (v58 != 0u) {
-    v51 = v40;
+  uint v57 = v8 + 1u;
+  uint v58 = (uint)((int)v57 < (int)s2);
+  uint v59 = v58 & v14;
+  uint v60 = (uint)(v59 == 0u);
+  if (v60 != 0u) {
+    v53 = v41;
     goto end9;
   }
-  uint v60 = v40 << 1u;
-  uint v61 = v6 | v60;
-  uint v63 = v55 << 1u;
-  uint v64 = v22 + v63;
-  uint v231 = v64 - 131072u;
-  uint v65 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v231)));
-  *(__private u16*)((__private uchar*)own0 + min((v61 + 0xffff0020u), 30u)) = (ushort)v65;
-  uint v67 = v40 + 1u;
-  v51 = v67;
+  uint v62 = v41 << 1u;
+  uint v63 = v6 | v62;
+  uint v65 = v57 << 1u;
+  uint v66 = v22 + v65;
+  uint v67 = v66 - 131072u;
+  uint v68 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v67)));
+  *(__private u16*)((__private uchar*)own0 + min((v63 + 0xffff0020u), 30u)) = (ushort)v68;
+  uint v70 = v41 + 1u;
+  v53 = v70;
  end9:;
-  uint v69 = (uint)((int)v10 > (int)0xffffffffu);
-  uint v70 = (uint)((int)v10 < (int)s3);
-  uint v71 = v69 & v70;
-  uint v72 = v10 * s2;
-  uint v74 = v72 << 1u;
-  uint v75 = 131072u + v74;
-  uint v76;
-  uint v78 = (uint)((int)v8 < (int)1u);
-  if (v78 != 0u) {
-    v76 = v51;
+  uint v72 = (uint)((int)v10 > (int)0xffffffffu);
+  uint v73 = (uint)((int)v10 < (int)s3);
+  uint v74 = v72 & v73;
+  uint v75 = v10 * s2;
+  uint v77 = v75 << 1u;
+  uint v78 = 131072u + v77;
+  uint v79;
+  uint v81 = (uint)((int)v8 < (int)1u);
+  if (v81 != 0u) {
+    v79 = v53;
     goto end12;
   }
-  uint v79 = (uint)((int)v8 > (int)s2);
-  if (v79 != 0u) {
-    v76 = v51;
+  uint v82 = (uint)((int)v8 > (int)s2);
+  if (v82 != 0u) {
+    v79 = v53;
     goto end12;
   }
-  uint v80 = (uint)(v71 == 0u);
-  if (v80 != 0u) {
-    v76 = v51;
+  uint v83 = (uint)(v74 == 0u);
+  if (v83 != 0u) {
+    v79 = v53;
     goto end12;
   }
-  uint v82 = v51 << 1u;
-  uint v83 = v6 | v82;
-  uint v85 = v16 << 1u;
-  uint v86 = v75 + v85;
-  uint v232 = v86 - 131072u;
-  uint v87 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v232)));
-  *(__private u16*)((__private uchar*)own0 + min((v83 + 0xffff0020u), 30u)) = (ushort)v87;
-  uint v89 = v51 + 1u;
-  v76 = v89;
+  uint v85 = v53 << 1u;
+  uint v86 = v6 | v85;
+  uint v88 = v16 << 1u;
+  uint v89 = v78 + v88;
+  uint v90 = v89 - 131072u;
+  uint v91 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v90)));
+  *(__private u16*)((__private uchar*)own0 + min((v86 + 0xffff0020u), 30u)) = (ushort)v91;
+  uint v93 = v53 + 1u;
+  v79 = v93;
  end12:;
-  uint v90;
-  uint v92 = (uint)((int)v8 < (int)0u);
-  if (v92 != 0u) {
-    v90 = v76;
+  uint v94;
+  uint v96 = (uint)((int)v8 < (int)0u);
+  if (v96 != 0u) {
+    v94 = v79;
     goto end16;
   }
-  uint v93 = v39 & v71;
-  uint v94 = (uint)(v93 == 0u);
-  if (v94 != 0u) {
-    v90 = v76;
+  uint v97 = v40 & v74;
+  uint v98 = (uint)(v97 == 0u);
+  if (v98 != 0u) {
+    v94 = v79;
     goto end16;
   }
-  uint v96 = v76 << 1u;
-  uint v97 = v6 + v96;
-  uint v99 = v8 << 1u;
-  uint v100 = v75 + v99;
-  uint v233 = v100 - 131072u;
-  uint v101 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v233)));
-  *(__private u16*)((__private uchar*)own0 + min((v97 + 0xffff0020u), 30u)) = (ushort)v101;
-  uint v103 = v76 + 1u;
-  v90 = v103;
+  uint v100 = v79 << 1u;
+  uint v101 = v6 + v100;
+  uint v103 = v8 << 1u;
+  uint v104 = v78 + v103;
+  uint v105 = v104 - 131072u;
+  uint v106 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v105)));
+  *(__private u16*)((__private uchar*)own0 + min((v101 + 0xffff0020u), 30u)) = (ushort)v106;
+  uint v108 = v79 + 1u;
+  v94 = v108;
  end16:;
-  uint v104;
-  uint v106 = (uint)((int)v8 < (int)0xffffffffu);
-  if (v106 != 0u) {
-    v104 = v90;
-    goto end19;
-  }
-  uint v108 = v8 + 1u;
-  uint v109 = (uint)((int)v108 < (int)s2);
-  uint v110 = v109 & v71;
-  uint v111 = (uint)(v110 == 0u);
+  uint v109;
+  uint v111 = (uint)((int)v8 < (int)0xffffffffu);
   if (v111 != 0u) {
-    v104 = v90;
+    v109 = v94;
     goto end19;
   }
-  uint v113 = v90 << 1u;
-  uint v114 = v6 + v113;
-  uint v116 = v108 << 1u;
-  uint v117 = v75 + v116;
-  uint v234 = v117 - 131072u;
-  uint v118 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v234)));
-  *(__private u16*)((__private uchar*)own0 + min((v114 + 0xffff0020u), 30u)) = (ushort)v118;
-  uint v120 = v90 + 1u;
-  v104 = v120;
+  uint v113 = v8 + 1u;
+  uint v114 = (uint)((int)v113 < (int)s2);
+  uint v115 = v114 & v74;
+  uint v116 = (uint)(v115 == 0u);
+  if (v116 != 0u) {
+    v109 = v94;
+    goto end19;
+  }
+  uint v118 = v94 << 1u;
+  uint v119 = v6 + v118;
+  uint v121 = v113 << 1u;
+  uint v122 = v78 + v121;
+  uint v123 = v122 - 131072u;
+  uint v124 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v123)));
+  *(__private u16*)((__private uchar*)own0 + min((v119 + 0xffff0020u), 30u)) = (ushort)v124;
+  uint v126 = v94 + 1u;
+  v109 = v126;
  end19:;
-  uint v122 = (uint)((int)v10 > (int)0xfffffffeu);
-  uint v124 = v10 + 1u;
-  uint v125 = (uint)((int)v124 < (int)s3);
-  uint v126 = v122 & v125;
-  uint v127 = v124 * s2;
-  uint v129 = v127 << 1u;
-  uint v130 = 131072u + v129;
-  uint v131;
-  uint v133 = (uint)((int)v8 < (int)1u);
-  if (v133 != 0u) {
-    v131 = v104;
+  uint v128 = (uint)((int)v10 > (int)0xfffffffeu);
+  uint v130 = v10 + 1u;
+  uint v131 = (uint)((int)v130 < (int)s3);
+  uint v132 = v128 & v131;
+  uint v133 = v130 * s2;
+  uint v135 = v133 << 1u;
+  uint v136 = 131072u + v135;
+  uint v137;
+  uint v139 = (uint)((int)v8 < (int)1u);
+  if (v139 != 0u) {
+    v137 = v109;
     goto end22;
   }
-  uint v134 = (uint)((int)v8 > (int)s2);
-  if (v134 != 0u) {
-    v131 = v104;
+  uint v140 = (uint)((int)v8 > (int)s2);
+  if (v140 != 0u) {
+    v137 = v109;
     goto end22;
   }
-  uint v135 = (uint)(v126 == 0u);
-  if (v135 != 0u) {
-    v131 = v104;
+  uint v141 = (uint)(v132 == 0u);
+  if (v141 != 0u) {
+    v137 = v109;
     goto end22;
   }
-  uint v137 = v104 << 1u;
-  uint v138 = v6 + v137;
-  uint v140 = v16 << 1u;
-  uint v141 = v130 + v140;
-  uint v235 = v141 - 131072u;
-  uint v142 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v235)));
-  *(__private u16*)((__private uchar*)own0 + min((v138 + 0xffff0020u), 30u)) = (ushort)v142;
-  uint v144 = v104 + 1u;
-  v131 = v144;
+  uint v143 = v109 << 1u;
+  uint v144 = v6 + v143;
+  uint v146 = v16 << 1u;
+  uint v147 = v136 + v146;
+  uint v148 = v147 - 131072u;
+  uint v149 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v148)));
+  *(__private u16*)((__private uchar*)own0 + min((v144 + 0xffff0020u), 30u)) = (ushort)v149;
+  uint v151 = v109 + 1u;
+  v137 = v151;
  end22:;
-  uint v145;
-  uint v147 = (uint)((int)v8 < (int)0u);
-  if (v147 != 0u) {
-    v145 = v131;
+  uint v152;
+  uint v154 = (uint)((int)v8 < (int)0u);
+  if (v154 != 0u) {
+    v152 = v137;
     goto end26;
   }
-  uint v148 = v39 & v126;
-  uint v149 = (uint)(v148 == 0u);
-  if (v149 != 0u) {
-    v145 = v131;
+  uint v155 = v40 & v132;
+  uint v156 = (uint)(v155 == 0u);
+  if (v156 != 0u) {
+    v152 = v137;
     goto end26;
   }
-  uint v151 = v131 << 1u;
-  uint v152 = v6 + v151;
-  uint v154 = v8 << 1u;
-  uint v155 = v130 + v154;
-  uint v236 = v155 - 131072u;
-  uint v156 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v236)));
-  *(__private u16*)((__private uchar*)own0 + min((v152 + 0xffff0020u), 30u)) = (ushort)v156;
-  uint v158 = v131 + 1u;
-  v145 = v158;
+  uint v158 = v137 << 1u;
+  uint v159 = v6 + v158;
+  uint v161 = v8 << 1u;
+  uint v162 = v136 + v161;
+  uint v163 = v162 - 131072u;
+  uint v164 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v163)));
+  *(__private u16*)((__private uchar*)own0 + min((v159 + 0xffff0020u), 30u)) = (ushort)v164;
+  uint v166 = v137 + 1u;
+  v152 = v166;
  end26:;
-  uint v159;
-  uint v161 = (uint)((int)v8 < (int)0xffffffffu);
-  if (v161 != 0u) {
-    v159 = v145;
+  uint v167;
+  uint v169 = (uint)((int)v8 < (int)0xffffffffu);
+  if (v169 != 0u) {
+    v167 = v152;
     goto end29;
   }
-  uint v163 = v8 + 1u;
-  uint v164 = (uint)((int)v163 < (int)s2);
-  uint v165 = v164 & v126;
-  uint v166 = (uint)(v165 == 0u);
-  if (v166 != 0u) {
-    v159 = v145;
+  uint v171 = v8 + 1u;
+  uint v172 = (uint)((int)v171 < (int)s2);
+  uint v173 = v172 & v132;
+  uint v174 = (uint)(v173 == 0u);
+  if (v174 != 0u) {
+    v167 = v152;
     goto end29;
   }
-  uint v168 = v145 << 1u;
-  uint v169 = v6 + v168;
-  uint v171 = v163 << 1u;
-  uint v172 = v130 + v171;
-  uint v237 = v172 - 131072u;
-  uint v173 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v237)));
-  *(__private u16*)((__private uchar*)own0 + min((v169 + 0xffff0020u), 30u)) = (ushort)v173;
-  uint v175 = v145 + 1u;
-  v159 = v175;
+  uint v176 = v152 << 1u;
+  uint v177 = v6 + v176;
+  uint v179 = v171 << 1u;
+  uint v180 = v136 + v179;
+  uint v181 = v180 - 131072u;
+  uint v182 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v181)));
+  *(__private u16*)((__private uchar*)own0 + min((v177 + 0xffff0020u), 30u)) = (ushort)v182;
+  uint v184 = v152 + 1u;
+  v167 = v184;
  end29:;
-  uint v177 = (uint)((int)v159 < (int)2u);
-  if (v177 != 0u) {
+  uint v186 = (uint)((int)v167 < (int)2u);
+  if (v186 != 0u) {
     goto end33;
   }
-  uint v180 = v6;
-  uint v181 = 2u;
-  uint v182 = 1u;
+  uint v189 = v6;
+  uint v190 = 2u;
+  uint v191 = 1u;
   for (;;) {
-    uint v184 = v182 << 1u;
-    uint v185 = v6 + v184;
-    if ((ulong)v185 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v185); return; }
-    uint v186 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v185 - 65504ul))));
-    uint v188 = v186 & 65535u;
-    uint v189;
-    uint v190;
-    uint v191 = v180;
-    uint v192 = v181;
+    uint v193 = v191 << 1u;
+    uint v194 = v6 + v193;
+    if ((ulong)v194 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v194); return; }
+    uint v195 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v194 - 65504ul))));
+    uint v197 = v195 & 65535u;
+    uint v198;
+    uint v199;
+    uint v200 = v189;
+    uint v201 = v190;
     for (;;) {
-      if ((ulong)v191 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v191); return; }
-      uint v193 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v191 - 65504ul))));
-      uint v194 = (uint)(v193 <= v188);
-      if (v194 != 0u) {
-        v190 = v192;
+      if ((ulong)v200 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v200); return; }
+      uint v202 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v200 - 65504ul))));
+      uint v203 = (uint)(v202 <= v197);
+      if (v203 != 0u) {
+        v199 = v201;
         goto end37;
       }
-      uint v196 = v191 + 2u;
-      if ((ulong)v196 - 65504ul > 30ul) { record_trap(HERE, 131074u, 871u, 1u, (uint)(ulong)v196); return; }
-      *(__private u16*)((__private uchar*)own0 + ((ulong)v196 - 65504ul)) = (ushort)v193;
-      uint v198 = v191 + 0xfffffffeu;
-      uint v200 = v192 + 0xffffffffu;
-      uint v202 = (uint)((int)v200 > (int)1u);
-      if (v202 != 0u) {
-        v191 = v198;
-        v192 = v200;
+      uint v205 = v200 + 2u;
+      if ((ulong)v205 - 65504ul > 30ul) { record_trap(HERE, 131074u, 871u, 1u, (uint)(ulong)v205); return; }
+      *(__private u16*)((__private uchar*)own0 + ((ulong)v205 - 65504ul)) = (ushort)v202;
+      uint v207 = v200 + 0xfffffffeu;
+      uint v209 = v201 + 0xffffffffu;
+      uint v211 = (uint)((int)v209 > (int)1u);
+      if (v211 != 0u) {
+        v200 = v207;
+        v201 = v209;
         continue;
       }
       break;
     }
-    v189 = 0u;
+    v198 = 0u;
     goto end36;
    end37:;
-    uint v205 = v190 + 0xffffffffu;
-    v189 = v205;
+    uint v214 = v199 + 0xffffffffu;
+    v198 = v214;
    end36:;
-    uint v207 = v189 << 1u;
-    uint v208 = v6 + v207;
-    if ((ulong)v208 - 65504ul > 30ul) { record_trap(HERE, 131074u, 919u, 1u, (uint)(ulong)v208); return; }
-    *(__private u16*)((__private uchar*)own0 + ((ulong)v208 - 65504ul)) = (ushort)v186;
-    uint v210 = v180 + 2u;
-    uint v212 = v181 + 1u;
-    uint v214 = v182 + 1u;
-    uint v215 = (uint)(v214 != v159);
-    if (v215 != 0u) {
-      v180 = v210;
-      v181 = v212;
-      v182 = v214;
+    uint v216 = v198 << 1u;
+    uint v217 = v6 + v216;
+    if ((ulong)v217 - 65504ul > 30ul) { record_trap(HERE, 131074u, 919u, 1u, (uint)(ulong)v217); return; }
+    *(__private u16*)((__private uchar*)own0 + ((ulong)v217 - 65504ul)) = (ushort)v195;
+    uint v219 = v189 + 2u;
+    uint v221 = v190 + 1u;
+    uint v223 = v191 + 1u;
+    uint v224 = (uint)(v223 != v167);
+    if (v224 != 0u) {
+      v189 = v219;
+      v190 = v221;
+      v191 = v223;
       continue;
     }
     break;
   }
  end33:;
-  uint v217 = v72 << 1u;
-  uint v218 = 131072u + v217;
-  uint v220 = v8 << 1u;
-  uint v221 = v218 + v220;
-  uint v223 = v159 & 510u;
-  uint v224 = v6 + v223;
-  uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + min((v224 + 0xffff0020u), 30u)));
-  uint v228 = v221 - 131072u;
-  *(__global u16*)(AT(__global, p1, (ulong)v228)) = (ushort)v225;
-  uint v227 = v6 + 32u;
-  g0 = v227;
+  uint v226 = v75 << 1u;
+  uint v227 = 131072u + v226;
+  uint v229 = v8 << 1u;
+  uint v230 = v227 + v229;
+  uint v232 = v167 & 510u;
+  uint v233 = v6 + v232;
+  uint v234 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + min((v233 + 0xffff0020u), 30u)));
+  uint v235 = v230 - 131072u;
+  *(__global u16*)(AT(__global, p1, (ulong)v235)) = (ushort)v234;
+  uint v237 = v6 + 32u;
+  g0 = v237;
 }
 
 __kernel void checked(__global const uchar* b0,
@@ -452,295 +452,295 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v34 = v16 << 1u;
   uint v35 = v22 + v34;
-  uint v229 = v35 - 131072u;
-  if (v229 >= places0_2) { record_trap(HERE, 131074u, 257u, 0u, (uint)(a0 + (ulong)v229)); return; }
-  uint v36 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v229)));
-  *(__private u16*)((__private uchar*)own0 + min((v6 + 0xffff0020u), 30u)) = (ushort)v36;
-  uint v38 = v6 | 2u;
-  v23 = v38;
+  uint v36 = v35 - 131072u;
+  if (v36 >= places0_2) { record_trap(HERE, 131074u, 257u, 0u, (uint)(a0 + (ulong)v36)); return; }
+  uint v37 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v36)));
+  *(__private u16*)((__private uchar*)own0 + min((v6 + 0xffff0020u), 30u)) = (ushort)v37;
+  uint v39 = v6 | 2u;
+  v23 = v39;
   v24 = 1u;
  end0:;
-  uint v39 = (uint)((int)v8 < (int)s2);
-  uint v40;
-  uint v42 = (uint)((int)v8 < (int)0u);
-  if (v42 != 0u) {
-    v40 = v24;
+  uint v40 = (uint)((int)v8 < (int)s2);
+  uint v41;
+  uint v43 = (uint)((int)v8 < (int)0u);
+  if (v43 != 0u) {
+    v41 = v24;
     goto end6;
   }
-  uint v43 = v39 & v14;
-  uint v44 = (uint)(v43 == 0u);
-  if (v44 != 0u) {
-    v40 = v24;
+  uint v44 = v40 & v14;
+  uint v45 = (uint)(v44 == 0u);
+  if (v45 != 0u) {
+    v41 = v24;
     goto end6;
   }
-  uint v46 = v8 << 1u;
-  uint v47 = v22 + v46;
-  uint v230 = v47 - 131072u;
-  if (v230 >= places0_2) { record_trap(HERE, 131074u, 305u, 0u, (uint)(a0 + (ulong)v230)); return; }
-  uint v48 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v230)));
-  *(__private u16*)((__private uchar*)own0 + min((v23 + 0xffff0020u), 30u)) = (ushort)v48;
-  uint v50 = v24 + 1u;
-  v40 = v50;
+  uint v47 = v8 << 1u;
+  uint v48 = v22 + v47;
+  uint v49 = v48 - 131072u;
+  if (v49 >= places0_2) { record_trap(HERE, 131074u, 305u, 0u, (uint)(a0 + (ulong)v49)); return; }
+  uint v50 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v49)));
+  *(__private u16*)((__private uchar*)own0 + min((v23 + 0xffff0020u), 30u)) = (ushort)v50;
+  uint v52 = v24 + 1u;
+  v41 = v52;
  end6:;
-  uint v51;
-  uint v53 = (uint)((int)v8 < (int)0xffffffffu);
-  if (v53 != 0u) {
-    v51 = v40;
+  uint v53;
+  uint v55 = (uint)((int)v8 < (int)0xffffffffu);
+  if (v55 != 0u) {
+    v53 = v41;
     goto end9;
   }
-  uint v55 = v8 + 1u;
-  uint v56 = (uint)((int)v55 < (int)s2);
-  uint v57 = v56 & v14;
-  uint v58 = (uint)(v57 == 0u);
-  if (v58 != 0u) {
-    v51 = v40;
+  uint v57 = v8 + 1u;
+  uint v58 = (uint)((int)v57 < (int)s2);
+  uint v59 = v58 & v14;
+  uint v60 = (uint)(v59 == 0u);
+  if (v60 != 0u) {
+    v53 = v41;
     goto end9;
   }
-  uint v60 = v40 << 1u;
-  uint v61 = v6 | v60;
-  uint v63 = v55 << 1u;
-  uint v64 = v22 + v63;
-  uint v231 = v64 - 131072u;
-  if (v231 >= places0_2) { record_trap(HERE, 131074u, 360u, 0u, (uint)(a0 + (ulong)v231)); return; }
-  uint v65 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v231)));
-  *(__private u16*)((__private uchar*)own0 + min((v61 + 0xffff0020u), 30u)) = (ushort)v65;
-  uint v67 = v40 + 1u;
-  v51 = v67;
+  uint v62 = v41 << 1u;
+  uint v63 = v6 | v62;
+  uint v65 = v57 << 1u;
+  uint v66 = v22 + v65;
+  uint v67 = v66 - 131072u;
+  if (v67 >= places0_2) { record_trap(HERE, 131074u, 360u, 0u, (uint)(a0 + (ulong)v67)); return; }
+  uint v68 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v67)));
+  *(__private u16*)((__private uchar*)own0 + min((v63 + 0xffff0020u), 30u)) = (ushort)v68;
+  uint v70 = v41 + 1u;
+  v53 = v70;
  end9:;
-  uint v69 = (uint)((int)v10 > (int)0xffffffffu);
-  uint v70 = (uint)((int)v10 < (int)s3);
-  uint v71 = v69 & v70;
-  uint v72 = v10 * s2;
-  uint v74 = v72 << 1u;
-  uint v75 = 131072u + v74;
-  uint v76;
-  uint v78 = (uint)((int)v8 < (int)1u);
-  if (v78 != 0u) {
-    v76 = v51;
+  uint v72 = (uint)((int)v10 > (int)0xffffffffu);
+  uint v73 = (uint)((int)v10 < (int)s3);
+  uint v74 = v72 & v73;
+  uint v75 = v10 * s2;
+  uint v77 = v75 << 1u;
+  uint v78 = 131072u + v77;
+  uint v79;
+  uint v81 = (uint)((int)v8 < (int)1u);
+  if (v81 != 0u) {
+    v79 = v53;
     goto end12;
   }
-  uint v79 = (uint)((int)v8 > (int)s2);
-  if (v79 != 0u) {
-    v76 = v51;
+  uint v82 = (uint)((int)v8 > (int)s2);
+  if (v82 != 0u) {
+    v79 = v53;
     goto end12;
   }
-  uint v80 = (uint)(v71 == 0u);
-  if (v80 != 0u) {
-    v76 = v51;
+  uint v83 = (uint)(v74 == 0u);
+  if (v83 != 0u) {
+    v79 = v53;
     goto end12;
   }
-  uint v82 = v51 << 1u;
-  uint v83 = v6 | v82;
-  uint v85 = v16 << 1u;
-  uint v86 = v75 + v85;
-  uint v232 = v86 - 131072u;
-  if (v232 >= places0_2) { record_trap(HERE, 131074u, 439u, 0u, (uint)(a0 + (ulong)v232)); return; }
-  uint v87 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v232)));
-  *(__private u16*)((__private uchar*)own0 + min((v83 + 0xffff0020u), 30u)) = (ushort)v87;
-  uint v89 = v51 + 1u;
-  v76 = v89;
+  uint v85 = v53 << 1u;
+  uint v86 = v6 | v85;
+  uint v88 = v16 << 1u;
+  uint v89 = v78 + v88;
+  uint v90 = v89 - 131072u;
+  if (v90 >= places0_2) { record_trap(HERE, 131074u, 439u, 0u, (uint)(a0 + (ulong)v90)); return; }
+  uint v91 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v90)));
+  *(__private u16*)((__private uchar*)own0 + min((v86 + 0xffff0020u), 30u)) = (ushort)v91;
+  uint v93 = v53 + 1u;
+  v79 = v93;
  end12:;
-  uint v90;
-  uint v92 = (uint)((int)v8 < (int)0u);
-  if (v92 != 0u) {
-    v90 = v76;
+  uint v94;
+  uint v96 = (uint)((int)v8 < (int)0u);
+  if (v96 != 0u) {
+    v94 = v79;
     goto end16;
   }
-  uint v93 = v39 & v71;
-  uint v94 = (uint)(v93 == 0u);
-  if (v94 != 0u) {
-    v90 = v76;
+  uint v97 = v40 & v74;
+  uint v98 = (uint)(v97 == 0u);
+  if (v98 != 0u) {
+    v94 = v79;
     goto end16;
   }
-  uint v96 = v76 << 1u;
-  uint v97 = v6 + v96;
-  uint v99 = v8 << 1u;
-  uint v100 = v75 + v99;
-  uint v233 = v100 - 131072u;
-  if (v233 >= places0_2) { record_trap(HERE, 131074u, 486u, 0u, (uint)(a0 + (ulong)v233)); return; }
-  uint v101 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v233)));
-  *(__private u16*)((__private uchar*)own0 + min((v97 + 0xffff0020u), 30u)) = (ushort)v101;
-  uint v103 = v76 + 1u;
-  v90 = v103;
+  uint v100 = v79 << 1u;
+  uint v101 = v6 + v100;
+  uint v103 = v8 << 1u;
+  uint v104 = v78 + v103;
+  uint v105 = v104 - 131072u;
+  if (v105 >= places0_2) { record_trap(HERE, 131074u, 486u, 0u, (uint)(a0 + (ulong)v105)); return; }
+  uint v106 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v105)));
+  *(__private u16*)((__private uchar*)own0 + min((v101 + 0xffff0020u), 30u)) = (ushort)v106;
+  uint v108 = v79 + 1u;
+  v94 = v108;
  end16:;
-  uint v104;
-  uint v106 = (uint)((int)v8 < (int)0xffffffffu);
-  if (v106 != 0u) {
-    v104 = v90;
-    goto end19;
-  }
-  uint v108 = v8 + 1u;
-  uint v109 = (uint)((int)v108 < (int)s2);
-  uint v110 = v109 & v71;
-  uint v111 = (uint)(v110 == 0u);
+  uint v109;
+  uint v111 = (uint)((int)v8 < (int)0xffffffffu);
   if (v111 != 0u) {
-    v104 = v90;
+    v109 = v94;
     goto end19;
   }
-  uint v113 = v90 << 1u;
-  uint v114 = v6 + v113;
-  uint v116 = v108 << 1u;
-  uint v117 = v75 + v116;
-  uint v234 = v117 - 131072u;
-  if (v234 >= places0_2) { record_trap(HERE, 131074u, 541u, 0u, (uint)(a0 + (ulong)v234)); return; }
-  uint v118 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v234)));
-  *(__private u16*)((__private uchar*)own0 + min((v114 + 0xffff0020u), 30u)) = (ushort)v118;
-  uint v120 = v90 + 1u;
-  v104 = v120;
+  uint v113 = v8 + 1u;
+  uint v114 = (uint)((int)v113 < (int)s2);
+  uint v115 = v114 & v74;
+  uint v116 = (uint)(v115 == 0u);
+  if (v116 != 0u) {
+    v109 = v94;
+    goto end19;
+  }
+  uint v118 = v94 << 1u;
+  uint v119 = v6 + v118;
+  uint v121 = v113 << 1u;
+  uint v122 = v78 + v121;
+  uint v123 = v122 - 131072u;
+  if (v123 >= places0_2) { record_trap(HERE, 131074u, 541u, 0u, (uint)(a0 + (ulong)v123)); return; }
+  uint v124 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v123)));
+  *(__private u16*)((__private uchar*)own0 + min((v119 + 0xffff0020u), 30u)) = (ushort)v124;
+  uint v126 = v94 + 1u;
+  v109 = v126;
  end19:;
-  uint v122 = (uint)((int)v10 > (int)0xfffffffeu);
-  uint v124 = v10 + 1u;
-  uint v125 = (uint)((int)v124 < (int)s3);
-  uint v126 = v122 & v125;
-  uint v127 = v124 * s2;
-  uint v129 = v127 << 1u;
-  uint v130 = 131072u + v129;
-  uint v131;
-  uint v133 = (uint)((int)v8 < (int)1u);
-  if (v133 != 0u) {
-    v131 = v104;
+  uint v128 = (uint)((int)v10 > (int)0xfffffffeu);
+  uint v130 = v10 + 1u;
+  uint v131 = (uint)((int)v130 < (int)s3);
+  uint v132 = v128 & v131;
+  uint v133 = v130 * s2;
+  uint v135 = v133 << 1u;
+  uint v136 = 131072u + v135;
+  uint v137;
+  uint v139 = (uint)((int)v8 < (int)1u);
+  if (v139 != 0u) {
+    v137 = v109;
     goto end22;
   }
-  uint v134 = (uint)((int)v8 > (int)s2);
-  if (v134 != 0u) {
-    v131 = v104;
+  uint v140 = (uint)((int)v8 > (int)s2);
+  if (v140 != 0u) {
+    v137 = v109;
     goto end22;
   }
-  uint v135 = (uint)(v126 == 0u);
-  if (v135 != 0u) {
-    v131 = v104;
+  uint v141 = (uint)(v132 == 0u);
+  if (v141 != 0u) {
+    v137 = v109;
     goto end22;
   }
-  uint v137 = v104 << 1u;
-  uint v138 = v6 + v137;
-  uint v140 = v16 << 1u;
-  uint v141 = v130 + v140;
-  uint v235 = v141 - 131072u;
-  if (v235 >= places0_2) { record_trap(HERE, 131074u, 623u, 0u, (uint)(a0 + (ulong)v235)); return; }
-  uint v142 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v235)));
-  *(__private u16*)((__private uchar*)own0 + min((v138 + 0xffff0020u), 30u)) = (ushort)v142;
-  uint v144 = v104 + 1u;
-  v131 = v144;
+  uint v143 = v109 << 1u;
+  uint v144 = v6 + v143;
+  uint v146 = v16 << 1u;
+  uint v147 = v136 + v146;
+  uint v148 = v147 - 131072u;
+  if (v148 >= places0_2) { record_trap(HERE, 131074u, 623u, 0u, (uint)(a0 + (ulong)v148)); return; }
+  uint v149 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v148)));
+  *(__private u16*)((__private uchar*)own0 + min((v144 + 0xffff0020u), 30u)) = (ushort)v149;
+  uint v151 = v109 + 1u;
+  v137 = v151;
  end22:;
-  uint v145;
-  uint v147 = (uint)((int)v8 < (int)0u);
-  if (v147 != 0u) {
-    v145 = v131;
+  uint v152;
+  uint v154 = (uint)((int)v8 < (int)0u);
+  if (v154 != 0u) {
+    v152 = v137;
     goto end26;
   }
-  uint v148 = v39 & v126;
-  uint v149 = (uint)(v148 == 0u);
-  if (v149 != 0u) {
-    v145 = v131;
+  uint v155 = v40 & v132;
+  uint v156 = (uint)(v155 == 0u);
+  if (v156 != 0u) {
+    v152 = v137;
     goto end26;
   }
-  uint v151 = v131 << 1u;
-  uint v152 = v6 + v151;
-  uint v154 = v8 << 1u;
-  uint v155 = v130 + v154;
-  uint v236 = v155 - 131072u;
-  if (v236 >= places0_2) { record_trap(HERE, 131074u, 670u, 0u, (uint)(a0 + (ulong)v236)); return; }
-  uint v156 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v236)));
-  *(__private u16*)((__private uchar*)own0 + min((v152 + 0xffff0020u), 30u)) = (ushort)v156;
-  uint v158 = v131 + 1u;
-  v145 = v158;
+  uint v158 = v137 << 1u;
+  uint v159 = v6 + v158;
+  uint v161 = v8 << 1u;
+  uint v162 = v136 + v161;
+  uint v163 = v162 - 131072u;
+  if (v163 >= places0_2) { record_trap(HERE, 131074u, 670u, 0u, (uint)(a0 + (ulong)v163)); return; }
+  uint v164 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v163)));
+  *(__private u16*)((__private uchar*)own0 + min((v159 + 0xffff0020u), 30u)) = (ushort)v164;
+  uint v166 = v137 + 1u;
+  v152 = v166;
  end26:;
-  uint v159;
-  uint v161 = (uint)((int)v8 < (int)0xffffffffu);
-  if (v161 != 0u) {
-    v159 = v145;
+  uint v167;
+  uint v169 = (uint)((int)v8 < (int)0xffffffffu);
+  if (v169 != 0u) {
+    v167 = v152;
     goto end29;
   }
-  uint v163 = v8 + 1u;
-  uint v164 = (uint)((int)v163 < (int)s2);
-  uint v165 = v164 & v126;
-  uint v166 = (uint)(v165 == 0u);
-  if (v166 != 0u) {
-    v159 = v145;
+  uint v171 = v8 + 1u;
+  uint v172 = (uint)((int)v171 < (int)s2);
+  uint v173 = v172 & v132;
+  uint v174 = (uint)(v173 == 0u);
+  if (v174 != 0u) {
+    v167 = v152;
     goto end29;
   }
-  uint v168 = v145 << 1u;
-  uint v169 = v6 + v168;
-  uint v171 = v163 << 1u;
-  uint v172 = v130 + v171;
-  uint v237 = v172 - 131072u;
-  if (v237 >= places0_2) { record_trap(HERE, 131074u, 725u, 0u, (uint)(a0 + (ulong)v237)); return; }
-  uint v173 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v237)));
-  *(__private u16*)((__private uchar*)own0 + min((v169 + 0xffff0020u), 30u)) = (ushort)v173;
-  uint v175 = v145 + 1u;
-  v159 = v175;
+  uint v176 = v152 << 1u;
+  uint v177 = v6 + v176;
+  uint v179 = v171 << 1u;
+  uint v180 = v136 + v179;
+  uint v181 = v180 - 131072u;
+  if (v181 >= places0_2) { record_trap(HERE, 131074u, 725u, 0u, (uint)(a0 + (ulong)v181)); return; }
+  uint v182 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v181)));
+  *(__private u16*)((__private uchar*)own0 + min((v177 + 0xffff0020u), 30u)) = (ushort)v182;
+  uint v184 = v152 + 1u;
+  v167 = v184;
  end29:;
-  uint v177 = (uint)((int)v159 < (int)2u);
-  if (v177 != 0u) {
+  uint v186 = (uint)((int)v167 < (int)2u);
+  if (v186 != 0u) {
     goto end33;
   }
-  uint v180 = v6;
-  uint v181 = 2u;
-  uint v182 = 1u;
+  uint v189 = v6;
+  uint v190 = 2u;
+  uint v191 = 1u;
   for (;;) {
-    uint v184 = v182 << 1u;
-    uint v185 = v6 + v184;
-    if ((ulong)v185 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v185); return; }
-    uint v186 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v185 - 65504ul))));
-    uint v188 = v186 & 65535u;
-    uint v189;
-    uint v190;
-    uint v191 = v180;
-    uint v192 = v181;
+    uint v193 = v191 << 1u;
+    uint v194 = v6 + v193;
+    if ((ulong)v194 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v194); return; }
+    uint v195 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v194 - 65504ul))));
+    uint v197 = v195 & 65535u;
+    uint v198;
+    uint v199;
+    uint v200 = v189;
+    uint v201 = v190;
     for (;;) {
-      if ((ulong)v191 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v191); return; }
-      uint v193 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v191 - 65504ul))));
-      uint v194 = (uint)(v193 <= v188);
-      if (v194 != 0u) {
-        v190 = v192;
+      if ((ulong)v200 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v200); return; }
+      uint v202 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v200 - 65504ul))));
+      uint v203 = (uint)(v202 <= v197);
+      if (v203 != 0u) {
+        v199 = v201;
         goto end37;
       }
-      uint v196 = v191 + 2u;
-      if ((ulong)v196 - 65504ul > 30ul) { record_trap(HERE, 131074u, 871u, 1u, (uint)(ulong)v196); return; }
-      *(__private u16*)((__private uchar*)own0 + ((ulong)v196 - 65504ul)) = (ushort)v193;
-      uint v198 = v191 + 0xfffffffeu;
-      uint v200 = v192 + 0xffffffffu;
-      uint v202 = (uint)((int)v200 > (int)1u);
-      if (v202 != 0u) {
-        v191 = v198;
-        v192 = v200;
+      uint v205 = v200 + 2u;
+      if ((ulong)v205 - 65504ul > 30ul) { record_trap(HERE, 131074u, 871u, 1u, (uint)(ulong)v205); return; }
+      *(__private u16*)((__private uchar*)own0 + ((ulong)v205 - 65504ul)) = (ushort)v202;
+      uint v207 = v200 + 0xfffffffeu;
+      uint v209 = v201 + 0xffffffffu;
+      uint v211 = (uint)((int)v209 > (int)1u);
+      if (v211 != 0u) {
+        v200 = v207;
+        v201 = v209;
         continue;
       }
       break;
     }
-    v189 = 0u;
+    v198 = 0u;
     goto end36;
    end37:;
-    uint v205 = v190 + 0xffffffffu;
-    v189 = v205;
+    uint v214 = v199 + 0xffffffffu;
+    v198 = v214;
    end36:;
-    uint v207 = v189 << 1u;
-    uint v208 = v6 + v207;
-    if ((ulong)v208 - 65504ul > 30ul) { record_trap(HERE, 131074u, 919u, 1u, (uint)(ulong)v208); return; }
-    *(__private u16*)((__private uchar*)own0 + ((ulong)v208 - 65504ul)) = (ushort)v186;
-    uint v210 = v180 + 2u;
-    uint v212 = v181 + 1u;
-    uint v214 = v182 + 1u;
-    uint v215 = (uint)(v214 != v159);
-    if (v215 != 0u) {
-      v180 = v210;
-      v181 = v212;
-      v182 = v214;
+    uint v216 = v198 << 1u;
+    uint v217 = v6 + v216;
+    if ((ulong)v217 - 65504ul > 30ul) { record_trap(HERE, 131074u, 919u, 1u, (uint)(ulong)v217); return; }
+    *(__private u16*)((__private uchar*)own0 + ((ulong)v217 - 65504ul)) = (ushort)v195;
+    uint v219 = v189 + 2u;
+    uint v221 = v190 + 1u;
+    uint v223 = v191 + 1u;
+    uint v224 = (uint)(v223 != v167);
+    if (v224 != 0u) {
+      v189 = v219;
+      v190 = v221;
+      v191 = v223;
       continue;
     }
     break;
   }
  end33:;
-  uint v217 = v72 << 1u;
-  uint v218 = 131072u + v217;
-  uint v220 = v8 << 1u;
-  uint v221 = v218 + v220;
-  uint v223 = v159 & 510u;
-  uint v224 = v6 + v223;
-  uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + min((v224 + 0xffff0020u), 30u)));
-  uint v228 = v221 - 131072u;
-  if (v228 >= places1_2) { record_trap(HERE, 131074u, 775u, 0u, (uint)(a1 + (ulong)v228)); return; }
-  *(__global u16*)(AT(__global, p1, (ulong)v228)) = (ushort)v225;
-  uint v227 = v6 + 32u;
-  g0 = v227;
+  uint v226 = v75 << 1u;
+  uint v227 = 131072u + v226;
+  uint v229 = v8 << 1u;
+  uint v230 = v227 + v229;
+  uint v232 = v167 & 510u;
+  uint v233 = v6 + v232;
+  uint v234 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + min((v233 + 0xffff0020u), 30u)));
+  uint v235 = v230 - 131072u;
+  if (v235 >= places1_2) { record_trap(HERE, 131074u, 775u, 0u, (uint)(a1 + (ulong)v235)); return; }
+  *(__global u16*)(AT(__global, p1, (ulong)v235)) = (ushort)v234;
+  uint v237 = v6 + 32u;
+  g0 = v237;
 }

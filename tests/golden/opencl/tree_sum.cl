@@ -68,134 +68,132 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   uint v14 = v13 + v9;
   uint v15 = v14 - 131072u;
   float v16 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v15)));
-  uint v18 = v14 + 1024u;
-  uint v19 = v18 - 131072u;
-  float v20 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v19)));
-  float v21 = v16 + v20;
+  float v17 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v15) + 1024ul));
+  float v18 = v16 + v17;
   const ulong at_0 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v21);
+  *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v18);
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  uint v23 = (uint)((int)v7 > (int)127u);
-  if (v23 != 0u) {
+  uint v20 = (uint)((int)v7 > (int)127u);
+  if (v20 != 0u) {
     goto end0;
   }
-  uint v25 = v10 + 512u;
-  const ulong at_1 = (ulong)(v25 - group_base) + 0ul;
-  float v26 = as_float(*(__local u32*)((__local uchar*)group_memory + at_1));
+  uint v22 = v10 + 512u;
+  const ulong at_1 = (ulong)(v22 - group_base) + 0ul;
+  float v23 = as_float(*(__local u32*)((__local uchar*)group_memory + at_1));
   const ulong at_2 = (ulong)(v10 - group_base) + 0ul;
-  float v27 = as_float(*(__local u32*)((__local uchar*)group_memory + at_2));
-  float v28 = v26 + v27;
+  float v24 = as_float(*(__local u32*)((__local uchar*)group_memory + at_2));
+  float v25 = v23 + v24;
   const ulong at_3 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_3) = as_uint(v28);
+  *(__local u32*)((__local uchar*)group_memory + at_3) = as_uint(v25);
  end0:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  uint v30 = (uint)((int)v7 > (int)63u);
-  if (v30 != 0u) {
+  uint v27 = (uint)((int)v7 > (int)63u);
+  if (v27 != 0u) {
     goto end2;
   }
-  uint v32 = v10 + 256u;
-  const ulong at_4 = (ulong)(v32 - group_base) + 0ul;
-  float v33 = as_float(*(__local u32*)((__local uchar*)group_memory + at_4));
+  uint v29 = v10 + 256u;
+  const ulong at_4 = (ulong)(v29 - group_base) + 0ul;
+  float v30 = as_float(*(__local u32*)((__local uchar*)group_memory + at_4));
   const ulong at_5 = (ulong)(v10 - group_base) + 0ul;
-  float v34 = as_float(*(__local u32*)((__local uchar*)group_memory + at_5));
-  float v35 = v33 + v34;
+  float v31 = as_float(*(__local u32*)((__local uchar*)group_memory + at_5));
+  float v32 = v30 + v31;
   const ulong at_6 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_6) = as_uint(v35);
+  *(__local u32*)((__local uchar*)group_memory + at_6) = as_uint(v32);
  end2:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  uint v37 = (uint)((int)v7 > (int)31u);
-  if (v37 != 0u) {
+  uint v34 = (uint)((int)v7 > (int)31u);
+  if (v34 != 0u) {
     goto end4;
   }
-  uint v39 = v10 + 128u;
-  const ulong at_7 = (ulong)(v39 - group_base) + 0ul;
-  float v40 = as_float(*(__local u32*)((__local uchar*)group_memory + at_7));
+  uint v36 = v10 + 128u;
+  const ulong at_7 = (ulong)(v36 - group_base) + 0ul;
+  float v37 = as_float(*(__local u32*)((__local uchar*)group_memory + at_7));
   const ulong at_8 = (ulong)(v10 - group_base) + 0ul;
-  float v41 = as_float(*(__local u32*)((__local uchar*)group_memory + at_8));
-  float v42 = v40 + v41;
+  float v38 = as_float(*(__local u32*)((__local uchar*)group_memory + at_8));
+  float v39 = v37 + v38;
   const ulong at_9 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_9) = as_uint(v42);
+  *(__local u32*)((__local uchar*)group_memory + at_9) = as_uint(v39);
  end4:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  uint v44 = (uint)((int)v7 > (int)15u);
-  if (v44 != 0u) {
+  uint v41 = (uint)((int)v7 > (int)15u);
+  if (v41 != 0u) {
     goto end6;
   }
-  uint v46 = v10 + 64u;
-  const ulong at_10 = (ulong)(v46 - group_base) + 0ul;
-  float v47 = as_float(*(__local u32*)((__local uchar*)group_memory + at_10));
+  uint v43 = v10 + 64u;
+  const ulong at_10 = (ulong)(v43 - group_base) + 0ul;
+  float v44 = as_float(*(__local u32*)((__local uchar*)group_memory + at_10));
   const ulong at_11 = (ulong)(v10 - group_base) + 0ul;
-  float v48 = as_float(*(__local u32*)((__local uchar*)group_memory + at_11));
-  float v49 = v47 + v48;
+  float v45 = as_float(*(__local u32*)((__local uchar*)group_memory + at_11));
+  float v46 = v44 + v45;
   const ulong at_12 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_12) = as_uint(v49);
+  *(__local u32*)((__local uchar*)group_memory + at_12) = as_uint(v46);
  end6:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  uint v51 = (uint)((int)v7 > (int)7u);
-  if (v51 != 0u) {
+  uint v48 = (uint)((int)v7 > (int)7u);
+  if (v48 != 0u) {
     goto end8;
   }
-  uint v53 = v10 + 32u;
-  const ulong at_13 = (ulong)(v53 - group_base) + 0ul;
-  float v54 = as_float(*(__local u32*)((__local uchar*)group_memory + at_13));
+  uint v50 = v10 + 32u;
+  const ulong at_13 = (ulong)(v50 - group_base) + 0ul;
+  float v51 = as_float(*(__local u32*)((__local uchar*)group_memory + at_13));
   const ulong at_14 = (ulong)(v10 - group_base) + 0ul;
-  float v55 = as_float(*(__local u32*)((__local uchar*)group_memory + at_14));
-  float v56 = v54 + v55;
+  float v52 = as_float(*(__local u32*)((__local uchar*)group_memory + at_14));
+  float v53 = v51 + v52;
   const ulong at_15 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_15) = as_uint(v56);
+  *(__local u32*)((__local uchar*)group_memory + at_15) = as_uint(v53);
  end8:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  uint v58 = (uint)((int)v7 > (int)3u);
-  if (v58 != 0u) {
+  uint v55 = (uint)((int)v7 > (int)3u);
+  if (v55 != 0u) {
     goto end10;
   }
-  uint v60 = v10 + 16u;
-  const ulong at_16 = (ulong)(v60 - group_base) + 0ul;
-  float v61 = as_float(*(__local u32*)((__local uchar*)group_memory + at_16));
+  uint v57 = v10 + 16u;
+  const ulong at_16 = (ulong)(v57 - group_base) + 0ul;
+  float v58 = as_float(*(__local u32*)((__local uchar*)group_memory + at_16));
   const ulong at_17 = (ulong)(v10 - group_base) + 0ul;
-  float v62 = as_float(*(__local u32*)((__local uchar*)group_memory + at_17));
-  float v63 = v61 + v62;
+  float v59 = as_float(*(__local u32*)((__local uchar*)group_memory + at_17));
+  float v60 = v58 + v59;
   const ulong at_18 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_18) = as_uint(v63);
+  *(__local u32*)((__local uchar*)group_memory + at_18) = as_uint(v60);
  end10:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  uint v65 = (uint)((int)v7 > (int)1u);
-  if (v65 != 0u) {
+  uint v62 = (uint)((int)v7 > (int)1u);
+  if (v62 != 0u) {
     goto end12;
   }
-  uint v67 = v10 + 8u;
-  const ulong at_19 = (ulong)(v67 - group_base) + 0ul;
-  float v68 = as_float(*(__local u32*)((__local uchar*)group_memory + at_19));
+  uint v64 = v10 + 8u;
+  const ulong at_19 = (ulong)(v64 - group_base) + 0ul;
+  float v65 = as_float(*(__local u32*)((__local uchar*)group_memory + at_19));
   const ulong at_20 = (ulong)(v10 - group_base) + 0ul;
-  float v69 = as_float(*(__local u32*)((__local uchar*)group_memory + at_20));
-  float v70 = v68 + v69;
+  float v66 = as_float(*(__local u32*)((__local uchar*)group_memory + at_20));
+  float v67 = v65 + v66;
   const ulong at_21 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_21) = as_uint(v70);
+  *(__local u32*)((__local uchar*)group_memory + at_21) = as_uint(v67);
  end12:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  uint v72 = (uint)((int)v7 > (int)0u);
-  if (v72 != 0u) {
+  uint v69 = (uint)((int)v7 > (int)0u);
+  if (v69 != 0u) {
     goto end14;
   }
-  uint v74 = v10 + 4u;
-  const ulong at_22 = (ulong)(v74 - group_base) + 0ul;
-  float v75 = as_float(*(__local u32*)((__local uchar*)group_memory + at_22));
+  uint v71 = v10 + 4u;
+  const ulong at_22 = (ulong)(v71 - group_base) + 0ul;
+  float v72 = as_float(*(__local u32*)((__local uchar*)group_memory + at_22));
   const ulong at_23 = (ulong)(v10 - group_base) + 0ul;
-  float v76 = as_float(*(__local u32*)((__local uchar*)group_memory + at_23));
-  float v77 = v75 + v76;
+  float v73 = as_float(*(__local u32*)((__local uchar*)group_memory + at_23));
+  float v74 = v72 + v73;
   const ulong at_24 = (ulong)(v10 - group_base) + 0ul;
-  *(__local u32*)((__local uchar*)group_memory + at_24) = as_uint(v77);
+  *(__local u32*)((__local uchar*)group_memory + at_24) = as_uint(v74);
  end14:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (v7 != 0u) {
     goto end16;
   }
-  uint v79 = v5 << 2u;
-  uint v80 = 131072u + v79;
+  uint v76 = v5 << 2u;
+  uint v77 = 131072u + v76;
   const ulong at_25 = (ulong)(v3 - group_base) + 0ul;
-  float v81 = as_float(*(__local u32*)((__local uchar*)group_memory + at_25));
-  uint v82 = v80 - 131072u;
-  *(__global u32*)(AT(__global, p1, (ulong)v82)) = as_uint(v81);
+  float v78 = as_float(*(__local u32*)((__local uchar*)group_memory + at_25));
+  uint v79 = v77 - 131072u;
+  *(__global u32*)(AT(__global, p1, (ulong)v79)) = as_uint(v78);
  end16:;
 }
 
@@ -215,6 +213,7 @@ __kernel GROUP void checked(__global const uchar* b0,
     uint trap_index,
     uint group_base) {
   const uint places0_4 = n0 >= 4ul ? (uint)(n0 - 3ul) : 0u;
+  const uint places0_1028 = n0 >= 1028ul ? (uint)(n0 - 1027ul) : 0u;
   const uint places1_4 = n1 >= 4ul ? (uint)(n1 - 3ul) : 0u;
   __global const uchar* p0 = b0 + start0;
   __global uchar* p1 = b1 + start1;
@@ -240,190 +239,188 @@ __kernel GROUP void checked(__global const uchar* b0,
   uint v13 = 131072u + v12;
   uint v14 = v13 + v9;
   uint v15 = v14 - 131072u;
-  if (v15 >= places0_4) { record_trap(HERE, 262146u, 7043u, 0u, (uint)(a0 + (ulong)v15)); stopped[meeting] = 1u; goto meet21; }
+  if (v15 >= places0_4) { record_trap(HERE, 262146u, 7043u, 0u, (uint)(a0 + (ulong)v15)); stopped[meeting] = 1u; goto meet18; }
   float v16 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v15)));
-  uint v18 = v14 + 1024u;
-  uint v19 = v18 - 131072u;
-  if (v19 >= places0_4) { record_trap(HERE, 262146u, 7052u, 0u, (uint)(a0 + (ulong)v19)); stopped[meeting] = 1u; goto meet21; }
-  float v20 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v19)));
-  float v21 = v16 + v20;
+  if (v15 >= places0_1028) { record_trap(HERE, 262146u, 7052u, 0u, (uint)(a0 + ((ulong)v15 + 1024ul))); stopped[meeting] = 1u; goto meet18; }
+  float v17 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v15) + 1024ul));
+  float v18 = v16 + v17;
   const ulong at_0 = (ulong)(v10 - group_base) + 0ul;
-  if (at_0 > 1020ul) { record_trap(HERE, 262146u, 7056u, 0u, (uint)(group_base + at_0)); stopped[meeting] = 1u; goto meet21; }
-  *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v21);
- meet21:;
+  if (at_0 > 1020ul) { record_trap(HERE, 262146u, 7056u, 0u, (uint)(group_base + at_0)); stopped[meeting] = 1u; goto meet18; }
+  *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v18);
+ meet18:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
-  uint v23 = (uint)((int)v7 > (int)127u);
-  if (v23 != 0u) {
+  uint v20 = (uint)((int)v7 > (int)127u);
+  if (v20 != 0u) {
     goto end0;
   }
-  uint v25 = v10 + 512u;
-  const ulong at_1 = (ulong)(v25 - group_base) + 0ul;
-  if (at_1 > 1020ul) { record_trap(HERE, 262146u, 7083u, 0u, (uint)(group_base + at_1)); stopped[meeting] = 1u; goto meet35; }
-  float v26 = as_float(*(__local u32*)((__local uchar*)group_memory + at_1));
+  uint v22 = v10 + 512u;
+  const ulong at_1 = (ulong)(v22 - group_base) + 0ul;
+  if (at_1 > 1020ul) { record_trap(HERE, 262146u, 7083u, 0u, (uint)(group_base + at_1)); stopped[meeting] = 1u; goto meet32; }
+  float v23 = as_float(*(__local u32*)((__local uchar*)group_memory + at_1));
   const ulong at_2 = (ulong)(v10 - group_base) + 0ul;
-  if (at_2 > 1020ul) { record_trap(HERE, 262146u, 7088u, 0u, (uint)(group_base + at_2)); stopped[meeting] = 1u; goto meet35; }
-  float v27 = as_float(*(__local u32*)((__local uchar*)group_memory + at_2));
-  float v28 = v26 + v27;
+  if (at_2 > 1020ul) { record_trap(HERE, 262146u, 7088u, 0u, (uint)(group_base + at_2)); stopped[meeting] = 1u; goto meet32; }
+  float v24 = as_float(*(__local u32*)((__local uchar*)group_memory + at_2));
+  float v25 = v23 + v24;
   const ulong at_3 = (ulong)(v10 - group_base) + 0ul;
-  if (at_3 > 1020ul) { record_trap(HERE, 262146u, 7092u, 0u, (uint)(group_base + at_3)); stopped[meeting] = 1u; goto meet35; }
-  *(__local u32*)((__local uchar*)group_memory + at_3) = as_uint(v28);
+  if (at_3 > 1020ul) { record_trap(HERE, 262146u, 7092u, 0u, (uint)(group_base + at_3)); stopped[meeting] = 1u; goto meet32; }
+  *(__local u32*)((__local uchar*)group_memory + at_3) = as_uint(v25);
  end0:;
- meet35:;
+ meet32:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
-  uint v30 = (uint)((int)v7 > (int)63u);
-  if (v30 != 0u) {
+  uint v27 = (uint)((int)v7 > (int)63u);
+  if (v27 != 0u) {
     goto end2;
   }
-  uint v32 = v10 + 256u;
-  const ulong at_4 = (ulong)(v32 - group_base) + 0ul;
-  if (at_4 > 1020ul) { record_trap(HERE, 262146u, 7119u, 0u, (uint)(group_base + at_4)); stopped[meeting] = 1u; goto meet49; }
-  float v33 = as_float(*(__local u32*)((__local uchar*)group_memory + at_4));
+  uint v29 = v10 + 256u;
+  const ulong at_4 = (ulong)(v29 - group_base) + 0ul;
+  if (at_4 > 1020ul) { record_trap(HERE, 262146u, 7119u, 0u, (uint)(group_base + at_4)); stopped[meeting] = 1u; goto meet46; }
+  float v30 = as_float(*(__local u32*)((__local uchar*)group_memory + at_4));
   const ulong at_5 = (ulong)(v10 - group_base) + 0ul;
-  if (at_5 > 1020ul) { record_trap(HERE, 262146u, 7124u, 0u, (uint)(group_base + at_5)); stopped[meeting] = 1u; goto meet49; }
-  float v34 = as_float(*(__local u32*)((__local uchar*)group_memory + at_5));
-  float v35 = v33 + v34;
+  if (at_5 > 1020ul) { record_trap(HERE, 262146u, 7124u, 0u, (uint)(group_base + at_5)); stopped[meeting] = 1u; goto meet46; }
+  float v31 = as_float(*(__local u32*)((__local uchar*)group_memory + at_5));
+  float v32 = v30 + v31;
   const ulong at_6 = (ulong)(v10 - group_base) + 0ul;
-  if (at_6 > 1020ul) { record_trap(HERE, 262146u, 7128u, 0u, (uint)(group_base + at_6)); stopped[meeting] = 1u; goto meet49; }
-  *(__local u32*)((__local uchar*)group_memory + at_6) = as_uint(v35);
+  if (at_6 > 1020ul) { record_trap(HERE, 262146u, 7128u, 0u, (uint)(group_base + at_6)); stopped[meeting] = 1u; goto meet46; }
+  *(__local u32*)((__local uchar*)group_memory + at_6) = as_uint(v32);
  end2:;
- meet49:;
+ meet46:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
-  uint v37 = (uint)((int)v7 > (int)31u);
-  if (v37 != 0u) {
+  uint v34 = (uint)((int)v7 > (int)31u);
+  if (v34 != 0u) {
     goto end4;
   }
-  uint v39 = v10 + 128u;
-  const ulong at_7 = (ulong)(v39 - group_base) + 0ul;
-  if (at_7 > 1020ul) { record_trap(HERE, 262146u, 7155u, 0u, (uint)(group_base + at_7)); stopped[meeting] = 1u; goto meet63; }
-  float v40 = as_float(*(__local u32*)((__local uchar*)group_memory + at_7));
+  uint v36 = v10 + 128u;
+  const ulong at_7 = (ulong)(v36 - group_base) + 0ul;
+  if (at_7 > 1020ul) { record_trap(HERE, 262146u, 7155u, 0u, (uint)(group_base + at_7)); stopped[meeting] = 1u; goto meet60; }
+  float v37 = as_float(*(__local u32*)((__local uchar*)group_memory + at_7));
   const ulong at_8 = (ulong)(v10 - group_base) + 0ul;
-  if (at_8 > 1020ul) { record_trap(HERE, 262146u, 7160u, 0u, (uint)(group_base + at_8)); stopped[meeting] = 1u; goto meet63; }
-  float v41 = as_float(*(__local u32*)((__local uchar*)group_memory + at_8));
-  float v42 = v40 + v41;
+  if (at_8 > 1020ul) { record_trap(HERE, 262146u, 7160u, 0u, (uint)(group_base + at_8)); stopped[meeting] = 1u; goto meet60; }
+  float v38 = as_float(*(__local u32*)((__local uchar*)group_memory + at_8));
+  float v39 = v37 + v38;
   const ulong at_9 = (ulong)(v10 - group_base) + 0ul;
-  if (at_9 > 1020ul) { record_trap(HERE, 262146u, 7164u, 0u, (uint)(group_base + at_9)); stopped[meeting] = 1u; goto meet63; }
-  *(__local u32*)((__local uchar*)group_memory + at_9) = as_uint(v42);
+  if (at_9 > 1020ul) { record_trap(HERE, 262146u, 7164u, 0u, (uint)(group_base + at_9)); stopped[meeting] = 1u; goto meet60; }
+  *(__local u32*)((__local uchar*)group_memory + at_9) = as_uint(v39);
  end4:;
- meet63:;
+ meet60:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
-  uint v44 = (uint)((int)v7 > (int)15u);
-  if (v44 != 0u) {
+  uint v41 = (uint)((int)v7 > (int)15u);
+  if (v41 != 0u) {
     goto end6;
   }
-  uint v46 = v10 + 64u;
-  const ulong at_10 = (ulong)(v46 - group_base) + 0ul;
-  if (at_10 > 1020ul) { record_trap(HERE, 262146u, 7191u, 0u, (uint)(group_base + at_10)); stopped[meeting] = 1u; goto meet77; }
-  float v47 = as_float(*(__local u32*)((__local uchar*)group_memory + at_10));
+  uint v43 = v10 + 64u;
+  const ulong at_10 = (ulong)(v43 - group_base) + 0ul;
+  if (at_10 > 1020ul) { record_trap(HERE, 262146u, 7191u, 0u, (uint)(group_base + at_10)); stopped[meeting] = 1u; goto meet74; }
+  float v44 = as_float(*(__local u32*)((__local uchar*)group_memory + at_10));
   const ulong at_11 = (ulong)(v10 - group_base) + 0ul;
-  if (at_11 > 1020ul) { record_trap(HERE, 262146u, 7196u, 0u, (uint)(group_base + at_11)); stopped[meeting] = 1u; goto meet77; }
-  float v48 = as_float(*(__local u32*)((__local uchar*)group_memory + at_11));
-  float v49 = v47 + v48;
+  if (at_11 > 1020ul) { record_trap(HERE, 262146u, 7196u, 0u, (uint)(group_base + at_11)); stopped[meeting] = 1u; goto meet74; }
+  float v45 = as_float(*(__local u32*)((__local uchar*)group_memory + at_11));
+  float v46 = v44 + v45;
   const ulong at_12 = (ulong)(v10 - group_base) + 0ul;
-  if (at_12 > 1020ul) { record_trap(HERE, 262146u, 7200u, 0u, (uint)(group_base + at_12)); stopped[meeting] = 1u; goto meet77; }
-  *(__local u32*)((__local uchar*)group_memory + at_12) = as_uint(v49);
+  if (at_12 > 1020ul) { record_trap(HERE, 262146u, 7200u, 0u, (uint)(group_base + at_12)); stopped[meeting] = 1u; goto meet74; }
+  *(__local u32*)((__local uchar*)group_memory + at_12) = as_uint(v46);
  end6:;
- meet77:;
+ meet74:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
-  uint v51 = (uint)((int)v7 > (int)7u);
-  if (v51 != 0u) {
+  uint v48 = (uint)((int)v7 > (int)7u);
+  if (v48 != 0u) {
     goto end8;
   }
-  uint v53 = v10 + 32u;
-  const ulong at_13 = (ulong)(v53 - group_base) + 0ul;
-  if (at_13 > 1020ul) { record_trap(HERE, 262146u, 7226u, 0u, (uint)(group_base + at_13)); stopped[meeting] = 1u; goto meet91; }
-  float v54 = as_float(*(__local u32*)((__local uchar*)group_memory + at_13));
+  uint v50 = v10 + 32u;
+  const ulong at_13 = (ulong)(v50 - group_base) + 0ul;
+  if (at_13 > 1020ul) { record_trap(HERE, 262146u, 7226u, 0u, (uint)(group_base + at_13)); stopped[meeting] = 1u; goto meet88; }
+  float v51 = as_float(*(__local u32*)((__local uchar*)group_memory + at_13));
   const ulong at_14 = (ulong)(v10 - group_base) + 0ul;
-  if (at_14 > 1020ul) { record_trap(HERE, 262146u, 7231u, 0u, (uint)(group_base + at_14)); stopped[meeting] = 1u; goto meet91; }
-  float v55 = as_float(*(__local u32*)((__local uchar*)group_memory + at_14));
-  float v56 = v54 + v55;
+  if (at_14 > 1020ul) { record_trap(HERE, 262146u, 7231u, 0u, (uint)(group_base + at_14)); stopped[meeting] = 1u; goto meet88; }
+  float v52 = as_float(*(__local u32*)((__local uchar*)group_memory + at_14));
+  float v53 = v51 + v52;
   const ulong at_15 = (ulong)(v10 - group_base) + 0ul;
-  if (at_15 > 1020ul) { record_trap(HERE, 262146u, 7235u, 0u, (uint)(group_base + at_15)); stopped[meeting] = 1u; goto meet91; }
-  *(__local u32*)((__local uchar*)group_memory + at_15) = as_uint(v56);
+  if (at_15 > 1020ul) { record_trap(HERE, 262146u, 7235u, 0u, (uint)(group_base + at_15)); stopped[meeting] = 1u; goto meet88; }
+  *(__local u32*)((__local uchar*)group_memory + at_15) = as_uint(v53);
  end8:;
- meet91:;
+ meet88:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
-  uint v58 = (uint)((int)v7 > (int)3u);
-  if (v58 != 0u) {
+  uint v55 = (uint)((int)v7 > (int)3u);
+  if (v55 != 0u) {
     goto end10;
   }
-  uint v60 = v10 + 16u;
-  const ulong at_16 = (ulong)(v60 - group_base) + 0ul;
-  if (at_16 > 1020ul) { record_trap(HERE, 262146u, 7261u, 0u, (uint)(group_base + at_16)); stopped[meeting] = 1u; goto meet105; }
-  float v61 = as_float(*(__local u32*)((__local uchar*)group_memory + at_16));
+  uint v57 = v10 + 16u;
+  const ulong at_16 = (ulong)(v57 - group_base) + 0ul;
+  if (at_16 > 1020ul) { record_trap(HERE, 262146u, 7261u, 0u, (uint)(group_base + at_16)); stopped[meeting] = 1u; goto meet102; }
+  float v58 = as_float(*(__local u32*)((__local uchar*)group_memory + at_16));
   const ulong at_17 = (ulong)(v10 - group_base) + 0ul;
-  if (at_17 > 1020ul) { record_trap(HERE, 262146u, 7266u, 0u, (uint)(group_base + at_17)); stopped[meeting] = 1u; goto meet105; }
-  float v62 = as_float(*(__local u32*)((__local uchar*)group_memory + at_17));
-  float v63 = v61 + v62;
+  if (at_17 > 1020ul) { record_trap(HERE, 262146u, 7266u, 0u, (uint)(group_base + at_17)); stopped[meeting] = 1u; goto meet102; }
+  float v59 = as_float(*(__local u32*)((__local uchar*)group_memory + at_17));
+  float v60 = v58 + v59;
   const ulong at_18 = (ulong)(v10 - group_base) + 0ul;
-  if (at_18 > 1020ul) { record_trap(HERE, 262146u, 7270u, 0u, (uint)(group_base + at_18)); stopped[meeting] = 1u; goto meet105; }
-  *(__local u32*)((__local uchar*)group_memory + at_18) = as_uint(v63);
+  if (at_18 > 1020ul) { record_trap(HERE, 262146u, 7270u, 0u, (uint)(group_base + at_18)); stopped[meeting] = 1u; goto meet102; }
+  *(__local u32*)((__local uchar*)group_memory + at_18) = as_uint(v60);
  end10:;
- meet105:;
+ meet102:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
-  uint v65 = (uint)((int)v7 > (int)1u);
-  if (v65 != 0u) {
+  uint v62 = (uint)((int)v7 > (int)1u);
+  if (v62 != 0u) {
     goto end12;
   }
-  uint v67 = v10 + 8u;
-  const ulong at_19 = (ulong)(v67 - group_base) + 0ul;
-  if (at_19 > 1020ul) { record_trap(HERE, 262146u, 7296u, 0u, (uint)(group_base + at_19)); stopped[meeting] = 1u; goto meet119; }
-  float v68 = as_float(*(__local u32*)((__local uchar*)group_memory + at_19));
+  uint v64 = v10 + 8u;
+  const ulong at_19 = (ulong)(v64 - group_base) + 0ul;
+  if (at_19 > 1020ul) { record_trap(HERE, 262146u, 7296u, 0u, (uint)(group_base + at_19)); stopped[meeting] = 1u; goto meet116; }
+  float v65 = as_float(*(__local u32*)((__local uchar*)group_memory + at_19));
   const ulong at_20 = (ulong)(v10 - group_base) + 0ul;
-  if (at_20 > 1020ul) { record_trap(HERE, 262146u, 7301u, 0u, (uint)(group_base + at_20)); stopped[meeting] = 1u; goto meet119; }
-  float v69 = as_float(*(__local u32*)((__local uchar*)group_memory + at_20));
-  float v70 = v68 + v69;
+  if (at_20 > 1020ul) { record_trap(HERE, 262146u, 7301u, 0u, (uint)(group_base + at_20)); stopped[meeting] = 1u; goto meet116; }
+  float v66 = as_float(*(__local u32*)((__local uchar*)group_memory + at_20));
+  float v67 = v65 + v66;
   const ulong at_21 = (ulong)(v10 - group_base) + 0ul;
-  if (at_21 > 1020ul) { record_trap(HERE, 262146u, 7305u, 0u, (uint)(group_base + at_21)); stopped[meeting] = 1u; goto meet119; }
-  *(__local u32*)((__local uchar*)group_memory + at_21) = as_uint(v70);
+  if (at_21 > 1020ul) { record_trap(HERE, 262146u, 7305u, 0u, (uint)(group_base + at_21)); stopped[meeting] = 1u; goto meet116; }
+  *(__local u32*)((__local uchar*)group_memory + at_21) = as_uint(v67);
  end12:;
- meet119:;
+ meet116:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
-  uint v72 = (uint)((int)v7 > (int)0u);
-  if (v72 != 0u) {
+  uint v69 = (uint)((int)v7 > (int)0u);
+  if (v69 != 0u) {
     goto end14;
   }
-  uint v74 = v10 + 4u;
-  const ulong at_22 = (ulong)(v74 - group_base) + 0ul;
-  if (at_22 > 1020ul) { record_trap(HERE, 262146u, 7331u, 0u, (uint)(group_base + at_22)); stopped[meeting] = 1u; goto meet133; }
-  float v75 = as_float(*(__local u32*)((__local uchar*)group_memory + at_22));
+  uint v71 = v10 + 4u;
+  const ulong at_22 = (ulong)(v71 - group_base) + 0ul;
+  if (at_22 > 1020ul) { record_trap(HERE, 262146u, 7331u, 0u, (uint)(group_base + at_22)); stopped[meeting] = 1u; goto meet130; }
+  float v72 = as_float(*(__local u32*)((__local uchar*)group_memory + at_22));
   const ulong at_23 = (ulong)(v10 - group_base) + 0ul;
-  if (at_23 > 1020ul) { record_trap(HERE, 262146u, 7336u, 0u, (uint)(group_base + at_23)); stopped[meeting] = 1u; goto meet133; }
-  float v76 = as_float(*(__local u32*)((__local uchar*)group_memory + at_23));
-  float v77 = v75 + v76;
+  if (at_23 > 1020ul) { record_trap(HERE, 262146u, 7336u, 0u, (uint)(group_base + at_23)); stopped[meeting] = 1u; goto meet130; }
+  float v73 = as_float(*(__local u32*)((__local uchar*)group_memory + at_23));
+  float v74 = v72 + v73;
   const ulong at_24 = (ulong)(v10 - group_base) + 0ul;
-  if (at_24 > 1020ul) { record_trap(HERE, 262146u, 7340u, 0u, (uint)(group_base + at_24)); stopped[meeting] = 1u; goto meet133; }
-  *(__local u32*)((__local uchar*)group_memory + at_24) = as_uint(v77);
+  if (at_24 > 1020ul) { record_trap(HERE, 262146u, 7340u, 0u, (uint)(group_base + at_24)); stopped[meeting] = 1u; goto meet130; }
+  *(__local u32*)((__local uchar*)group_memory + at_24) = as_uint(v74);
  end14:;
- meet133:;
+ meet130:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   if (v7 != 0u) {
     goto end16;
   }
-  uint v79 = v5 << 2u;
-  uint v80 = 131072u + v79;
+  uint v76 = v5 << 2u;
+  uint v77 = 131072u + v76;
   const ulong at_25 = (ulong)(v3 - group_base) + 0ul;
   if (at_25 > 1020ul) { record_trap(HERE, 262146u, 7366u, 0u, (uint)(group_base + at_25)); return; }
-  float v81 = as_float(*(__local u32*)((__local uchar*)group_memory + at_25));
-  uint v82 = v80 - 131072u;
-  if (v82 >= places1_4) { record_trap(HERE, 262146u, 7369u, 0u, (uint)(a1 + (ulong)v82)); return; }
-  *(__global u32*)(AT(__global, p1, (ulong)v82)) = as_uint(v81);
+  float v78 = as_float(*(__local u32*)((__local uchar*)group_memory + at_25));
+  uint v79 = v77 - 131072u;
+  if (v79 >= places1_4) { record_trap(HERE, 262146u, 7369u, 0u, (uint)(a1 + (ulong)v79)); return; }
+  *(__global u32*)(AT(__global, p1, (ulong)v79)) = as_uint(v78);
  end16:;
 }

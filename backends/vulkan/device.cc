@@ -14,9 +14,9 @@
 #include "backends/vulkan/executable.h"
 #include "backends/vulkan/flight.h"
 #include "backends/vulkan/instance.h"
+#include "backends/vulkan/shaders/watch_loops.h"
+#include "backends/vulkan/shaders/zero_groups.h"
 #include "backends/vulkan/staging.h"
-#include "backends/vulkan/watch_loops.h"
-#include "backends/vulkan/zero_groups.h"
 
 namespace hpvm {
 namespace vulkan {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "backends/gpu/lanes.h"
@@ -13,10 +16,11 @@
 #include "backends/vulkan/early_compile.h"
 #include "backends/vulkan/executable.h"
 #include "backends/vulkan/flight.h"
+#include "backends/vulkan/fma_trial.h"
 #include "backends/vulkan/instance.h"
+#include "backends/vulkan/shaders/watch_loops.h"
+#include "backends/vulkan/shaders/zero_groups.h"
 #include "backends/vulkan/staging.h"
-#include "backends/vulkan/watch_loops.h"
-#include "backends/vulkan/zero_groups.h"
 
 namespace hpvm {
 namespace vulkan {
@@ -79,6 +83,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
     info_.has_copy_lanes = context_->has_copy_lanes();
     info_.id = "vulkan:" + std::to_string(index);
     info_.gpu.is_processor &= !options.as_discrete;
+    TryFma();
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -93,6 +98,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
   }
 
  private:
+  void TryFma();
   Status ZeroGroups(Artifact& artifact) const;
   StatusOr<DriverBinary> BuildElsewhere(const Artifact& artifact, const Patience& patience);
   StatusOr<gpu::Driver*> OpenLane(Lane lane) override {
@@ -107,10 +113,30 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
   const std::shared_ptr<Context> context_;  // Pins hold it, too.
   DeviceInfo info_;
   Memory memory_;
+  std::unique_ptr<FmaTrial> fma_trial_;  // Null once it is over.
   Zeroer zeroer_;
   std::array<std::unique_ptr<VulkanLane>, kLanes> drivers_;  // By lane; those that are used.
   gpu::Lanes lanes_;                                         // Last: stops before what it uses goes.
 };
+
+// Asks each driver once a process. One that did not answer is asked again.
+void VulkanDevice::TryFma() {
+  static std::mutex mutex;
+  static std::map<std::string, bool> known;
+  const std::lock_guard lock(mutex);
+  const std::string key = info_.id + " " + context_->physical().driver;
+  const auto found = known.find(key);
+  if (found != known.end()) {
+    info_.gpu.exact_fma = found->second;
+    return;
+  }
+  fma_trial_ = std::make_unique<FmaTrial>(*context_, memory_);
+  info_.gpu.exact_fma = fma_trial_->Run();
+  if (fma_trial_->is_over()) {
+    fma_trial_.reset();
+    known[key] = info_.gpu.exact_fma;
+  }
+}
 
 Support VulkanDevice::Supports(const KernelNeeds& needs) const {
   if (needs.kind != ArtifactKind::kVulkan) {

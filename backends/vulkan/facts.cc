@@ -132,6 +132,7 @@ GpuTarget MakeTarget(const PhysicalDevice& device, const Properties& properties,
   target.has_f32_atomic_add = features.float_atomics.shaderBufferFloat32AtomicAdd == VK_TRUE;
   target.has_f64_atomic_add = target.has_fp64 && features.float_atomics.shaderBufferFloat64AtomicAdd == VK_TRUE;
   target.exact_divide = false;  // Vulkan promises 2.5 units in the last place, and offers no more.
+  target.exact_fma = false;     // VulkanDevice finds out (fma_trial.h).
   target.keeps_denormals = properties.v12.shaderDenormPreserveFloat32 == VK_TRUE;
   // Asked for in every width that a kernel uses.
   target.keeps_nan_and_zero = properties.v12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE &&

@@ -11,6 +11,7 @@ target_sources(backends PRIVATE
   vulkan/executable.cc
   vulkan/facts.cc
   vulkan/flight.cc
+  vulkan/fma_trial.cc
   vulkan/instance.cc
   vulkan/launch.cc
   vulkan/memory.cc
@@ -18,11 +19,12 @@ target_sources(backends PRIVATE
   vulkan/pin.cc
   vulkan/staging.cc
   vulkan/transfer.cc
-  vulkan/watch_loops.cc
+  vulkan/shaders/watch_loops.cc
   vulkan/writer.cc
-  vulkan/zero_groups.cc)
+  vulkan/shaders/zero_groups.cc)
+hpvmd_embed(backends vulkan/fma_trial.spv)
 find_package(SPIRV-Tools REQUIRED)
-hpvmd_test(vulkan_zero_groups_test SOURCES vulkan/zero_groups_test.cc DEPS backends LABELS fast)
+hpvmd_test(vulkan_zero_groups_test SOURCES vulkan/shaders/zero_groups_test.cc DEPS backends LABELS fast)
 hpvmd_test(vulkan_early_compile_test SOURCES vulkan/early_compile_test.cc vulkan/testing/shaders.cc
            DEPS backends SPIRV-Tools-static LABELS fast)
 hpvmd_test(vulkan_memory_test SOURCES vulkan/memory_test.cc DEPS backends LABELS fast)

@@ -18,7 +18,7 @@ GpuTarget Target(bool is_full) {
   GpuTarget target;
   target.has_int64 = true;
   target.has_fp64 = target.has_8_bit_storage = target.has_16_bit_storage = is_full;
-  target.has_int64_atomics = target.keeps_denormals = target.rounds_to_even = is_full;
+  target.has_int64_atomics = target.exact_fma = target.keeps_denormals = target.rounds_to_even = is_full;
   target.group_size_max = 1024;
   target.group_extent_max = {1024, 1024, 64};
   target.group_count_max = {0x7fffffff, 65535, 65535};

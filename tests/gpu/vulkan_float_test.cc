@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotients, square roots and comparisons of f32 are those of IEEE 754 on every Vulkan device.
+// Quotients and square roots of f32 are those of IEEE 754 on every Vulkan device, with fma, through f64 and bit by bit;
+// and so are comparisons.
+//   HPVMD_FLOATS=all gpu_vulkan_float_test     every significand of roots, more quotients
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -70,53 +74,119 @@ bool Same(uint32_t got, float want) {
   return std::isnan(want) ? std::isnan(std::bit_cast<float>(got)) : got == std::bit_cast<uint32_t>(want);
 }
 
-class VulkanFloatTest : public ::testing::TestWithParam<std::string> {};
+bool IsWithin(float value, int least, int end) {
+  return std::isfinite(value) && value != 0 && std::ilogb(value) >= least && std::ilogb(value) < end;
+}
+
+// Quotients that are as near to midpoints of two floats as can be, of values around the topmost significand above all,
+// and exponents up to both ends of what is done with fma and a little beyond.
+void HardQuotients(uint32_t seed, std::vector<uint32_t>& x, std::vector<uint32_t>& y) {
+  std::mt19937 random(seed);
+  for (uint32_t i = 0; i < kCount; ++i) {
+    const auto any = static_cast<uint32_t>(random());
+    const uint32_t odd = i % 4 == 0 ? 0xffffff - 2 * (any % 1024) : (any >> 8 | 0x800001);
+    uint64_t inverse = odd;
+    for (int step = 0; step < 6; ++step) {
+      inverse *= 2 - odd * inverse;
+    }
+    // numerator * 2^k is odd * midpoint + off.
+    const uint64_t off = i % 8 < 4 ? 1 : ~uint64_t{0};
+    const int k = i % 16 < 8 ? 24 : 25;
+    const uint64_t midpoint = (inverse * (0 - off) & ((uint64_t{1} << k) - 1)) | uint64_t{1} << 24;
+    const uint64_t numerator = (odd * midpoint + off) >> k;
+    const int scale = static_cast<int>(random() % 130) - 65, other = static_cast<int>(random() % 130) - 65;
+    const float near = numerator < 1 << 24 ? static_cast<float>(numerator) : static_cast<float>(any >> 8);
+    x[i] = std::bit_cast<uint32_t>(std::ldexp(near, scale - 23)) | (any & 0x80000000);
+    y[i] = std::bit_cast<uint32_t>(std::ldexp(static_cast<float>(odd), other - 23)) | (any << 31);
+  }
+}
+
+// What is computed on one device in one way.
+struct Form {
+  const char* name;
+  bool has_fma, has_fp64;
+};
+
+class VulkanFloatTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Where the device's fma is not exact, the form with fma is right but for that: of what it does with fma, numbers are
+  // off by little, and the rest is exact.
+  void Check(const Form& form, bool divides, std::vector<uint32_t>& x, std::vector<uint32_t>& y) {
+    SCOPED_TRACE(std::string(divides ? "divide" : "square root") + form.name);
+    GpuTarget target = device_.info().gpu;
+    if (form.has_fp64 && !target.has_fp64) {
+      return;
+    }
+    const bool is_near = form.has_fma && !target.exact_fma;
+    target.exact_fma = form.has_fma;
+    target.has_fp64 = form.has_fp64;
+    target.exact_divide = false;
+    StatusOr<Artifact> artifact = device_.CompileFor(target, Kernel(divides ? "fdiv.f32 %a, %b" : "fsqrt.f32 %a"), {});
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*std::move(artifact));
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    std::vector<uint32_t> r(kCount);
+    ir::Launch launch;
+    launch.extent = {kCount, 1, 1};
+    for (std::vector<uint32_t>* buffer : {&r, &x, &y}) {
+      launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
+    }
+    const StatusOr<ir::TrapReport> trap = device_.Launch(**executable, launch);
+    ASSERT_TRUE(trap.ok()) << trap.status();
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const float a = std::bit_cast<float>(x[i]), b = std::bit_cast<float>(y[i]);
+      const float want = divides ? a / b : std::sqrt(a);
+      const bool is_usual = divides ? IsWithin(a, -62, 62) && IsWithin(b, -62, 62) : a > 0 && IsWithin(a, -76, 126);
+      const bool may_be_near = is_near && is_usual && r[i] - std::bit_cast<uint32_t>(want) + 4 <= 8;
+      if (!may_be_near && !Same(r[i], want) && ++wrong <= 3) {
+        ADD_FAILURE() << std::hex << x[i] << ", " << y[i] << ": " << r[i] << ", not " << std::bit_cast<uint32_t>(want);
+      }
+    }
+    EXPECT_EQ(wrong, 0u);
+  }
+
+  DeviceRun device_{GetParam()};
+};
+
+constexpr Form kForms[] = {{" with fma, else through f64", true, true},
+                           {" with fma, else bit by bit", true, false},
+                           {" through f64", false, true},
+                           {" bit by bit", false, false}};
 
 TEST_P(VulkanFloatTest, DividesAndTakesRootsExactly) {
-  DeviceRun device(GetParam());
-  std::vector<uint32_t> x = Operands(1), y = Operands(2), r(kCount);
-  for (const bool has_fp64 : {true, false}) {
-    for (const bool divides : {true, false}) {
-      SCOPED_TRACE(std::string(divides ? "divide" : "square root") + (has_fp64 ? " through f64" : " bit by bit"));
-      GpuTarget target = device.info().gpu;
-      if (has_fp64 && !target.has_fp64) {
-        continue;
-      }
-      target.has_fp64 = has_fp64;
-      target.exact_divide = false;
-      StatusOr<Artifact> artifact = device.CompileFor(target, Kernel(divides ? "fdiv.f32 %a, %b" : "fsqrt.f32 %a"), {});
-      ASSERT_TRUE(artifact.ok()) << artifact.status();
-      StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
-      ASSERT_TRUE(executable.ok()) << executable.status();
-      ir::Launch launch;
-      launch.extent = {kCount, 1, 1};
-      for (std::vector<uint32_t>* buffer : {&r, &x, &y}) {
-        launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
-      }
-      const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
-      ASSERT_TRUE(trap.ok()) << trap.status();
-      uint32_t wrong = 0;
-      for (uint32_t i = 0; i < kCount; ++i) {
-        const float a = std::bit_cast<float>(x[i]), b = std::bit_cast<float>(y[i]);
-        const float want = divides ? a / b : std::sqrt(a);
-        if (!Same(r[i], want) && ++wrong <= 3) {
-          ADD_FAILURE() << std::hex << x[i] << ", " << y[i] << ": " << r[i] << ", not "
-                        << std::bit_cast<uint32_t>(want);
-        }
-      }
-      EXPECT_EQ(wrong, 0u);
+  std::printf("%s: fma is %srounded once.\n", GetParam().c_str(), device_.info().gpu.exact_fma ? "" : "not ");
+  std::vector<uint32_t> x = Operands(1), y = Operands(2), near_x(kCount), near_y(kCount);
+  HardQuotients(3, near_x, near_y);
+  for (const Form& form : kForms) {
+    Check(form, true, x, y);
+    Check(form, true, near_x, near_y);
+    Check(form, false, x, y);
+  }
+}
+
+// HPVMD_FLOATS=all: every significand of both parities of the exponent, and 64 times as many quotients.
+TEST_P(VulkanFloatTest, TakesRootsOfEverySignificand) {
+  const char* const floats = std::getenv("HPVMD_FLOATS");
+  const uint32_t rounds = floats != nullptr && std::string_view(floats) == "all" ? (1 << 24) / kCount : 1;
+  std::vector<uint32_t> x(kCount), y(kCount);
+  for (uint32_t round = 0; round < rounds; ++round) {
+    for (uint32_t i = 0; i < kCount; ++i) {
+      x[i] = 0x3f800000 + (rounds == 1 ? i * 64 + i % 64 : round * kCount + i);
     }
+    Check(kForms[0], false, x, y);
+    HardQuotients(4 + round, x, y);
+    Check(kForms[0], true, x, y);
   }
 }
 
 // As a device does that takes denormals for zeros in comparisons.
 TEST_P(VulkanFloatTest, ComparesDenormals) {
-  DeviceRun device(GetParam());
   std::vector<uint32_t> x = Operands(3), y = Operands(4), r(kCount);
   for (uint32_t i = 0; i < kCount; i += 5) {
     y[i] = x[i] ^ (i % 2 == 0 ? 0 : i % 3 == 0 ? 1 : 0x80000000);  // Equal, neighbours, opposites.
   }
-  GpuTarget target = device.info().gpu;
+  GpuTarget target = device_.info().gpu;
   target.keeps_denormals = false;
   const std::pair<const char*, bool (*)(float, float)> comparisons[] = {
       {"flt", [](float a, float b) { return a < b; }},  {"fgt", [](float a, float b) { return a > b; }},
@@ -124,16 +194,16 @@ TEST_P(VulkanFloatTest, ComparesDenormals) {
       {"feq", [](float a, float b) { return a == b; }}, {"fne", [](float a, float b) { return a != b; }}};
   for (const auto& [name, compare] : comparisons) {
     SCOPED_TRACE(name);
-    StatusOr<Artifact> artifact = device.CompileFor(target, Kernel(std::string(name) + ".f32 %a, %b", "i32"), {});
+    StatusOr<Artifact> artifact = device_.CompileFor(target, Kernel(std::string(name) + ".f32 %a, %b", "i32"), {});
     ASSERT_TRUE(artifact.ok()) << artifact.status();
-    StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
+    StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*std::move(artifact));
     ASSERT_TRUE(executable.ok()) << executable.status();
     ir::Launch launch;
     launch.extent = {kCount, 1, 1};
     for (std::vector<uint32_t>* buffer : {&r, &x, &y}) {
       launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
     }
-    const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
+    const StatusOr<ir::TrapReport> trap = device_.Launch(**executable, launch);
     ASSERT_TRUE(trap.ok()) << trap.status();
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < kCount; ++i) {

@@ -3,6 +3,7 @@
 #ifndef HPVMD_COMPILER_BACK_VULKAN_ARITHMETIC_H_
 #define HPVMD_COMPILER_BACK_VULKAN_ARITHMETIC_H_
 
+#include <functional>
 #include <initializer_list>
 
 #include "compiler/analysis/definitions.h"
@@ -29,10 +30,34 @@ class SoftFloats : private Room {
   Functions& functions_;
 };
 
+// Quotients and square roots of f32 with fma, as functions; `rare` writes what they are of the operands for which that
+// does not do (fused_float.cc).
+class FusedFloats : private Room {
+ public:
+  FusedFloats(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
+
+  SpvId Divide(const std::function<SpvId(SpvId, SpvId)>& rare);
+  SpvId SquareRoot(const std::function<SpvId(SpvId)>& rare);
+
+ private:
+  SpvId F32();
+  SpvId FloatOf(SpvId bits);
+  SpvId Alone(SpvId result);
+  SpvId Multiply(SpvId a, SpvId b);
+  SpvId Fma(SpvId a, SpvId b, SpvId addend);
+  SpvId Negate(SpvId a);
+  SpvId InverseRoot(SpvId a);
+  SpvId IsWithin(SpvId bits, uint32_t least, uint32_t width);
+  SpvId Choose(SpvId is_usual, const MakeValue& usual, const MakeValue& rare);
+
+  Functions& functions_;
+};
+
 // emit_float.cc.
 class Floats : private Room {
  public:
-  Floats(Variant& variant, Functions& functions) : Room(variant), functions_(functions), soft_(variant, functions) {}
+  Floats(Variant& variant, Functions& functions)
+      : Room(variant), functions_(functions), soft_(variant, functions), fused_(variant, functions) {}
 
   SpvId EmitFloatUnary(const ir::Op& op, SpvId a);
   SpvId EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b);
@@ -49,13 +74,16 @@ class Floats : private Room {
  private:
   SpvId EmitMinMax(const ir::Op& op, SpvId a, SpvId b);
   SpvId EmitDivideF32(SpvId a, SpvId b);
+  SpvId DivideWider(SpvId a, SpvId b);
   SpvId EmitSqrtF32(SpvId a);
+  SpvId SqrtWider(SpvId a);
   SpvId OrderOf(SpvId a);
   SpvId UnknownZero(ir::Type type);
   SpvId WithSign(ir::Type type, SpvId value, SpvId sign);  // All as bits.
 
   Functions& functions_;
   SoftFloats soft_;
+  FusedFloats fused_;
 };
 
 // emit_integer.cc, emit_convert.cc.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Floats. What Vulkan leaves open is done on bits: signs, NaNs, the order of zeros, minimum and maximum. Sums and
-// products are correctly rounded there and must not be contracted. A quotient or root of f32 may be off by 2.5 ulp;
-// both come through f64, where rounding twice does no harm (53 bits are more than 2 * 24 + 1; S. Figueroa, "When is
-// double rounding innocuous?", SIGNUM 1995), or bit by bit where there is no f64.
+// products are correctly rounded there and must not be contracted. A quotient or root of f32 may be off by 2.5 ulp.
+// Both are made with fma where that is rounded once (fused_float.cc). What is left comes through f64, where rounding
+// twice does no harm (53 bits are more than 2 * 24 + 1; S. Figueroa, "When is double rounding innocuous?", SIGNUM
+// 1995), or bit by bit where there is no f64.
 #include "compiler/back/vulkan/arithmetic.h"
 
 #include <spirv/unified1/GLSL.std.450.h>
@@ -163,6 +164,13 @@ SpvId Floats::EmitDivideF32(SpvId a, SpvId b) {
   if (v_.options.fast_math || v_.m.target.exact_divide) {
     return Exact(spv::OpFDiv, f32, {a, b});
   }
+  if (!v_.m.target.exact_fma) {
+    return DivideWider(a, b);
+  }
+  return functions_.Call(f32, fused_.Divide([&](SpvId x, SpvId y) { return DivideWider(x, y); }), {a, b});
+}
+
+SpvId Floats::DivideWider(SpvId a, SpvId b) {
   if (!v_.m.target.has_fp64) {
     const SpvId x = BitsOf(Type::kF32, a);
     const SpvId y = BitsOf(Type::kF32, b);
@@ -170,7 +178,7 @@ SpvId Floats::EmitDivideF32(SpvId a, SpvId b) {
   }
   const SpvId x = Promote(a);
   const SpvId y = Promote(b);
-  return w.Op(spv::OpFConvert, f32, {Exact(spv::OpFDiv, v_.m.TypeOf(Type::kF64), {x, y})});
+  return w.Op(spv::OpFConvert, v_.m.TypeOf(Type::kF32), {Exact(spv::OpFDiv, v_.m.TypeOf(Type::kF64), {x, y})});
 }
 
 // f32 to f64. A driver that need not keep denormals takes them for zeros here and in comparisons, whatever it does in
@@ -229,11 +237,18 @@ SpvId Floats::EmitSqrtF32(SpvId a) {
   if (v_.options.fast_math || v_.m.target.exact_divide) {
     return w.Ext(GLSLstd450Sqrt, f32, {a});
   }
+  if (!v_.m.target.exact_fma) {
+    return SqrtWider(a);
+  }
+  return functions_.Call(f32, fused_.SquareRoot([&](SpvId x) { return SqrtWider(x); }), {a});
+}
+
+SpvId Floats::SqrtWider(SpvId a) {
   if (!v_.m.target.has_fp64) {
     return FloatOf(Type::kF32, functions_.Call(c.U32(), soft_.SoftSqrt(), {BitsOf(Type::kF32, a)}));
   }
   const SpvId wide = Promote(a);
-  return w.Op(spv::OpFConvert, f32, {w.Ext(GLSLstd450Sqrt, v_.m.TypeOf(Type::kF64), {wide})});
+  return w.Op(spv::OpFConvert, v_.m.TypeOf(Type::kF32), {w.Ext(GLSLstd450Sqrt, v_.m.TypeOf(Type::kF64), {wide})});
 }
 
 }  // namespace hpvm::vulkan

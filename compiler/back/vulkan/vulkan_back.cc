@@ -163,6 +163,8 @@ Status AddSingle(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTa
 
 GpuTarget H200() {
   GpuTarget target = CommonH200();
+  target.exact_divide = target.keeps_denormals = false;  // As backends/vulkan finds it.
+  target.exact_fma = true;
   target.buffer_bytes_max = (uint64_t{1} << 32) - 1;
   target.push_bytes_max = 256;
   target.api_version = 13;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/vulkan/zero_groups.h"
+#include "backends/vulkan/shaders/zero_groups.h"
 
 #include <cstring>
 #include <span>

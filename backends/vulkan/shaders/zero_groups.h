@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Group memory that begins as zero in shaders that a tenant wrote: what the last kernel on a multiprocessor left there
 // may be another tenant's. (Code of ours clears its own.)
-#ifndef HPVMD_BACKENDS_VULKAN_ZERO_GROUPS_H_
-#define HPVMD_BACKENDS_VULKAN_ZERO_GROUPS_H_
+#ifndef HPVMD_BACKENDS_VULKAN_SHADERS_ZERO_GROUPS_H_
+#define HPVMD_BACKENDS_VULKAN_SHADERS_ZERO_GROUPS_H_
 
 #include <cstdint>
 #include <vector>
@@ -17,4 +17,4 @@ StatusOr<std::vector<uint8_t>> ZeroGroupMemory(const std::vector<uint8_t>& modul
 
 }  // namespace hpvm::vulkan
 
-#endif  // HPVMD_BACKENDS_VULKAN_ZERO_GROUPS_H_
+#endif  // HPVMD_BACKENDS_VULKAN_SHADERS_ZERO_GROUPS_H_

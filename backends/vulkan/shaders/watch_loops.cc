@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/vulkan/watch_loops.h"
+#include "backends/vulkan/shaders/watch_loops.h"
 
 #include <algorithm>
 #include <cstring>

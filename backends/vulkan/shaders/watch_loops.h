@@ -5,8 +5,8 @@
 // The driver counts the rounds of all loops of a vector of instances together. So does the shader: every loop adds one
 // to its vector's word in group memory, and a function around the entry point looks at it when the entry has returned.
 // Instances of a vector run in lockstep on such a driver, so that they all load and store the same number.
-#ifndef HPVMD_BACKENDS_VULKAN_WATCH_LOOPS_H_
-#define HPVMD_BACKENDS_VULKAN_WATCH_LOOPS_H_
+#ifndef HPVMD_BACKENDS_VULKAN_SHADERS_WATCH_LOOPS_H_
+#define HPVMD_BACKENDS_VULKAN_SHADERS_WATCH_LOOPS_H_
 
 #include <cstdint>
 #include <vector>
@@ -24,4 +24,4 @@ Status WatchLoops(const GpuTarget& target, std::vector<uint8_t>& code, GpuVarian
 
 }  // namespace hpvm::vulkan
 
-#endif  // HPVMD_BACKENDS_VULKAN_WATCH_LOOPS_H_
+#endif  // HPVMD_BACKENDS_VULKAN_SHADERS_WATCH_LOOPS_H_

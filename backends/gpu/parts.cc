@@ -142,7 +142,7 @@ std::vector<GroupShape> ShapesFor(const GpuTarget& target, size_t dimensions, co
   const uint32_t rows = 256 / row;
   switch (dimensions) {
     case 1:
-      return {{256, 1, 1}, {128, 1, 1}, {512, 1, 1}};
+      return {{256, 1, 1}, {128, 1, 1}, {512, 1, 1}, {64, 1, 1}};  // The last for few instances: more cores get some.
     case 2:
       return {{row, rows, 1}, {16, 16, 1}, {128, 2, 1}, {row / 4, rows * 4, 1}};
     default:

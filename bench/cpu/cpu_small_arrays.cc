@@ -213,7 +213,8 @@ CpuCase MakeSortRows(CpuSize size) {
 }
 
 CpuCase MakeDocking(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 8'003, 1'003, 103, 1 << 17), atoms = Pick<uint64_t>(size, 512, 256, 32, 1'024);
+  const uint64_t n = Pick<uint64_t>(size, 8'003, 1'003, 103, 1 << 17),
+                 atoms = Pick<uint64_t>(size, 512, 256, 32, 1'024);
   constexpr uint64_t kLigand = 16;
   constexpr float kReach = 4;
   CpuCase c = MakeOf("docking", std::to_string(n) + " poses of 16 atoms, " + std::to_string(atoms) + " atoms", "pair",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What C for Wasm, C for the machine (OpenMP), OpenCL C and CUDA C++ call differently, so that the four share the kernels'
- * bodies and cannot drift apart. */
+/* What C for Wasm, C for the machine (OpenMP), OpenCL C and CUDA C++ call differently, so that the four share the
+ * kernels' bodies and cannot drift apart. */
 #ifndef HPVMD_BENCH_CPU_LANGUAGE_H_
 #define HPVMD_BENCH_CPU_LANGUAGE_H_
 

@@ -207,8 +207,9 @@ SpvId Floats::OrderOf(SpvId a) {
   return c.Select(c.U32(), is_negative, c.Sub(c.K(0x80000000), bits), bits);
 }
 
-// a < b of f32: whether a - b is a number below zero. With denormal differences two numbers that differ have a difference
-// that is not zero, and none has a wrong sign (Sterbenz); an infinity less itself is a NaN, as it is with NaNs.
+// a < b of f32: whether a - b is a number below zero. With denormal differences two numbers that differ have a
+// difference that is not zero, and none has a wrong sign (Sterbenz); an infinity less itself is a NaN, as it is with
+// NaNs.
 SpvId Floats::IsBelow(SpvId a, SpvId b) {
   constexpr uint32_t kLeastNegative = 0x80000001;  // Denormal.
   const SpvId difference = Exact(spv::OpFSub, v_.m.TypeOf(Type::kF32), {a, b});

@@ -90,8 +90,8 @@ class Rehearsal {
     }
     return std::nullopt;
   }
-  // Whether each block that was met, in order, goes with the loop.
-  std::vector<bool> TakeBlocks() && { return std::move(blocks_); }
+  // Whether each block and if that was met, in order, goes with the loop.
+  std::vector<bool> TakeGone() && { return std::move(gone_); }
 
  private:
   std::vector<Bits> Known(const Op& op) const {
@@ -116,7 +116,10 @@ class Rehearsal {
       if (ir::IsTerminator(op.code)) {
         return Jump(op);
       }
-      if (op.code == Opcode::kIf && known_[f_.operands_of(op)[0].index]) {
+      if (op.code == Opcode::kIf) {
+        gone_.push_back(known_[f_.operands_of(op)[0].index].has_value());
+      }
+      if (op.code == Opcode::kIf && gone_.back()) {
         const bool is_body = *known_[f_.operands_of(op)[0].index] != 0;
         if (const End end = FollowInto(id, is_body ? op.body : op.otherwise); end != End::kFell || left_ != id) {
           return end;
@@ -124,8 +127,8 @@ class Rehearsal {
         continue;
       }
       if (op.code == Opcode::kBlock) {
-        const size_t place = blocks_.size();
-        blocks_.push_back(true);
+        const size_t place = gone_.size();
+        gone_.push_back(true);
         const uint32_t ops = ops_;
         const End end = FollowInto(id, op.body);
         if (end == End::kFell && left_ == id) {
@@ -135,8 +138,8 @@ class Rehearsal {
           return end;
         }
         // It stays a block.
-        blocks_.resize(place);
-        blocks_.push_back(false);
+        gone_.resize(place);
+        gone_.push_back(false);
         ops_ = ops;
       }
       if (ir::OwnsRegions(op.code)) {
@@ -193,7 +196,7 @@ class Rehearsal {
   std::vector<Bits> known_;      // By ValueId.
   std::vector<OpId> dissolved_;  // The blocks and ifs around the place, of which one way is taken.
   OpId left_;                    // The last of them that was left.
-  std::vector<bool> blocks_;
+  std::vector<bool> gone_;
   uint32_t ops_ = 0;
 };
 
@@ -263,8 +266,8 @@ class Unroller final : public FunctionCopier {
   // A loop that is being written out.
   struct Writing {
     OpId loop;
-    std::vector<bool> blocks;  // Rehearsal::TakeBlocks
-    size_t next_block = 0;
+    std::vector<bool> gone;  // Rehearsal::TakeGone
+    size_t next_gone = 0;
     std::vector<ValueId> arguments{};  // Of the next iteration, and what is known of them.
     std::vector<Bits> known{};
     std::vector<Bits> results{};  // What is known of the loop's own, if all iterations end in one place.
@@ -283,7 +286,7 @@ class Unroller final : public FunctionCopier {
       return std::nullopt;
     }
     ops_left_ -= *ops;
-    return Writing{.loop = id, .blocks = std::move(rehearsal).TakeBlocks()};
+    return Writing{.loop = id, .gone = std::move(rehearsal).TakeGone()};
   }
   void Unroll(Writing writing) {
     const OpId id = writing.loop;
@@ -304,13 +307,22 @@ class Unroller final : public FunctionCopier {
     is_unrolling_ = was_unrolling;
     BindKnown(loop.first_result, b_.Results(block), writing.leaves_early ? std::vector<Bits>() : writing.results);
   }
+  // As the rehearsal decided, which knew less: loops within had no results then.
+  static bool Goes(const Op& op, Writing& writing) {
+    if (op.code != Opcode::kIf && op.code != Opcode::kBlock) {
+      return false;
+    }
+    HPVMD_CHECK(writing.next_gone < writing.gone.size());
+    return writing.gone[writing.next_gone++];
+  }
   // As Rehearsal::Follow went.
   End CopyIteration(RegionId region, Writing& writing) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
-      const bool is_known_if = op.code == Opcode::kIf && known_[f_.operands_of(op)[0].index];
-      if (is_known_if || (op.code == Opcode::kBlock && writing.blocks[writing.next_block++])) {
-        const bool is_body = !is_known_if || *known_[f_.operands_of(op)[0].index] != 0;
+      if (Goes(op, writing)) {
+        const Bits condition = op.code == Opcode::kIf ? known_[f_.operands_of(op)[0].index] : Bits(1);
+        HPVMD_CHECK(condition.has_value());
+        const bool is_body = *condition != 0;
         dissolved_.push_back(id);
         const End end = CopyIteration(is_body ? op.body : op.otherwise, writing);
         dissolved_.pop_back();

@@ -190,5 +190,20 @@ TEST(UnrollLoopsTest, EndsEarlyInLoops) {
       (Counts{0, 12}));
 }
 
+// A choice is only known once an inner loop is written out; it stays a choice of its own, with the blocks in it.
+TEST(UnrollLoopsTest, ChoicesThatInnerLoopsMake) {
+  EXPECT_EQ(
+      Unrolled("loop b0 (%i: i32 = %zero) {\n%end: i32 = loop b1 (%k: i32 = %zero) {\n%o: i32 = shl.i32 %k, %two\n"
+               "%p: i32 = add.i32 %fp, %o\nstore.i32 stack %p, %n\n%l: i32 = add.i32 %k, %one\n"
+               "%c: i32 = lt_u.i32 %l, %two\nif b2 %c {\ncontinue b1 (%l)\n} else {\nleave b2 ()\n}\nleave b1 (%l)\n"
+               "}\n%two_it_is: i32 = eq.i32 %end, %two\n%w: i32 = if b3 %two_it_is {\n%v: i32 = block b4 () {\n"
+               "%u: i32 = eq.i32 %n, %one\nif b5 %u {\nleave b4 (%i)\n} else {\nleave b5 ()\n}\nleave b4 (%n)\n}\n"
+               "leave b3 (%v)\n} else {\nleave b3 (%zero)\n}\n%s: i32 = shl.i32 %i, %two\n"
+               "%q: i32 = add.i32 %fp, %s\nstore.i32 stack %q, %w\n%j: i32 = add.i32 %i, %one\nblock b6 () {\n"
+               "%d: i32 = eq.i32 %j, %four\nif b7 %d {\nleave b6 ()\n} else {\nleave b7 ()\n}\ncontinue b0 (%j)\n}\n"
+               "leave b0 ()\n}\n%back: i32 = load.i32 stack %fp + 8\nstore.i32 param(0) %zero, %back\n"),
+      (Counts{0, 13}));
+}
+
 }  // namespace
 }  // namespace hpvm

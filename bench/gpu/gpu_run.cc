@@ -226,13 +226,18 @@ class GpuSuite {
   }
 
   bool Run() {
-    bool good = true;
+    bool good = true, has_any = false;
     for (const GpuCaseMaker& maker : GpuCases(options_.size)) {
       if (Matches(options_, maker.name)) {
+        has_any = true;
         good = RunCase(maker) && good;
       }
     }
     GpuFigures figures;
+    if (!has_any && !Matches(options_, "figures")) {
+      std::fprintf(stderr, "hpvm-bench: No filter is a part of a case's name, or of \"figures\".\n");
+      return false;
+    }
     if (Matches(options_, "figures")) {
       good = MeasureFigures(options_, rigs_, peers_, figures) && good;
       printer_.Figures(figures);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/llvm/group_loop.h"
 
+#include "compiler/back/llvm/gang/gang.h"
 #include "compiler/back/llvm/gang/gang_tile.h"
 #include "compiler/ir/cpu_abi.h"
 

@@ -89,7 +89,7 @@ struct ShapeChoice {
   size_t before_scalar = 0;  // So many of them come before one instance at a time.
   // The best where nothing is taken to meet no edge; nothing where no plan does. Launches of which most tiles meet an
   // edge are quicker so.
-  std::optional<GangShape> without_edges;
+  std::optional<GangShape> without_edges{};
 };
 ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report);
 

@@ -96,7 +96,7 @@ void SmallCopies::Stage(uint8_t* staging) {
     std::memcpy(staged, entry.copy.host, entry.copy.bytes);
     std::memset(staged + entry.copy.bytes, 0, entry.zeros);
     if (entry.copy.has_indices) {
-      // What is looked at is what goes to the device: others may write the host's memory meanwhile.
+      // The scan sees the bytes that go to the device: others may write the host's memory meanwhile.
       WordScan scan;
       scan.Add(staged, entry.copy.bytes);
       entry.words = scan.range();

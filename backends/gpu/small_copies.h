@@ -26,7 +26,7 @@ struct SmallCopy {
   bool has_indices = false;        // Upwards: CopyCommand::has_indices.
 };
 
-// What one command moves between a buffer and staging memory.
+// The bytes that one command moves between a buffer and staging memory.
 struct CopySpan {
   GpuBuffer* buffer = nullptr;
   uint64_t offset = 0, bytes = 0;  // In the buffer.
@@ -41,7 +41,7 @@ class SmallCopies {
   // Moving so much more takes a fraction of what a call does.
   static constexpr uint64_t kGapBytesMax = 1024;
   static constexpr uint64_t kBatchBytesMax = 1024 * 1024;
-  // Where spans begin in the staging memory.
+  // Spans begin at multiples of it in the staging memory.
   static constexpr uint64_t kSpanAlignment = 64;
 
   explicit SmallCopies(bool is_up) : is_up_(is_up) {}

@@ -22,7 +22,7 @@ class Memory final : public GpuBuffer {
   std::vector<uint8_t> data;
 };
 
-// What a driver does with the spans.
+// Does with the spans as a driver does.
 void MoveUp(SmallCopies& copies) {
   copies.Plan();
   std::vector<uint8_t> staging(copies.staged_bytes(), 0xdd);
@@ -70,7 +70,7 @@ TEST(SmallCopiesTest, NeighboursWithRoomAreOneSpan) {
   }
 }
 
-// What lies between two copies is somebody's, unless it is said to be nobody's.
+// Bytes between two copies are somebody's, unless they are said to be nobody's.
 TEST(SmallCopiesTest, WritesNothingButTheCopiesAndTheirRoom) {
   Memory memory(4096), other(64);
   std::vector<uint8_t> host = Counting(64);

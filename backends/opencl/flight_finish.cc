@@ -77,7 +77,7 @@ Status OpenClFlight::RunDownloads() {
       small_downloads_.Add(small);
       continue;
     }
-    HPVMD_RETURN_IF_ERROR(FlushDownloads());  // Of several copies to the same bytes the last one counts.
+    HPVMD_RETURN_IF_ERROR(FlushDownloads());  // The last of several copies to the same bytes counts.
     HPVMD_RETURN_IF_ERROR(RunDownload(download, pin));
   }
   return FlushDownloads();

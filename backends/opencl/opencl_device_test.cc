@@ -28,7 +28,7 @@
 
 namespace {
 
-std::atomic<int> writes{0}, reads{0};  // Of buffers, by the devices under test.
+std::atomic<int> writes{0}, reads{0};  // Calls that the devices under test make.
 
 }  // namespace
 

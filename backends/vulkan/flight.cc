@@ -130,7 +130,7 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
                                  .bytes = copy.bytes,
                                  .has_indices = copy.has_indices,
                                  .room = copy.room};
-    // What is written to mapped memory meanwhile must not overtake it.
+    // Writes to mapped memory must not overtake it.
     return target->mapped() == nullptr ? transfers_.Upload(up) : transfers_.UploadNow(up);
   }
   if (target == nullptr) {

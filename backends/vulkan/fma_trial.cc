@@ -36,14 +36,14 @@ struct Triple {
 };
 static_assert(sizeof(Triple) == 12);
 
-// What the quotients and roots of compiler/back/vulkan/fused_float.cc ask of an fma, and what tells apart those that
-// round the product, or keep too few bits of it.
+// Triples as the quotients, roots and comparisons of compiler/back/vulkan/fused_float.cc have them, and others that an
+// fma gets wrong which rounds the product, or keeps too few bits of it.
 class Triples {
  public:
   std::vector<Triple> Make() {
     std::vector<Triple> all(kTriples);
     for (uint32_t i = 0; i < kTriples; ++i) {
-      all[i] = Any(i % 8);
+      all[i] = Any(i % 9);
     }
     return all;
   }
@@ -51,10 +51,10 @@ class Triples {
  private:
   Triple Any(uint32_t kind) {
     const float x = Number(), any = Number();
-    const bool is_tiny = std::fabs(x * any) < std::ldexp(1.0f, -70);  // What it loses would be a denormal number.
+    const bool is_tiny = std::fabs(x * any) < std::ldexp(1.0f, -70);  // Its loss would be a denormal number.
     const float y = is_tiny ? 1 / any : any, q = x / y, product = x * y;
     switch (kind) {
-      case 0:  // What a product loses by rounding.
+      case 0:  // The loss of a product by rounding.
         return {x, y, -product};
       case 1:
         return {-x, y, std::nextafter(product, 0.0f)};
@@ -75,9 +75,17 @@ class Triples {
         const float sum = 1 + ulp * static_cast<float>(random_() % 4096);
         return {random_() % 2 == 0 ? more : -more, std::ldexp(1 - ulp, -24), sum};
       }
+      case 7:  // Differences of denormals, and of numbers so small that their difference may be one.
+        return {Tiny(), 1, Tiny()};
       default:
         return {x, y, Number()};
     }
+  }
+  // Below 2^-102, of either sign.
+  float Tiny() {
+    const auto any = static_cast<uint32_t>(random_());
+    const auto exponent = static_cast<uint32_t>(random_() % 25);
+    return std::bit_cast<float>((any & 0x807fffff) | (random_() % 2 == 0 ? 0 : exponent << 23));
   }
   // Any significand, in [2^-62, 2^62), of either sign.
   float Number() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who runs a case of `hpvm-bench gpu`: hpvmd's devices, and hand-written OpenCL C and CUDA C++, on one GPU each.
+// Contenders in a case of `hpvm-bench gpu`: hpvmd's devices, and hand-written OpenCL C and CUDA C++, on one GPU each.
 #ifndef HPVMD_BENCH_GPU_GPU_CONTENDER_H_
 #define HPVMD_BENCH_GPU_GPU_CONTENDER_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the peers of `hpvm-bench gpu` have in common: buffers of the device, and a search for the best size of groups.
+// The common part of the peers of `hpvm-bench gpu`: buffers of the device, and a search for the best size of groups.
 #ifndef HPVMD_BENCH_GPU_GPU_NATIVE_H_
 #define HPVMD_BENCH_GPU_GPU_NATIVE_H_
 
@@ -33,7 +33,7 @@ class NativeGpuContender : public GpuContender {
   virtual Status Read(size_t array, uint8_t* to, uint64_t bytes) = 0;
 
   uint64_t BytesOf(size_t array) const;
-  // What is updated in place, or `all`. Outputs are zeros at first, as ours are.
+  // Copies what is updated in place, or `all`, to the device. Outputs are zeros at first, as ours are.
   Status Upload(bool all);
 
  private:

@@ -87,7 +87,7 @@ KERNEL kmeans(POINTER(const float) points, POINTER(const float) centres, POINTER
   kmeans_at(points, centres, sums, X);
 }
 
-/* Of suites. */
+/* Kernels of suites. */
 
 KERNEL sgemm(POINTER(const float) a, POINTER(const float) b, POINTER(float) c, int n, int k) {
   sgemm_at(a, b, c, n, k, Y, X);

@@ -138,7 +138,7 @@ TEST(ResidencyMemoryTest, SmallWorkIsFewSubmissions) {
   EXPECT_LE(plan.segments.size(), 16u);
 }
 
-// Of a lane with more to do, a small value that the processor works on is worth a submission, and a small output is
+// In a lane with more to do, a small value that the processor works on is worth a submission, and a small output is
 // not.
 TEST(ResidencyMemoryTest, WhatOthersNeedIsNotKeptWaiting) {
   for (const bool is_read : {true, false}) {
@@ -170,7 +170,8 @@ TEST(ResidencyMemoryTest, WhatOthersNeedIsNotKeptWaiting) {
   }
 }
 
-// What goes up whole may be followed by zeros up to the next place; a part may not: the rest of the value is there.
+// A value that goes up whole may be followed by zeros up to the next place; a part may not: the rest of the value is
+// there.
 TEST(ResidencyMemoryTest, RoomBehindWholeValues) {
   for (const uint64_t bytes : {uint64_t{64}, uint64_t{512}, uint64_t{1000}}) {
     Scene s;

@@ -13,7 +13,7 @@ namespace {
 using ir::Op;
 using ir::Opcode;
 
-// What iterations that are written out together have at most: loads (as many as hide a trip to memory behind each
+// Limits of iterations that are written out together: loads (as many as hide a trip to memory behind each
 // other), and operations.
 constexpr uint32_t kLoadsMax = 16, kOpsMax = 256;
 

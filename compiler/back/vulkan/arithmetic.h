@@ -30,14 +30,15 @@ class SoftFloats : private Room {
   Functions& functions_;
 };
 
-// Quotients and square roots of f32 with fma, as functions; `rare` writes what they are of the operands for which that
-// does not do (fused_float.cc).
+// Quotients, square roots and comparisons of f32 on devices with GpuTarget::exact_fma. The first two are functions, in
+// which `rare` writes what they are of the operands for which fma does not do (fused_float.cc).
 class FusedFloats : private Room {
  public:
   FusedFloats(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
 
   SpvId Divide(const std::function<SpvId(SpvId, SpvId)>& rare);
   SpvId SquareRoot(const std::function<SpvId(SpvId)>& rare);
+  SpvId IsBelow(SpvId a, SpvId b);  // False for NaNs.
 
  private:
   SpvId F32();
@@ -63,7 +64,6 @@ class Floats : private Room {
   SpvId EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b);
   SpvId EmitConst(const ir::Op& op);
   SpvId CompareByBits(ir::Opcode code, SpvId a, SpvId b);
-  SpvId IsBelow(SpvId a, SpvId b);
   SpvId Promote(SpvId a);
   SpvId IsNan(ir::Type type, SpvId a);
   SpvId Exact(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands);  // NoContraction.
@@ -78,6 +78,7 @@ class Floats : private Room {
   SpvId EmitSqrtF32(SpvId a);
   SpvId SqrtWider(SpvId a);
   SpvId OrderOf(SpvId a);
+  SpvId CompareByOrder(ir::Opcode code, SpvId a, SpvId b);
   SpvId UnknownZero(ir::Type type);
   SpvId WithSign(ir::Type type, SpvId value, SpvId sign);  // All as bits.
 

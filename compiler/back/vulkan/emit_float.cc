@@ -207,30 +207,37 @@ SpvId Floats::OrderOf(SpvId a) {
   return c.Select(c.U32(), is_negative, c.Sub(c.K(0x80000000), bits), bits);
 }
 
-// a < b of f32: whether a - b is a number below zero. With denormal differences two numbers that differ have a
-// difference that is not zero, and none has a wrong sign (Sterbenz); an infinity less itself is a NaN, as it is with
-// NaNs.
-SpvId Floats::IsBelow(SpvId a, SpvId b) {
-  constexpr uint32_t kLeastNegative = 0x80000001;  // Denormal.
-  const SpvId difference = Exact(spv::OpFSub, v_.m.TypeOf(Type::kF32), {a, b});
-  const SpvId behind = c.Sub(BitsOf(Type::kF32, difference), c.K(kLeastNegative));
-  constexpr uint32_t kNumbers = 0x7f800000;  // As many as there are from there to minus infinity.
-  return c.Below(behind, c.K(kNumbers));
-}
-
-// Of f32, for drivers that take denormals for zeros here, and keep them in sums.
-SpvId Floats::CompareByBits(Opcode code, SpvId a, SpvId b) {
-  if (code == Opcode::kFLt || code == Opcode::kFGt) {
-    return code == Opcode::kFLt ? IsBelow(a, b) : IsBelow(b, a);
-  }
-  const SpvId is_unordered = c.Either(IsNan(Type::kF32, a), IsNan(Type::kF32, b));
-  if (code == Opcode::kFLe || code == Opcode::kFGe) {
-    return c.Neither(c.Either(is_unordered, code == Opcode::kFLe ? IsBelow(b, a) : IsBelow(a, b)));
-  }
+SpvId Floats::CompareByOrder(Opcode code, SpvId a, SpvId b) {
   const SpvId x = OrderOf(a);
   const SpvId y = OrderOf(b);
-  return code == Opcode::kFEq ? c.Both(c.Neither(is_unordered), c.Equal(x, y))
-                              : c.Either(is_unordered, c.Differ(x, y));
+  switch (code) {
+    case Opcode::kFEq:
+      return c.Equal(x, y);
+    case Opcode::kFLt:
+      return c.Test(spv::OpSLessThan, x, y);
+    case Opcode::kFGt:
+      return c.Test(spv::OpSGreaterThan, x, y);
+    case Opcode::kFLe:
+      return c.Test(spv::OpSLessThanEqual, x, y);
+    default:
+      return c.Test(spv::OpSGreaterThanEqual, x, y);
+  }
+}
+
+// Of f32, for drivers that take denormals for zeros here.
+SpvId Floats::CompareByBits(Opcode code, SpvId a, SpvId b) {
+  const bool has_fma = v_.m.target.exact_fma;
+  if (has_fma && (code == Opcode::kFLt || code == Opcode::kFGt)) {
+    return code == Opcode::kFLt ? fused_.IsBelow(a, b) : fused_.IsBelow(b, a);
+  }
+  const SpvId is_unordered = c.Either(IsNan(Type::kF32, a), IsNan(Type::kF32, b));
+  if (has_fma && (code == Opcode::kFLe || code == Opcode::kFGe)) {
+    return c.Neither(c.Either(is_unordered, code == Opcode::kFLe ? fused_.IsBelow(b, a) : fused_.IsBelow(a, b)));
+  }
+  if (code == Opcode::kFNe) {
+    return c.Either(is_unordered, c.Neither(CompareByOrder(Opcode::kFEq, a, b)));
+  }
+  return c.Both(c.Neither(is_unordered), CompareByOrder(code, a, b));
 }
 
 SpvId Floats::EmitSqrtF32(SpvId a) {

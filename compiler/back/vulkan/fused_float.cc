@@ -17,7 +17,7 @@
 // Whether the root is nearer to a neighbour is seen by Tuckerman's test: to the one below if x <= below * g, to the one
 // above if x > above * g. The sign of such a difference is right where fma is rounded once.
 //
-// Every difference here is a multiple of 2^-48 times what it is a difference of, so that none is a denormal number.
+// Every difference in them is a multiple of 2^-48 times what it is a difference of, so that none is a denormal number.
 #include "compiler/back/vulkan/arithmetic.h"
 
 #include <spirv/unified1/GLSL.std.450.h>
@@ -110,6 +110,17 @@ SpvId FusedFloats::SquareRoot(const std::function<SpvId(SpvId)>& rare) {
         [&] { return rare(x); });
     w.Do(spv::OpReturnValue, {root});
   });
+}
+
+// Whether a - b is a number below zero. The trial for exact_fma shows that the device keeps denormal differences: with
+// them two numbers that differ have a difference that is not zero, and none has a wrong sign (Sterbenz). An infinity
+// less itself is a NaN, as it is with NaNs.
+SpvId FusedFloats::IsBelow(SpvId a, SpvId b) {
+  constexpr uint32_t kLeastNegative = 0x80000001;  // Denormal.
+  const SpvId difference = Fma(a, w.F32(kOne), Negate(b));
+  const SpvId behind = c.Sub(c.Bits(c.U32(), difference), c.K(kLeastNegative));
+  constexpr uint32_t kNumbers = 0x7f800000;  // As many as there are from there to minus infinity.
+  return c.Below(behind, c.K(kNumbers));
 }
 
 }  // namespace hpvm::vulkan

@@ -208,7 +208,7 @@ class Checker {
       Flush();
     }
   }
-  // What is left over from an earlier run is computed once more.
+  // Leftovers of an earlier run are computed once more.
   void Flush() {
     way_.Run(x_, y_, ulps_);
     for (size_t i = 0; i < count_; ++i) {
@@ -331,7 +331,7 @@ TEST(FusedFloatTest, TakesRoots) {
   EXPECT_GT(checker.usual, checker.runs * 99 / 100);
 }
 
-// What the other way is for, and nothing else.
+// The other way gets its operands, and no others.
 TEST(FusedFloatTest, LeavesTheRest) {
   const float infinity = INFINITY, least = std::ldexp(1.0f, -62), beyond = std::ldexp(1.0f, 62);
   const float below = std::nextafter(least, 0.0f), most = std::nextafter(beyond, 0.0f);

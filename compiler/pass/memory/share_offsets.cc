@@ -30,8 +30,8 @@ class Sharer {
   void Run() { Visit(f_.body); }
 
  private:
-  // What the offsets of one buffer's accesses have in common: offset = from + constant - base. `base` is invalid where
-  // nothing is taken away.
+  // The part that offsets of one buffer's accesses have in common: offset = from + constant - base. `base` is invalid
+  // where nothing is taken away.
   using Key = std::tuple<uint32_t, uint32_t, uint32_t>;  // Parameter, `from`, `base`.
   struct Earlier {
     ValueId offset;
@@ -113,7 +113,7 @@ class Sharer {
     }
   }
 
-  // What has been accessed for certain where an operation stands: before it, in its region or in those around.
+  // Accesses that were made for certain where an operation stands: before it, in its region or in those around.
   std::map<Key, Earlier> known_;
   std::vector<std::pair<Key, std::optional<Earlier>>> replaced_;  // By the regions around, for their ends.
   ir::Function& f_;

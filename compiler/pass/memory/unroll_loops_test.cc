@@ -162,7 +162,7 @@ TEST(UnrollLoopsTest, KeepsBlocks) {
             (Counts{0, 5}));
 }
 
-// What an inner loop ends with is a constant for the outer one: rows of a triangle.
+// An inner loop ends with a constant for the outer one: rows of a triangle.
 TEST(UnrollLoopsTest, LoopsInLoops) {
   EXPECT_EQ(
       Unrolled("loop b0 (%i: i32 = %zero) {\n%end: i32 = loop b1 (%k: i32 = %zero) {\n%o: i32 = shl.i32 %k, %two\n"

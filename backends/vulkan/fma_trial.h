@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out whether a device's Fma on f32 is rounded once, and takes and gives denormal numbers (GpuTarget::exact_fma).
-// Vulkan leaves it open and no property tells, so it is tried out when a device is opened, once a process.
+// Finds out whether a device's Fma on f32 is rounded once (GpuTarget::exact_fma). Vulkan leaves it open and no property
+// tells, so it is tried out when a device is opened, once a process.
 #ifndef HPVMD_BACKENDS_VULKAN_FMA_TRIAL_H_
 #define HPVMD_BACKENDS_VULKAN_FMA_TRIAL_H_
 

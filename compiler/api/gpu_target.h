@@ -27,7 +27,7 @@ struct GpuTarget {
   bool has_f64_atomic_add = false;
   // Exactness.
   bool exact_divide = false;       // f32 division and square root can be correctly rounded.
-  bool exact_fma = false;          // Vulkan: Fma on f32 is rounded once, denormals kept; found by trial.
+  bool exact_fma = false;          // Vulkan: Fma on f32 is rounded once; found by trial.
   bool keeps_denormals = false;    // f32; f64 always does where there is one.
   bool keeps_nan_and_zero = true;  // Signed zeros, infinities and NaNs; Vulkan devices may lack it.
   bool rounds_to_even = false;     // Vulkan: rounding to nearest even can be asked for.

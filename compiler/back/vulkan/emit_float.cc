@@ -226,12 +226,14 @@ SpvId Floats::CompareByOrder(Opcode code, SpvId a, SpvId b) {
 
 // Of f32, for drivers that take denormals for zeros here.
 SpvId Floats::CompareByBits(Opcode code, SpvId a, SpvId b) {
-  const bool has_fma = v_.m.target.exact_fma;
-  if (has_fma && (code == Opcode::kFLt || code == Opcode::kFGt)) {
+  // NVIDIA's driver keeps denormals in sums under RoundingModeRTE (docs/GPU.md). No property says so; devices that were
+  // not seen to do it compare by bits.
+  const bool keeps_in_sums = v_.m.target.exact_fma && v_.m.target.rounds_to_even;
+  if (keeps_in_sums && (code == Opcode::kFLt || code == Opcode::kFGt)) {
     return code == Opcode::kFLt ? fused_.IsBelow(a, b) : fused_.IsBelow(b, a);
   }
   const SpvId is_unordered = c.Either(IsNan(Type::kF32, a), IsNan(Type::kF32, b));
-  if (has_fma && (code == Opcode::kFLe || code == Opcode::kFGe)) {
+  if (keeps_in_sums && (code == Opcode::kFLe || code == Opcode::kFGe)) {
     return c.Neither(c.Either(is_unordered, code == Opcode::kFLe ? fused_.IsBelow(b, a) : fused_.IsBelow(a, b)));
   }
   if (code == Opcode::kFNe) {

@@ -112,12 +112,12 @@ SpvId FusedFloats::SquareRoot(const std::function<SpvId(SpvId)>& rare) {
   });
 }
 
-// Whether a - b is a number below zero. The trial for exact_fma shows that the device keeps denormal differences: with
-// them two numbers that differ have a difference that is not zero, and none has a wrong sign (Sterbenz). An infinity
-// less itself is a NaN, as it is with NaNs.
+// Whether a - b is a number below zero. The device keeps denormal differences (not with fma: NVIDIA's takes them for
+// zeros): with them two numbers that differ have a difference that is not zero, and none has a wrong sign (Sterbenz).
+// An infinity less itself is a NaN, as it is with NaNs.
 SpvId FusedFloats::IsBelow(SpvId a, SpvId b) {
   constexpr uint32_t kLeastNegative = 0x80000001;  // Denormal.
-  const SpvId difference = Fma(a, w.F32(kOne), Negate(b));
+  const SpvId difference = Alone(w.Op(spv::OpFSub, F32(), {a, b}));
   const SpvId behind = c.Sub(c.Bits(c.U32(), difference), c.K(kLeastNegative));
   constexpr uint32_t kNumbers = 0x7f800000;  // As many as there are from there to minus infinity.
   return c.Below(behind, c.K(kNumbers));

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/gpu/cuda_api.h"
 
-#include <dlfcn.h>
-
 #include <string>
+
+#include "bench/gpu/library.h"
 
 namespace hpvm::bench {
 namespace {
-
-template <typename Function>
-bool Find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
 
 StatusOr<CudaApi> FindCuda() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -20,14 +14,15 @@ StatusOr<CudaApi> FindCuda() {
     return Unavailable(dlerror());
   }
   CudaApi cuda{};
-  const bool all = Find(library, "cuInit", cuda.init) && Find(library, "cuDeviceGet", cuda.get_device) &&
-                   Find(library, "cuDevicePrimaryCtxRetain", cuda.retain_context) &&
-                   Find(library, "cuCtxSetCurrent", cuda.set_context) &&
-                   Find(library, "cuModuleLoad", cuda.load_module) &&
-                   Find(library, "cuModuleGetFunction", cuda.get_function) &&
-                   Find(library, "cuMemAlloc_v2", cuda.allocate) && Find(library, "cuMemFree_v2", cuda.release) &&
-                   Find(library, "cuMemcpyHtoD_v2", cuda.write) && Find(library, "cuMemcpyDtoH_v2", cuda.read) &&
-                   Find(library, "cuLaunchKernel", cuda.launch) && Find(library, "cuCtxSynchronize", cuda.wait);
+  const bool all =
+      FindFunction(library, "cuInit", cuda.init) && FindFunction(library, "cuDeviceGet", cuda.get_device) &&
+      FindFunction(library, "cuDevicePrimaryCtxRetain", cuda.retain_context) &&
+      FindFunction(library, "cuCtxSetCurrent", cuda.set_context) &&
+      FindFunction(library, "cuModuleLoad", cuda.load_module) &&
+      FindFunction(library, "cuModuleGetFunction", cuda.get_function) &&
+      FindFunction(library, "cuMemAlloc_v2", cuda.allocate) && FindFunction(library, "cuMemFree_v2", cuda.release) &&
+      FindFunction(library, "cuMemcpyHtoD_v2", cuda.write) && FindFunction(library, "cuMemcpyDtoH_v2", cuda.read) &&
+      FindFunction(library, "cuLaunchKernel", cuda.launch) && FindFunction(library, "cuCtxSynchronize", cuda.wait);
   return all ? StatusOr<CudaApi>(cuda) : Unavailable("libcuda.so.1 lacks functions of CUDA 12.");
 }
 
@@ -40,8 +35,8 @@ StatusOr<CublasApi> FindCublas() {
     }
   }
   CublasApi cublas{};
-  const bool all = library != nullptr && Find(library, "cublasCreate_v2", cublas.create) &&
-                   Find(library, "cublasSgemm_v2", cublas.sgemm);
+  const bool all = library != nullptr && FindFunction(library, "cublasCreate_v2", cublas.create) &&
+                   FindFunction(library, "cublasSgemm_v2", cublas.sgemm);
   return all ? StatusOr<CublasApi>(cublas) : Unavailable("There is no cuBLAS.");
 }
 

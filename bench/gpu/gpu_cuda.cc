@@ -3,7 +3,6 @@
 // product.
 #include <unistd.h>
 
-#include <charconv>
 #include <functional>
 #include <utility>
 
@@ -187,14 +186,10 @@ StatusOr<std::unique_ptr<GpuPeer>> StartCudaPeer(const std::string& name) {
     return Unavailable("This build had no nvcc, so that there are no CUDA kernels.");
   }
   HPVMD_ASSIGN_OR_RETURN(const CudaApi* cuda, LoadCuda());
-  int ordinal = 0;
-  if (const size_t colon = name.find(':'); colon != std::string::npos) {
-    std::from_chars(name.data() + colon + 1, name.data() + name.size(), ordinal);
-  }
   int device = 0;
   void *context = nullptr, *exact = nullptr, *fast = nullptr;
   RETURN_IF_CUDA_ERROR("cuInit", cuda->init(0));
-  RETURN_IF_CUDA_ERROR("cuDeviceGet", cuda->get_device(&device, ordinal));
+  RETURN_IF_CUDA_ERROR("cuDeviceGet", cuda->get_device(&device, static_cast<int>(NumberOf(name))));
   RETURN_IF_CUDA_ERROR("cuDevicePrimaryCtxRetain", cuda->retain_context(&context, device));
   RETURN_IF_CUDA_ERROR("cuCtxSetCurrent", cuda->set_context(context));
   RETURN_IF_CUDA_ERROR("cuModuleLoad", cuda->load_module(&exact, (folder + "cuda_exact.fatbin").c_str()));

@@ -2,6 +2,7 @@
 #include "bench/gpu/gpu_native.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 namespace hpvm::bench {
@@ -101,6 +102,14 @@ double SecondsEach(uint32_t count, const std::function<void(uint32_t)>& launch, 
     finish();
   });
   return seconds / count;
+}
+
+size_t NumberOf(const std::string& device) {
+  size_t number = 0;
+  if (const size_t colon = device.find(':'); colon != std::string::npos) {
+    std::from_chars(device.data() + colon + 1, device.data() + device.size(), number);
+  }
+  return number;
 }
 
 }  // namespace hpvm::bench

@@ -46,6 +46,9 @@ class NativeGpuContender : public GpuContender {
 // Seconds of each of `count` launches, of which `launch` enqueues number i; `finish` waits for all of them.
 double SecondsEach(uint32_t count, const std::function<void(uint32_t)>& launch, const std::function<void()>& finish);
 
+// 1 of "opencl:1"; 0 where none is said.
+size_t NumberOf(const std::string& device);
+
 }  // namespace hpvm::bench
 
 #endif  // HPVMD_BENCH_GPU_GPU_NATIVE_H_

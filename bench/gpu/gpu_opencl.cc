@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The peer "opencl": the same bodies as hand-written OpenCL C, through plain OpenCL calls.
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -183,10 +182,7 @@ class Peer final : public GpuPeer {
 StatusOr<std::unique_ptr<GpuPeer>> StartOpenClPeer(const std::string& name) {
   HPVMD_ASSIGN_OR_RETURN(const OpenClApi* api, LoadOpenCl());
   const std::vector<OpenClDevice> devices = OpenClDevices(*api);
-  size_t index = 0;
-  if (const size_t colon = name.find(':'); colon != std::string::npos) {
-    std::from_chars(name.data() + colon + 1, name.data() + name.size(), index);
-  }
+  const size_t index = NumberOf(name);
   if (index >= devices.size()) {
     return Unavailable("OpenCL has " + std::to_string(devices.size()) + " devices, not \"" + name + "\".");
   }

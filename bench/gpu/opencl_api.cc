@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/gpu/opencl_api.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <fstream>
 #include <iterator>
 
+#include "bench/gpu/library.h"
 #include "bench/processes.h"
 
 namespace hpvm::bench {
 namespace {
-
-template <typename Function>
-bool Find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
 
 StatusOr<OpenClApi> FindFunctions() {
   void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -25,18 +18,25 @@ StatusOr<OpenClApi> FindFunctions() {
     return Unavailable(dlerror());
   }
   OpenClApi cl{};
-  const bool all =
-      Find(library, "clGetPlatformIDs", cl.get_platforms) && Find(library, "clGetPlatformInfo", cl.get_platform_info) &&
-      Find(library, "clGetDeviceIDs", cl.get_devices) && Find(library, "clGetDeviceInfo", cl.get_device_info) &&
-      Find(library, "clCreateContext", cl.create_context) && Find(library, "clCreateCommandQueue", cl.create_queue) &&
-      Find(library, "clCreateProgramWithSource", cl.create_program) &&
-      Find(library, "clBuildProgram", cl.build_program) && Find(library, "clGetProgramBuildInfo", cl.get_build_info) &&
-      Find(library, "clCreateKernel", cl.create_kernel) && Find(library, "clReleaseKernel", cl.release_kernel) &&
-      Find(library, "clCreateBuffer", cl.create_buffer) && Find(library, "clReleaseMemObject", cl.release_buffer) &&
-      Find(library, "clSetKernelArg", cl.set_argument) && Find(library, "clEnqueueNDRangeKernel", cl.enqueue) &&
-      Find(library, "clEnqueueReadBuffer", cl.read) && Find(library, "clEnqueueWriteBuffer", cl.write) &&
-      Find(library, "clEnqueueCopyBuffer", cl.copy) && Find(library, "clEnqueueMapBuffer", cl.map) &&
-      Find(library, "clFinish", cl.finish);
+  const bool all = FindFunction(library, "clGetPlatformIDs", cl.get_platforms) &&
+                   FindFunction(library, "clGetPlatformInfo", cl.get_platform_info) &&
+                   FindFunction(library, "clGetDeviceIDs", cl.get_devices) &&
+                   FindFunction(library, "clGetDeviceInfo", cl.get_device_info) &&
+                   FindFunction(library, "clCreateContext", cl.create_context) &&
+                   FindFunction(library, "clCreateCommandQueue", cl.create_queue) &&
+                   FindFunction(library, "clCreateProgramWithSource", cl.create_program) &&
+                   FindFunction(library, "clBuildProgram", cl.build_program) &&
+                   FindFunction(library, "clGetProgramBuildInfo", cl.get_build_info) &&
+                   FindFunction(library, "clCreateKernel", cl.create_kernel) &&
+                   FindFunction(library, "clReleaseKernel", cl.release_kernel) &&
+                   FindFunction(library, "clCreateBuffer", cl.create_buffer) &&
+                   FindFunction(library, "clReleaseMemObject", cl.release_buffer) &&
+                   FindFunction(library, "clSetKernelArg", cl.set_argument) &&
+                   FindFunction(library, "clEnqueueNDRangeKernel", cl.enqueue) &&
+                   FindFunction(library, "clEnqueueReadBuffer", cl.read) &&
+                   FindFunction(library, "clEnqueueWriteBuffer", cl.write) &&
+                   FindFunction(library, "clEnqueueCopyBuffer", cl.copy) &&
+                   FindFunction(library, "clEnqueueMapBuffer", cl.map) && FindFunction(library, "clFinish", cl.finish);
   return all ? StatusOr<OpenClApi>(cl) : Unavailable("libOpenCL.so.1 lacks functions of OpenCL 1.2.");
 }
 

@@ -121,18 +121,8 @@ class VulkanFloatTest : public ::testing::TestWithParam<std::string> {
     target.exact_fma = form.has_fma;
     target.has_fp64 = form.has_fp64;
     target.exact_divide = false;
-    StatusOr<Artifact> artifact = device_.CompileFor(target, Kernel(divides ? "fdiv.f32 %a, %b" : "fsqrt.f32 %a"), {});
-    ASSERT_TRUE(artifact.ok()) << artifact.status();
-    StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*std::move(artifact));
-    ASSERT_TRUE(executable.ok()) << executable.status();
     std::vector<uint32_t> r(kCount);
-    ir::Launch launch;
-    launch.extent = {kCount, 1, 1};
-    for (std::vector<uint32_t>* buffer : {&r, &x, &y}) {
-      launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
-    }
-    const StatusOr<ir::TrapReport> trap = device_.Launch(**executable, launch);
-    ASSERT_TRUE(trap.ok()) << trap.status();
+    ASSERT_NO_FATAL_FAILURE(Run(target, Kernel(divides ? "fdiv.f32 %a, %b" : "fsqrt.f32 %a"), {&r, &x, &y}));
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < kCount; ++i) {
       const float a = std::bit_cast<float>(x[i]), b = std::bit_cast<float>(y[i]);
@@ -144,6 +134,21 @@ class VulkanFloatTest : public ::testing::TestWithParam<std::string> {
       }
     }
     EXPECT_EQ(wrong, 0u);
+  }
+
+  // Buffers of kCount words each.
+  void Run(const GpuTarget& target, const ir::Module& kernel, std::initializer_list<std::vector<uint32_t>*> buffers) {
+    StatusOr<Artifact> artifact = device_.CompileFor(target, kernel, {});
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*std::move(artifact));
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    ir::Launch launch;
+    launch.extent = {kCount, 1, 1};
+    for (std::vector<uint32_t>* buffer : buffers) {
+      launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
+    }
+    const StatusOr<ir::TrapReport> trap = device_.Launch(**executable, launch);
+    ASSERT_TRUE(trap.ok()) << trap.status();
   }
 
   DeviceRun device_{GetParam()};
@@ -196,17 +201,7 @@ TEST_P(VulkanFloatTest, ComparesDenormals) {
     const auto& [name, compare] = comparisons[i / 2];
     SCOPED_TRACE(name);
     target.exact_fma = target.rounds_to_even && !target.exact_fma;  // Both ways.
-    StatusOr<Artifact> artifact = device_.CompileFor(target, Kernel(std::string(name) + ".f32 %a, %b", "i32"), {});
-    ASSERT_TRUE(artifact.ok()) << artifact.status();
-    StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*std::move(artifact));
-    ASSERT_TRUE(executable.ok()) << executable.status();
-    ir::Launch launch;
-    launch.extent = {kCount, 1, 1};
-    for (std::vector<uint32_t>* buffer : {&r, &x, &y}) {
-      launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
-    }
-    const StatusOr<ir::TrapReport> trap = device_.Launch(**executable, launch);
-    ASSERT_TRUE(trap.ok()) << trap.status();
+    ASSERT_NO_FATAL_FAILURE(Run(target, Kernel(std::string(name) + ".f32 %a, %b", "i32"), {&r, &x, &y}));
     uint32_t wrong = 0;
     for (uint32_t k = 0; k < kCount; ++k) {
       const bool want = compare(std::bit_cast<float>(x[k]), std::bit_cast<float>(y[k]));

@@ -92,6 +92,8 @@ class Rehearsal {
   }
   // Whether each block and if that was met, in order, goes with the loop.
   std::vector<bool> TakeGone() && { return std::move(gone_); }
+  // How many were looked at, also where nothing came of it.
+  uint32_t ops() const { return ops_; }
 
  private:
   std::vector<Bits> Known(const Op& op) const {
@@ -277,11 +279,12 @@ class Unroller final : public FunctionCopier {
   // How the loop is written out, if it is.
   std::optional<Writing> Plan(OpId id) {
     const Op& op = f_.op(id);
-    if (!ContentOf(f_, op.body).has_stack) {
+    if (rehearsals_left_ == 0 || !ContentOf(f_, op.body).has_stack) {
       return std::nullopt;
     }
     Rehearsal rehearsal(f_, id, limits_, Known(op), known_);
     const std::optional<uint32_t> ops = rehearsal.Run();
+    rehearsals_left_ -= std::min(rehearsals_left_, rehearsal.ops());
     if (!ops || *ops > ops_left_) {
       return std::nullopt;
     }
@@ -365,6 +368,8 @@ class Unroller final : public FunctionCopier {
   std::vector<OpId> dissolved_;  // As Rehearsal's, without loops.
   OpId left_;
   uint32_t ops_left_ = limits_.kernel_ops;
+  // Operations that rehearsals may still look at: a loop in a loop that is written out is rehearsed in each turn.
+  uint32_t rehearsals_left_ = 8 * limits_.kernel_ops;
   bool is_unrolling_ = false, has_unrolled_ = false;
 };
 

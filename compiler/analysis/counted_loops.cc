@@ -118,7 +118,8 @@ std::optional<LoopEnd> CountedLoops::EndOf(OpId loop) const {
   if (end.code == Opcode::kLeave && f_.targets_of(end)[0].op == loop) {
     const OpId branch = ops[ops.size() - 2];
     return IsBranch(branch, Opcode::kContinue, loop)
-               ? std::optional(LoopEnd{f_.region(f_.op(branch).body).ops[0], f_.operands_of(f_.op(branch))[0]})
+               ? std::optional(
+                     LoopEnd{f_.region(f_.op(branch).body).ops[0], f_.operands_of(f_.op(branch))[0], branch, OpId()})
                : std::nullopt;
   }
   if (end.code != Opcode::kContinue) {
@@ -130,7 +131,7 @@ std::optional<LoopEnd> CountedLoops::EndOf(OpId loop) const {
     }
     for (OpId branch : f_.region(f_.op(block).body).ops) {
       if (IsBranch(branch, Opcode::kLeave, block)) {
-        return LoopEnd{ops.back(), f_.operands_of(f_.op(branch))[0]};
+        return LoopEnd{ops.back(), f_.operands_of(f_.op(branch))[0], branch, block};
       }
     }
   }

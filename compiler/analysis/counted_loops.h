@@ -20,6 +20,8 @@ namespace hpvm {
 struct LoopEnd {
   ir::OpId again;         // The `continue`.
   ir::ValueId condition;  // Not 0: another iteration follows.
+  ir::OpId branch;        // The `if` on it.
+  ir::OpId block;         // Around the branch, in the second form; else invalid.
 };
 
 // In iteration k of a loop, from 0: the terms, of values that are there before the loop begins, and constant + k *

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sin, cos and tan without memory and without branches up to large arguments, so that instances in lockstep take one
  * path and keep their values in registers. musl's pass the reduced argument through the stack and pick a polynomial by
- * the quadrant; its polynomials, and its functions for large arguments, are used here. */
+ * the quadrant; its polynomials, and for f64 its functions for large arguments, are used here.
+ *
+ * The way of small arguments comes first and has no condition: what sin(x) and cos(x) have in common is then computed
+ * once for both, as the first of them comes before the second on every path. */
 #include "trig.h"
 
 #include <math.h>
@@ -11,13 +14,14 @@
 double __sin(double x, double low, int has_low);
 double __cos(double x, double low);
 double __tan(double x, double low, int is_odd);
-float __sindf(double x);
-float __cosdf(double x);
 float __tandf(double x, int is_odd);
 
 static const double kTwoOverPi = 0x1.45f306dc9c883p-1;
 /* 1.5 * 2^52: a number of magnitude below 2^51 that is added to it is rounded, and stands in the low bits. */
 static const double kShift = 0x1.8p52;
+
+/* The compiler would move what only one side of a branch needs behind the branch. */
+#define COMPUTED_HERE(value) __asm__ volatile("" : "+r"(value))
 
 static uint64_t Bits(double x) {
   union {
@@ -61,17 +65,78 @@ static inline __attribute__((always_inline)) Reduced Reduce(double x) {
   return (Reduced){high, (c - high) - tail, (unsigned)Bits(shifted)};
 }
 
+typedef struct {
+  double angle;
+  unsigned quadrant;
+} ReducedF;
+
 /* Below this the quotient has 28 bits. */
 static const float kLargeF = 0x1.921fb4p+28f;
 
 /* The same for a float; a double holds all that matters. */
-static inline __attribute__((always_inline)) Reduced ReduceF(float x) {
+static inline __attribute__((always_inline)) ReducedF ReduceF(float x) {
   const double shifted = (double)x * kTwoOverPi + kShift;
   const double n = shifted - kShift;
-  return (Reduced){(double)x - n * 0x1.921fb5p+0 - n * 0x1.110b4611a6263p-26, 0, (unsigned)Bits(shifted)};
+  return (ReducedF){(double)x - n * 0x1.921fb5p+0 - n * 0x1.110b4611a6263p-26, (unsigned)Bits(shifted)};
 }
 
-/* Large arguments, infinities and NaNs. The stores keep these functions from being put in the place of their calls:
+/* For finite |x| >= 2^28, by multiplying with those bits of 2 / pi that matter (Payne and Hanek, "Radian Reduction for
+ * Trigonometric Functions", SIGNUM Newsletter 18, 1983). x is m 2^s, m an integer of 24 bits; bits of 2 / pi above 2^(1 - s)
+ * give multiples of four quadrants. Of the 96 bits from there on the product with m is taken modulo four quadrants, to
+ * 2^-64 of one. No float comes nearer to a multiple of pi / 2 than 2^-31. */
+static inline __attribute__((always_inline)) ReducedF ReduceLargeF(float x) {
+  union {
+    float value;
+    uint32_t bits;
+  } u = {x};
+  const uint32_t skipped = (u.bits >> 23 & 0xff) - 127 - 23 - 2;
+  const uint64_t m = (u.bits & 0x7fffff) | 0x800000;
+  /* Words of 2 / pi, from the one with the first bit on: selected, as a table would be memory. */
+  const int far = (skipped & 64) != 0, odd = (skipped & 32) != 0;
+  const uint32_t a = far ? 0xfc2757d1 : 0xa2f9836e, b = far ? 0xf534ddc0 : 0x4e441529;
+  const uint32_t c = far ? 0xdb629599 : 0xfc2757d1, d = far ? 0x3c439041 : 0xf534ddc0;
+  const uint32_t e = far ? 0xfe5163ab : 0xdb629599;
+  const uint64_t first = (uint64_t)(odd ? b : a) << 32 | (odd ? c : b);
+  const uint64_t second = (uint64_t)(odd ? d : c) << 32 | (odd ? e : d);
+  const uint32_t shift = skipped & 31;
+  const uint64_t high = first << shift | second >> 1 >> (63 - shift);
+  const uint64_t low_part = m * (second << shift >> 32);
+  const uint64_t product = m * high + (low_part >> 32);
+  const uint64_t fraction = product << 2 | (low_part & 0xffffffff) >> 30;
+  /* To the nearest quadrant. */
+  const uint32_t quadrant = (uint32_t)(product >> 62) + (uint32_t)(fraction >> 63);
+  const double angle = (double)(int64_t)fraction * 0x1.921fb54442d18p-64;
+  const int is_negative = (u.bits >> 31) != 0;
+  return (ReducedF){is_negative ? -angle : angle, is_negative ? 0 - quadrant : quadrant};
+}
+
+/* musl's polynomials for floats, to a double: the one that is wanted is rounded, once. */
+static inline __attribute__((always_inline)) double SinOf(double x) {
+  const double z = x * x, w = z * z, s = z * x;
+  const double r = -0x1a00f9e2cae774.0p-65 + z * 0x16cd878c3b46a7.0p-71;
+  return (x + s * (-0x15555554cbac77.0p-55 + z * 0x111110896efbb2.0p-59)) + s * w * r;
+}
+static inline __attribute__((always_inline)) double CosOf(double x) {
+  const double z = x * x, w = z * z;
+  const double r = -0x16c087e80f1e27.0p-62 + z * 0x199342e0ee5069.0p-68;
+  return ((1.0 + z * -0x1ffffffd0c5e81.0p-54) + w * 0x155553e1053a42.0p-57) + (w * z) * r;
+}
+static inline __attribute__((always_inline)) float SinF(ReducedF r) {
+  const double sine = SinOf(r.angle), cosine = CosOf(r.angle);
+  return (float)Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
+}
+static inline __attribute__((always_inline)) float CosF(ReducedF r) {
+  const double sine = SinOf(r.angle), cosine = CosOf(r.angle);
+  return (float)Signed(r.quadrant & 1 ? sine : cosine, r.quadrant + 1);
+}
+static inline __attribute__((always_inline)) float TanF(ReducedF r) { return __tandf(r.angle, (int)(r.quadrant & 1)); }
+
+static inline __attribute__((always_inline)) int IsFiniteF(float x) { return __builtin_fabsf(x) < __builtin_inff(); }
+static __attribute__((noinline)) float LargeSinF(float x) { return IsFiniteF(x) ? SinF(ReduceLargeF(x)) : x - x; }
+static __attribute__((noinline)) float LargeCosF(float x) { return IsFiniteF(x) ? CosF(ReduceLargeF(x)) : x - x; }
+static __attribute__((noinline)) float LargeTanF(float x) { return IsFiniteF(x) ? TanF(ReduceLargeF(x)) : x - x; }
+
+/* Large arguments of f64, infinities and NaNs. The stores keep these functions from being put in the place of their calls:
  * what is seldom needed would be compiled into every kernel. */
 static __attribute__((noinline)) double LargeSin(double x) {
   volatile double result = sin(x);
@@ -85,71 +150,66 @@ static __attribute__((noinline)) double LargeTan(double x) {
   volatile double result = tan(x);
   return result;
 }
-static __attribute__((noinline)) float LargeSinF(float x) {
-  volatile float result = sinf(x);
-  return result;
-}
-static __attribute__((noinline)) float LargeCosF(float x) {
-  volatile float result = cosf(x);
-  return result;
-}
-static __attribute__((noinline)) float LargeTanF(float x) {
-  volatile float result = tanf(x);
-  return result;
-}
 
 double hpvm_sin(double x) {
-  if (!(__builtin_fabs(x) < kLarge)) {
-    return LargeSin(x);
-  }
   const Reduced r = Reduce(x);
   const double sine = __sin(r.high, r.low, 1), cosine = __cos(r.high, r.low);
-  const double result = Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
-  return x == 0 ? x : result; /* For its sign. */
+  double result = Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
+  result = x == 0 ? x : result; /* For its sign. */
+  COMPUTED_HERE(result);
+  if (!(__builtin_fabs(x) < kLarge)) {
+    result = LargeSin(x);
+  }
+  return result;
 }
 
 double hpvm_cos(double x) {
-  if (!(__builtin_fabs(x) < kLarge)) {
-    return LargeCos(x);
-  }
   const Reduced r = Reduce(x);
   const double sine = __sin(r.high, r.low, 1), cosine = __cos(r.high, r.low);
-  return Signed(r.quadrant & 1 ? sine : cosine, r.quadrant + 1);
+  double result = Signed(r.quadrant & 1 ? sine : cosine, r.quadrant + 1);
+  COMPUTED_HERE(result);
+  if (!(__builtin_fabs(x) < kLarge)) {
+    result = LargeCos(x);
+  }
+  return result;
 }
 
 double hpvm_tan(double x) {
-  if (!(__builtin_fabs(x) < kLarge)) {
-    return LargeTan(x);
-  }
   const Reduced r = Reduce(x);
-  const double result = __tan(r.high, r.low, (int)(r.quadrant & 1));
-  return x == 0 ? x : result;
+  double result = __tan(r.high, r.low, (int)(r.quadrant & 1));
+  result = x == 0 ? x : result;
+  COMPUTED_HERE(result);
+  if (!(__builtin_fabs(x) < kLarge)) {
+    result = LargeTan(x);
+  }
+  return result;
 }
 
 float hpvm_sinf(float x) {
+  float result = SinF(ReduceF(x));
+  result = x == 0 ? x : result; /* For its sign. */
+  COMPUTED_HERE(result);
   if (!(__builtin_fabsf(x) < kLargeF)) {
-    return LargeSinF(x);
+    result = LargeSinF(x);
   }
-  const Reduced r = ReduceF(x);
-  const float sine = __sindf(r.high), cosine = __cosdf(r.high);
-  const float result = (float)Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
-  return x == 0 ? x : result; /* For its sign. */
+  return result;
 }
 
 float hpvm_cosf(float x) {
+  float result = CosF(ReduceF(x));
+  COMPUTED_HERE(result);
   if (!(__builtin_fabsf(x) < kLargeF)) {
-    return LargeCosF(x);
+    result = LargeCosF(x);
   }
-  const Reduced r = ReduceF(x);
-  const float sine = __sindf(r.high), cosine = __cosdf(r.high);
-  return (float)Signed(r.quadrant & 1 ? sine : cosine, r.quadrant + 1);
+  return result;
 }
 
 float hpvm_tanf(float x) {
+  float result = TanF(ReduceF(x));
+  result = x == 0 ? x : result;
+  COMPUTED_HERE(result);
   if (!(__builtin_fabsf(x) < kLargeF)) {
-    return LargeTanF(x);
+    result = LargeTanF(x);
   }
-  const Reduced r = ReduceF(x);
-  const float result = __tandf(r.high, (int)(r.quadrant & 1));
-  return x == 0 ? x : result;
+  return result;
 }

@@ -18,6 +18,7 @@
 #include "compiler/pass/check_barriers.h"
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/tile/guard_loops.h"
+#include "compiler/pass/tile/loads_ahead.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -249,6 +250,28 @@ std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan,
   }
   if (report != nullptr) {
     std::ranges::move(remarks.remarks, std::back_inserter(report->remarks));
+  }
+  return Guarded{*std::move(form), std::move(form_plan)};
+}
+
+std::optional<Guarded> LoadAhead(const ir::Module& module, const GpuPlan& plan, const CoarseModule* coarse,
+                                 const GpuPlan& original, Trust trust, const GpuTarget& target) {
+  if (target.is_processor) {
+    return std::nullopt;
+  }
+  const ir::Function& f = module.function(module.entry);
+  std::vector<bool> is_free(f.ops.size());
+  for (uint32_t i = 0; i < is_free.size(); ++i) {
+    is_free[i] = plan.IsProven(OpId(i), trust) || f.ops[i].is_inside;
+  }
+  std::optional<CoarseModule> form = hpvm::LoadAhead(module, is_free, coarse);
+  if (!form) {
+    return std::nullopt;
+  }
+  Diagnostics faults;
+  GpuPlan form_plan = PlanCoarse(*form, original, target, faults);
+  if (HasErrors(faults)) {
+    return std::nullopt;
   }
   return Guarded{*std::move(form), std::move(form_plan)};
 }

@@ -130,6 +130,12 @@ struct Guarded {
 std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, Trust trust, const GpuTarget& target,
                                   KernelReport* report);
 
+// The form whose loops run several iterations at a time (compiler/pass/tile/loads_ahead.h), for a variant that rests on
+// `trust`; nothing if there is no such loop, or the target is a processor, whose compilers do so. `coarse`, which may
+// be null, is what `module` is the module of; `plan` is its plan, and `original` that of the kernel.
+std::optional<Guarded> LoadAhead(const ir::Module& module, const GpuPlan& plan, const CoarseModule* coarse,
+                                 const GpuPlan& original, Trust trust, const GpuTarget& target);
+
 // Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op);
 // Finds the checks that loads of buffers share which keep their check and have small offsets.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/back/gpu/loads_ahead.h"
 #include "compiler/back/opencl/kernel_writer.h"
 #include "compiler/back/opencl/literal.h"
 #include "compiler/ir/spelling.h"
@@ -61,11 +60,6 @@ void KernelWriter::Begin(OpId id) {
     } else if (is_flat) {
       text_.Label(Cat("again", label_[id.index]));
     } else {
-      const uint32_t together =
-          v_.target.is_processor ? 1 : gpu::IterationsTogether(v_.f, id, [&](OpId of) { return v_.OmitsCheck(of); });
-      if (together > 1) {
-        text_.Line("#pragma unroll ", together);
-      }
       text_.Line("for (;;) {");
       text_.Indent();
     }

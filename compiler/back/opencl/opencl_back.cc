@@ -125,7 +125,15 @@ class Emitter {
     guarded ? Write(guarded->form.module, guarded->plan, form, &guarded->form) : Write(module_, plan_, form, nullptr);
   }
 
-  void Write(const ir::Module& module, const gpu::GpuPlan& plan, KernelOptions form, const CoarseModule* coarse) {
+  void Write(const ir::Module& module, const gpu::GpuPlan& plan, const KernelOptions& form,
+             const CoarseModule* coarse) {
+    if (const auto ahead = gpu::LoadAhead(module, plan, coarse, plan_, form.trust, target_)) {
+      return WriteForm(ahead->form.module, ahead->plan, form, &ahead->form);
+    }
+    WriteForm(module, plan, form, coarse);
+  }
+
+  void WriteForm(const ir::Module& module, const gpu::GpuPlan& plan, KernelOptions form, const CoarseModule* coarse) {
     form.coarse = coarse;
     GpuVariant variant;
     if (coarse != nullptr) {

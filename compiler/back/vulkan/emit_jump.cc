@@ -2,7 +2,6 @@
 // Constructs and jumps over several of them; control.h says how.
 #include <algorithm>
 
-#include "compiler/back/gpu/loads_ahead.h"
 #include "compiler/back/vulkan/control.h"
 
 namespace hpvm::vulkan {
@@ -55,13 +54,7 @@ void Jumps::OpenLoop(ir::OpId id) {
   }
   w.Do(spv::OpBranch, {frame.header});
   w.Label(frame.header);
-  const uint32_t together =
-      v_.cuts_loops ? 1 : gpu::IterationsTogether(v_.f, id, [&](ir::OpId of) { return v_.OmitsCheck(of); });
-  if (together > 1) {
-    w.Do(spv::OpLoopMerge, {frame.merge, frame.next, spv::LoopControlPartialCountMask, together});
-  } else {
-    w.Do(spv::OpLoopMerge, {frame.merge, frame.next, spv::LoopControlMaskNone});
-  }
+  w.Do(spv::OpLoopMerge, {frame.merge, frame.next, spv::LoopControlMaskNone});
   w.Do(spv::OpBranch, {inside});
   w.Label(inside);
   Push(std::move(frame));

@@ -30,34 +30,15 @@ constexpr uint64_t kPrivateBytesMax = 16 * 1024;
 class Variants {
  public:
   Variants(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options)
-      : module_(module), plan_(plan), options_(options), emitter_(module, target) {}
+      : module_(module), plan_(plan), target_(target), options_(options), emitter_(module, target) {}
 
   // `coarse` may be null: the module as it is.
   Status Add(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, Trust trust, bool is_aligned) {
-    const std::vector<bool> proven = ProvenOf(coarse, trust);
-    VariantOptions options;
-    options.is_checked = trust == Trust::kNothing;
-    options.fast_math = options_.fast_math;
-    options.audits_proofs = options_.audits_proofs;
-    options.needs_alignment = is_aligned;
-    options.tile = tile.size;
-    options.is_proven = &proven;
-    options.coarse = coarse;
-    GpuVariant variant;
-    variant.entry = "kernel" + std::to_string(variants_.size());
-    variant.tile = tile.size;
-    variant.needs_proof = trust != Trust::kNothing;
-    variant.needs_words = trust == Trust::kWords;
-    variant.needs_alignment = options.needs_alignment;
-    if (coarse != nullptr) {
-      variant.factors = coarse->factors;
-      variant.group = coarse->group;
+    const ir::Module& module = coarse == nullptr ? module_ : coarse->module;
+    if (const auto ahead = gpu::LoadAhead(module, plan, coarse, plan_, trust, target_)) {
+      return AddForm(&ahead->form, ahead->plan, tile, trust, is_aligned);
     }
-    variant.local_bytes = plan.local_bytes + (plan.trap_exit == gpu::TrapExit::kPostpone ? 8 : 0);
-    KernelEmitter kernel(emitter_, coarse == nullptr ? module_ : coarse->module, plan, options);
-    HPVMD_RETURN_IF_ERROR(kernel.Emit(variant.entry, &variant.can_trap));
-    variants_.push_back(std::move(variant));
-    return absl::OkStatus();
+    return AddForm(coarse, plan, tile, trust, is_aligned);
   }
 
   size_t size() const { return variants_.size(); }
@@ -85,6 +66,34 @@ class Variants {
   }
 
  private:
+  Status AddForm(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, Trust trust,
+                 bool is_aligned) {
+    const std::vector<bool> proven = ProvenOf(coarse, trust);
+    VariantOptions options;
+    options.is_checked = trust == Trust::kNothing;
+    options.fast_math = options_.fast_math;
+    options.audits_proofs = options_.audits_proofs;
+    options.needs_alignment = is_aligned;
+    options.tile = tile.size;
+    options.is_proven = &proven;
+    options.coarse = coarse;
+    GpuVariant variant;
+    variant.entry = "kernel" + std::to_string(variants_.size());
+    variant.tile = tile.size;
+    variant.needs_proof = trust != Trust::kNothing;
+    variant.needs_words = trust == Trust::kWords;
+    variant.needs_alignment = options.needs_alignment;
+    if (coarse != nullptr) {
+      variant.factors = coarse->factors;
+      variant.group = coarse->group;
+    }
+    variant.local_bytes = plan.local_bytes + (plan.trap_exit == gpu::TrapExit::kPostpone ? 8 : 0);
+    KernelEmitter kernel(emitter_, coarse == nullptr ? module_ : coarse->module, plan, options);
+    HPVMD_RETURN_IF_ERROR(kernel.Emit(variant.entry, &variant.can_trap));
+    variants_.push_back(std::move(variant));
+    return absl::OkStatus();
+  }
+
   std::vector<bool> ProvenOf(const CoarseModule* coarse, Trust trust) const {
     std::vector<bool> proven(coarse == nullptr ? plan_.is_proven.size() : coarse->original.size());
     for (uint32_t i = 0; i < proven.size(); ++i) {
@@ -96,6 +105,7 @@ class Variants {
 
   const ir::Module& module_;
   const gpu::GpuPlan& plan_;
+  const GpuTarget& target_;
   const GpuOptions& options_;
   ModuleEmitter emitter_;
   std::vector<GpuVariant> variants_;
@@ -125,7 +135,7 @@ Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const Gp
       continue;
     }
     Diagnostics faults;
-    const gpu::GpuPlan plan = gpu::PlanGpu(coarse->module, target, faults);
+    const gpu::GpuPlan plan = gpu::PlanCoarse(*coarse, original, target, faults);
     if (HasErrors(faults)) {
       continue;
     }

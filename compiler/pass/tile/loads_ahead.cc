@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/tile/loads_ahead.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "compiler/analysis/counted_loops.h"
+#include "compiler/analysis/value_ranges.h"
+#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/memory/copy_function.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::Type;
+using ir::ValueId;
+using Test = LoopCount::Test;
+
+constexpr uint32_t kTogetherMax = 8;
+// N - 1 steps stay far below the range of a counter.
+constexpr uint64_t kStepMax = 1 << 20;
+
+struct LoopPlan {
+  LoopEnd end;
+  LoopCount count;
+  uint32_t together = 1;
+  // From the first test of N iterations to the last.
+  uint64_t way() const { return (together - 1) * count.step_size(); }
+};
+
+// What stands in a loop.
+class Content {
+ public:
+  Content(const ir::Function& f, OpId loop, const std::vector<bool>& is_free) : f_(f), is_free_(is_free), open_{loop} {
+    fits_ = Count(f.op(loop).body);
+  }
+  // How many iterations may run together; 1: the loop stays as it is.
+  uint32_t Together() const {
+    uint32_t together = fits_ && words_ != 0 ? kTogetherMax : 1;
+    while (together > 1 && (together * words_ > kAheadWordsMax || together * ops_ > kAheadOpsMax)) {
+      together /= 2;
+    }
+    return together;
+  }
+  uint32_t ops() const { return ops_; }
+
+ private:
+  bool Count(RegionId region) {
+    return std::all_of(f_.region(region).ops.begin(), f_.region(region).ops.end(), [&](OpId id) {
+      const Op& op = f_.op(id);
+      if (++ops_ > kAheadOpsMax || op.code == Opcode::kLoop || !Fits(id)) {
+        return false;
+      }
+      if (!ir::OwnsRegions(op.code)) {
+        return true;
+      }
+      open_.push_back(id);
+      const bool fits = Count(op.body) && (op.code != Opcode::kIf || Count(op.otherwise));
+      open_.pop_back();
+      return fits;
+    });
+  }
+  bool Fits(OpId id) {
+    const Op& op = f_.op(id);
+    if (ir::IsTerminator(op.code)) {
+      return !Leaves(op) || ++exits_ == 1;
+    }
+    const bool is_load = ir::HasSpace(op.code) && op.space == ir::Space::kParam && is_free_[id.index];
+    words_ += is_load ? std::max<uint32_t>(1, op.width / 4) : 0;
+    const uint8_t allowed = ir::kReads | ir::kControl | (is_load ? ir::kTraps : 0);
+    return (is_load || !ir::HasSpace(op.code)) && (ir::Info(op.code).effects & ~allowed) == 0;
+  }
+  // Whether any way of the jump leads out of the loop.
+  bool Leaves(const Op& op) const {
+    const std::span<const ir::Target> targets = f_.targets_of(op);
+    return targets.empty() || std::any_of(targets.begin(), targets.end(), [&](const ir::Target& target) {
+             return !(target.op == open_.front() && target.is_continue) &&
+                    std::find(open_.begin() + 1, open_.end(), target.op) == open_.end();
+           });
+  }
+
+  const ir::Function& f_;
+  const std::vector<bool>& is_free_;
+  std::vector<OpId> open_;  // The loop, and the constructs around the place.
+  uint32_t ops_ = 0, words_ = 0, exits_ = 0;
+  bool fits_ = false;
+};
+
+class Planner {
+ public:
+  Planner(const ir::Module& module, const std::vector<bool>& is_free)
+      : module_(module), f_(module.function(module.entry)), is_free_(is_free) {}
+
+  // The plans by OpId of their loops.
+  std::map<uint32_t, LoopPlan> Run() {
+    std::map<uint32_t, LoopPlan> plans;
+    uint32_t left = kAheadKernelOpsMax;
+    ir::ForEachOp(f_, [&](OpId id) {
+      if (f_.op(id).code != Opcode::kLoop) {
+        return;
+      }
+      const Content content(f_, id, is_free_);
+      LoopPlan plan;
+      plan.together = content.Together();
+      const uint32_t ops = plan.together * content.ops();
+      if (plan.together > 1 && ops <= left && Find(id, plan)) {
+        left -= ops;
+        plans.emplace(id.index, std::move(plan));
+      }
+    });
+    return plans;
+  }
+
+ private:
+  bool Find(OpId id, LoopPlan& plan) {
+    const std::optional<LoopEnd> end = loops_.EndOf(id);
+    std::optional<LoopCount> count = LoopForms(loops_, id).Count();
+    if (!end || !count || !count->tested_param || count->step_size() > kStepMax) {
+      return false;
+    }
+    plan.end = *end;
+    plan.count = *std::move(count);
+    return !IsShort(id, plan);
+  }
+  // The rest of a loop that was unrolled before has fewer iterations than run together: from a small number down to 0.
+  bool IsShort(OpId id, const LoopPlan& plan) {
+    const LoopForm& bound = plan.count.bound;
+    if (plan.count.test != Test::kNotEqual || plan.count.tested.step >= 0 || !bound.terms.empty() ||
+        bound.constant != 0) {
+      return false;
+    }
+    if (ranges_.empty()) {
+      ranges_ = FindValueRanges(module_, kGpuIdMax);
+    }
+    const ValueId first = f_.operands_of(f_.op(id))[plan.count.tested_param->param];
+    return ranges_[first.index].hi <= plan.together * plan.count.step_size();
+  }
+
+  const ir::Module& module_;
+  const ir::Function& f_;
+  const std::vector<bool>& is_free_;
+  const CountedLoops loops_{f_};
+  std::vector<ValueRange> ranges_;  // By ValueId; made when first asked for.
+};
+
+class Writer final : public FunctionCopier {
+ public:
+  Writer(const ir::Module& module, const std::map<uint32_t, LoopPlan>& plans, const CoarseModule* coarse)
+      : FunctionCopier(module.function(module.entry)), plans_(plans), coarse_(coarse) {}
+
+  CoarseModule Run(const ir::Module& module) && {
+    CopyAll();
+    CoarseModule ahead;
+    if (coarse_ != nullptr) {
+      ahead.needs_alignment = coarse_->needs_alignment;
+      ahead.factors = coarse_->factors;
+      ahead.group = coarse_->group;
+    }
+    original_.resize(to_.ops.size());
+    place_.resize(to_.ops.size());
+    ahead.original = std::move(original_);
+    ahead.place = std::move(place_);
+    ahead.module = module;
+    ahead.module.function(module.entry) = std::move(to_);
+    return ahead;
+  }
+
+ private:
+  void CopyOp(OpId id) override {
+    if (const auto plan = plans_.find(id.index); plan != plans_.end()) {
+      return WriteTwice(id, plan->second);
+    }
+    FunctionCopier::CopyOp(id);
+    if (!ir::OwnsRegions(f_.op(id).code)) {
+      original_.resize(to_.ops.size());
+      place_.resize(to_.ops.size());
+      original_.back() = coarse_ != nullptr ? coarse_->original[id.index] : id;
+      place_.back() = coarse_ != nullptr ? coarse_->place[id.index] : std::array<uint8_t, 2>{};
+    }
+  }
+
+  // rest = block { if more { values = loop { N iterations; if more { continue } leave }  leave block (values) }
+  //                leave block (what the loop begins with) }
+  // the loop as it was, from `rest` on
+  void WriteTwice(OpId id, const LoopPlan& plan) {
+    const Op& loop = f_.op(id);
+    source_ = loop.source;
+    const std::vector<ValueId> first = Map(loop);
+    std::vector<Type> types;
+    for (ValueId value : first) {
+      types.push_back(to_.type_of(value));
+    }
+    WriteLimit(plan);
+    const OpId rest = b_.BeginBlock(Opcode::kBlock, {}, types, loop.source);
+    ValueId more = More(plan, first);
+    more = has_room_.valid() ? Make(Opcode::kAnd, more, has_room_) : more;
+    const OpId choice = b_.BeginIf(more, {}, loop.source);
+    const OpId ahead = b_.BeginBlock(Opcode::kLoop, first, types, loop.source);
+    to_.op(ahead).origin = loop.origin;
+    next_ = b_.Params(ahead);
+    for (uint32_t i = 0; i < plan.together; ++i) {
+      const std::vector<ValueId> params = next_;
+      Bind(f_.region(loop.body).first_param, params);
+      CopyIteration(loop.body, plan.end);
+    }
+    const std::vector<ValueId> next = next_;
+    const OpId again = b_.BeginIf(More(plan, next), {}, loop.source);
+    b_.Continue(ahead, next);
+    b_.Else();
+    b_.Leave(again, {});
+    b_.End();
+    b_.Leave(ahead, next);
+    b_.End();
+    b_.Leave(rest, b_.Results(ahead));
+    b_.Else();
+    b_.Leave(choice, {});
+    b_.End();
+    b_.Leave(rest, first);
+    b_.End();
+    CopyLoopFrom(id, b_.Results(rest));
+  }
+
+  // From an iteration's beginning to the next one's, whose values are next_ then. False: it goes on behind
+  // plan.end.block.
+  bool CopyIteration(RegionId region, const LoopEnd& end) {
+    for (OpId id : f_.region(region).ops) {
+      const Op& op = f_.op(id);
+      if (id == end.block && !CopyIteration(op.body, end)) {
+        continue;
+      }
+      if (id == end.branch) {
+        const Op& taken = f_.op(f_.region(op.body).ops[0]);
+        if (end.block.valid()) {
+          Bind(f_.op(end.block).first_result, Map(taken));
+          return false;
+        }
+        next_ = Map(taken);
+        return true;
+      }
+      if (op.code == Opcode::kContinue) {
+        next_ = Map(op);
+        return true;
+      }
+      CopyOp(id);
+    }
+    return true;
+  }
+
+  void CopyLoopFrom(OpId id, const std::vector<ValueId>& first) {
+    const Op& loop = f_.op(id);
+    const OpId made = b_.BeginBlock(Opcode::kLoop, first, ResultTypes(loop), loop.source);
+    to_.op(made).origin = loop.origin;
+    ops_[id.index] = made;
+    const std::vector<ValueId> params = b_.Params(made);
+    Bind(f_.region(loop.body).first_param, params);
+    CopyRegion(loop.body);
+    b_.End();
+    const std::vector<ValueId> results = b_.Results(made);
+    Bind(loop.first_result, results);
+  }
+
+  ValueId Make(Opcode code, ValueId a, ValueId b) {
+    const Type type = to_.type_of(a);
+    Op op{.code = code, .type = type};
+    op.source = source_;
+    const bool is_comparison = ir::Info(code).family == ir::Family::kIntCompare;
+    const std::array<ValueId, 2> operands = {a, b};
+    return b_.Append1(op, operands, is_comparison ? Type::kI32 : type);
+  }
+  // The form in the loop's first iteration.
+  ValueId First(const LoopForm& form, Type type) {
+    ValueId sum;
+    for (const auto& [value, factor] : form.terms) {
+      const ValueId own = values_[value.index];
+      const ValueId term = factor == 1 ? own : Make(Opcode::kMul, own, b_.Const(type, factor));
+      sum = sum.valid() ? Make(Opcode::kAdd, sum, term) : term;
+    }
+    if (!sum.valid()) {
+      return b_.Const(type, form.constant);
+    }
+    return form.constant == 0 ? sum : Make(Opcode::kAdd, sum, b_.Const(type, form.constant));
+  }
+
+  // What a test of N iterations at once compares with. The last of them has gone plan.way() further: where the bound is
+  // too near to the end of its type for that, none run together (has_room_).
+  void WriteLimit(const LoopPlan& plan) {
+    const LoopCount& count = plan.count;
+    const Type type = count.type;
+    limit_ = First(count.bound, type);
+    has_room_ = ValueId();
+    if (count.test == Test::kNotEqual) {
+      return;
+    }
+    const unsigned bits = type == Type::kI32 ? 32 : 64;
+    const uint64_t all = ~uint64_t{0} >> (64 - bits), sign = uint64_t{1} << (bits - 1);
+    const uint64_t least = count.is_signed ? sign : 0, most = count.is_signed ? sign - 1 : all;
+    const ValueId way = b_.Const(type, plan.way());
+    if (count.tested.step > 0) {
+      has_room_ = Make(count.is_signed ? Opcode::kGeS : Opcode::kGeU, limit_, b_.Const(type, least + plan.way()));
+      limit_ = Make(Opcode::kSub, limit_, way);
+    } else {
+      has_room_ = Make(count.is_signed ? Opcode::kLeS : Opcode::kLeU, limit_, b_.Const(type, most - plan.way()));
+      limit_ = Make(Opcode::kAdd, limit_, way);
+    }
+  }
+  // Whether more than N iterations follow from those values on, this one among them. For `!=`, modulo 2^32: the bound
+  // is met after |bound - tested|, if at all, so not within N - 1 steps if that is larger.
+  ValueId More(const LoopPlan& plan, const std::vector<ValueId>& values) {
+    const LoopCount& count = plan.count;
+    const ParamSum& sum = *count.tested_param;
+    ValueId tested = values[sum.param];
+    if (sum.constant != 0) {
+      tested = Make(Opcode::kAdd, tested, b_.Const(count.type, sum.constant));
+    }
+    const auto compare = [&](Opcode as_signed, Opcode as_unsigned) {
+      return Make(count.is_signed ? as_signed : as_unsigned, tested, limit_);
+    };
+    switch (count.test) {
+      case Test::kNotEqual: {
+        const bool is_up = count.tested.step > 0;
+        const ValueId way = is_up ? Make(Opcode::kSub, limit_, tested) : Make(Opcode::kSub, tested, limit_);
+        return Make(Opcode::kGtU, way, b_.Const(count.type, plan.way()));
+      }
+      case Test::kLess:
+        return compare(Opcode::kLtS, Opcode::kLtU);
+      case Test::kLessOrEqual:
+        return compare(Opcode::kLeS, Opcode::kLeU);
+      case Test::kGreater:
+        return compare(Opcode::kGtS, Opcode::kGtU);
+      case Test::kGreaterOrEqual:
+        break;
+    }
+    return compare(Opcode::kGeS, Opcode::kGeU);
+  }
+
+  const std::map<uint32_t, LoopPlan>& plans_;
+  const CoarseModule* coarse_;
+  std::vector<OpId> original_;                 // By new OpId.
+  std::vector<std::array<uint8_t, 2>> place_;  // By new OpId.
+  std::vector<ValueId> next_;                  // What the next iteration begins with.
+  ValueId limit_, has_room_;                   // Of the loop that is being written.
+  uint32_t source_ = 0;
+};
+
+}  // namespace
+
+std::optional<CoarseModule> LoadAhead(const ir::Module& module, const std::vector<bool>& is_free,
+                                      const CoarseModule* coarse) {
+  // A trap's place that is computed would have to be found again.
+  if (coarse != nullptr && (coarse->computed[0].valid() || coarse->computed[1].valid())) {
+    return std::nullopt;
+  }
+  const std::map<uint32_t, LoopPlan> plans = Planner(module, is_free).Run();
+  return plans.empty() ? std::nullopt : std::optional(Writer(module, plans, coarse).Run(module));
+}
+
+}  // namespace hpvm

@@ -295,7 +295,8 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
                                       .params = request.params,
                                       .abi = request.abi,
                                       .module_name = request.module_name,
-                                      .fast_math = IsFast(request)});
+                                      .fast_math = IsFast(request),
+                                      .device_math = IsGpuCode(request.target) && request.gpu.device_math});
   result.read_ns = NsSince(begin);
   result.diagnostics = std::move(read.diagnostics);
   if (!read.module.has_value()) {

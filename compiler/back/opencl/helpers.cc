@@ -207,6 +207,51 @@ float fast_rsqrt(float a) {
 #endif
 }
 )"},
+    // ir::Family::kApprox. Only targets with GpuTarget::device_math get them.
+    {"approx_sin", "", R"(
+float approx_sin(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float result;
+  asm("sin.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return sin(a);
+#endif
+}
+)"},
+    {"approx_cos", "", R"(
+float approx_cos(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float result;
+  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return cos(a);
+#endif
+}
+)"},
+    {"approx_exp2", "", R"(
+float approx_exp2(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return exp2(a);
+#endif
+}
+)"},
+    {"approx_log2", "", R"(
+float approx_log2(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float result;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return log2(a);
+#endif
+}
+)"},
     // A value that was loaded, which no compiler can see to be so: it would be free to load it again.
     {"once32", "", R"(
 uint once32(uint v) {

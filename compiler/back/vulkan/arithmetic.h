@@ -37,6 +37,8 @@ class FusedFloats : private Room {
   FusedFloats(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
 
   SpvId Divide(const std::function<SpvId(SpvId, SpvId)>& rare);
+  // Within 2 ulp; denormal divisors count as zeros.
+  SpvId DivideNearly(SpvId a, SpvId b);
   SpvId SquareRoot(const std::function<SpvId(SpvId)>& rare);
   SpvId IsBelow(SpvId a, SpvId b);  // False for NaNs.
   SpvId Fma(SpvId a, SpvId b, SpvId addend);

@@ -188,8 +188,12 @@ SpvId Floats::EmitMinMax(const ir::Op& op, SpvId a, SpvId b) {
   return c.Select(v_.m.TypeOf(op.type), c.Either(first_nan, second_nan), v_.K(op.type, QuietNan(op.type)), chosen);
 }
 
+// NVIDIA's driver rounds OpFDiv correctly under RoundingModeRTE, and slowly.
 SpvId Floats::EmitDivideF32(const ir::Op& op, SpvId a, SpvId b) {
   const SpvId f32 = v_.m.TypeOf(Type::kF32);
+  if (IsFast(op) && v_.m.target.exact_fma && v_.m.target.rounds_to_even) {
+    return fused_.DivideNearly(a, b);
+  }
   if (IsFast(op) || v_.m.target.exact_divide) {
     return Exact(spv::OpFDiv, f32, {a, b});
   }

@@ -187,8 +187,10 @@ std::optional<Artifact> EmitFor(const CompileRequest& request, const ir::Module&
 }
 
 Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelReport* report) {
-  const PipelineOptions options{
-      .verify_each = kVerifyEach, .report = report, .unrolls_nests = !request.gpu.is_processor};
+  const PipelineOptions options{.verify_each = kVerifyEach,
+                                .report = report,
+                                .unrolls_nests = !request.gpu.is_processor,
+                                .fast_math = IsFast(request)};
   if (request.target == ArtifactKind::kCpuImage) {
     return RunCpuPipeline(module, options);
   }

@@ -174,8 +174,7 @@ ulong table64(__constant const uchar* p) {
 }
 )"},
     // Quotients and roots that may be rounded less well (docs/KERNELS.md, "Fast math"). The program's others are exact.
-    // NVIDIA's compiler takes the reciprocal of what a loop does not change out of the loop. Without .ftz, so that
-    // large divisors have one.
+    // As 1 / b where a reciprocal is taken in front of a loop. Without .ftz, so that large divisors have one.
     {"fast_divide", "", R"(
 float fast_divide(float a, float b) {
 #if defined(__NV_CL_C_VERSION)

@@ -24,21 +24,20 @@ static inline float MinusProduct(float c, float a, float b) { return ProductPlus
 static const float kNearAngle = 65536;
 
 /* The angle between -pi and pi that x stands for. Adding 1.5 * 2^23 rounds to an integer. The first MinusProduct is
- * exact, since its result is a multiple of 2^-22 below 4; only the second one rounds. What is near stands in front of
- * the branch, so that the compiler of a device finds it once where a kernel asks for sine and cosine. */
-__attribute__((always_inline)) static inline float DeviceAngle(float x) {
-  const float turns = ProductPlus(x, 0x1.45f306p-3f, 0x1.8p+23f) - 0x1.8p+23f;
-  float angle = InPlace(MinusProduct(MinusProduct(x, turns, 0x1.921fb6p+2f), turns, -0x1.777a5cp-23f));
+ * exact, since its result is a multiple of 2^-22 below 4; only the second one rounds. A function of its own, of which
+ * the front end makes one call where a kernel asks for sine and cosine of an angle. */
+__attribute__((noinline)) static float device_angle(float x) {
   if (__builtin_fabsf(x) > kNearAngle) {
     const uint64_t far = fast_reduce_far(x);
-    const int32_t quarters = (int32_t)((uint32_t)(far >> 32) << 30) >> 30;           /* From -2 to 1. */
-    angle = ProductPlus((float)quarters, kHalfPi, FloatOf((uint32_t)far)) + (x - x); /* Infinity gives a NaN. */
+    const int32_t quarters = (int32_t)((uint32_t)(far >> 32) << 30) >> 30;          /* From -2 to 1. */
+    return ProductPlus((float)quarters, kHalfPi, FloatOf((uint32_t)far)) + (x - x); /* Infinity gives a NaN. */
   }
-  return angle;
+  const float turns = ProductPlus(x, 0x1.45f306p-3f, 0x1.8p+23f) - 0x1.8p+23f;
+  return MinusProduct(MinusProduct(x, turns, 0x1.921fb6p+2f), turns, -0x1.777a5cp-23f);
 }
 
-static inline float DeviceSin(float x) { return InPlace(ApproxSin(DeviceAngle(x))); }
-static inline float DeviceCos(float x) { return InPlace(ApproxCos(DeviceAngle(x))); }
+static inline float DeviceSin(float x) { return ApproxSin(device_angle(x)); }
+static inline float DeviceCos(float x) { return ApproxCos(device_angle(x)); }
 
 /* ---- exp, exp10. */
 

@@ -172,6 +172,33 @@ TEST(MathImportTest, DeviceFormsAskTheDevice) {
   }
 }
 
+// Sine and cosine of one angle reduce it once; what stands in a branch is not there behind it.
+TEST(MathImportTest, SineAndCosineShareTheirAngle) {
+  const std::vector<uint8_t> bytes = wasm::Assemble(R"((module
+    (import "hpvm" "sin_f32" (func $sin (param f32) (result f32)))
+    (import "hpvm" "cos_f32" (func $cos (param f32) (result f32)))
+    (memory 1)
+    (func (export "run") (param $out i32) (param $x f32) (param $y f32)
+      (f32.store (local.get $out) (call $sin (local.get $x)))
+      (f32.store (local.get $out) (call $cos (local.get $x)))
+      (if (local.get $out) (then (f32.store (local.get $out) (call $sin (local.get $y)))
+                                 (f32.store (local.get $out) (call $cos (local.get $x)))))
+      (f32.store (local.get $out) (call $cos (local.get $y))))))");
+  WasmOptions options;
+  options.entry = "run";
+  options.params = {{.name = "out"},
+                    {.name = "x", .is_buffer = false, .scalar = ir::Type::kF32},
+                    {.name = "y", .is_buffer = false, .scalar = ir::Type::kF32}};
+  options.fast_math = options.device_math = true;
+  const ReadOutcome outcome = ReadWasm(bytes, options);
+  ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
+  EXPECT_TRUE(ir::Verify(*outcome.module).empty());
+  const std::vector<ir::Op>& ops = outcome.module->function(outcome.module->entry).ops;
+  EXPECT_EQ(std::ranges::count(ops, ir::Opcode::kCall, &ir::Op::code), 3);
+  EXPECT_EQ(std::ranges::count(ops, ir::Opcode::kApproxSin, &ir::Op::code), 2);
+  EXPECT_EQ(std::ranges::count(ops, ir::Opcode::kApproxCos, &ir::Op::code), 3);
+}
+
 // Every function of the library lowers to a module that verifies.
 TEST(MathImportTest, EveryFunctionVerifies) {
   std::vector<ir::FunctionId> ids;

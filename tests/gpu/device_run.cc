@@ -85,7 +85,7 @@ StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module mod
   if (back == nullptr) {
     return Unimplemented("This build has no compiler for the device.");
   }
-  HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true}));
+  HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true, .fast_math = fast_math}));
   GpuOptions options;
   options.tiles = tiles;
   options.chooses_tiles = false;

@@ -126,7 +126,8 @@ void FillIl(std::string_view extensions, Found& found) {
     const auto minor = DeviceValue<cl_uint>(found.device, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV);
     target.kernel_il = GpuFormat::kPtx;
     target.ptx_arch = "sm_" + std::to_string(major) + std::to_string(minor);
-    target.has_f32_atomic_add = major >= 2;  // "atom" in the PTX ISA.
+    target.device_math = major >= 2;  // "sin" and its like, "fma", and "atom" in the PTX ISA.
+    target.has_f32_atomic_add = major >= 2;
     target.has_f64_atomic_add = major >= 6;
   } else if (found.is_pocl && HasWord(extensions, "cl_khr_spir")) {
     target.kernel_il = GpuFormat::kSpirBitcode;

@@ -84,6 +84,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
     info_.id = "vulkan:" + std::to_string(index);
     info_.gpu.is_processor &= !options.as_discrete;
     TryFma();
+    info_.gpu.device_math &= info_.gpu.exact_fma;
   }
 
   const DeviceInfo& info() const override { return info_; }

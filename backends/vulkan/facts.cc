@@ -133,6 +133,7 @@ GpuTarget MakeTarget(const PhysicalDevice& device, const Properties& properties,
   target.has_f64_atomic_add = target.has_fp64 && features.float_atomics.shaderBufferFloat64AtomicAdd == VK_TRUE;
   target.exact_divide = false;  // Vulkan promises 2.5 units in the last place, and offers no more.
   target.exact_fma = false;     // VulkanDevice finds out (fma_trial.h).
+  target.device_math = properties.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   target.keeps_denormals = properties.v12.shaderDenormPreserveFloat32 == VK_TRUE;
   // Asked for in every width that a kernel uses.
   target.keeps_nan_and_zero = properties.v12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE &&

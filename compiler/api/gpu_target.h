@@ -31,6 +31,9 @@ struct GpuTarget {
   bool keeps_denormals = false;    // f32; f64 always does where there is one.
   bool keeps_nan_and_zero = true;  // Signed zeros, infinities and NaNs; Vulkan devices may lack it.
   bool rounds_to_even = false;     // Vulkan: rounding to nearest even can be asked for.
+  // The functions of ir::Family::kApprox have the bounds that compiler/math/device_f32.h rests on, and products and
+  // sums can be contracted: f32.
+  bool device_math = false;
   // Limits.
   uint32_t group_size_max = 1;                        // Work items of a group.
   std::array<uint32_t, 3> group_extent_max{1, 1, 1};  // In each dimension.
@@ -55,9 +58,9 @@ struct GpuTarget {
 inline auto FieldsOf(GpuTarget& t) {
   return std::tie(t.has_int64, t.has_fp64, t.has_8_bit_storage, t.has_16_bit_storage, t.has_int64_atomics,
                   t.has_f32_atomic_add, t.has_f64_atomic_add, t.exact_divide, t.exact_fma, t.keeps_denormals,
-                  t.keeps_nan_and_zero, t.rounds_to_even, t.group_size_max, t.group_extent_max, t.group_count_max,
-                  t.local_bytes_max, t.buffer_bytes_max, t.buffers_max, t.push_bytes_max, t.subgroup_size,
-                  t.is_processor, t.api_version, t.kernel_il, t.ptx_arch);
+                  t.keeps_nan_and_zero, t.rounds_to_even, t.device_math, t.group_size_max, t.group_extent_max,
+                  t.group_count_max, t.local_bytes_max, t.buffer_bytes_max, t.buffers_max, t.push_bytes_max,
+                  t.subgroup_size, t.is_processor, t.api_version, t.kernel_il, t.ptx_arch);
 }
 // Whether a target that was read is one.
 bool IsWellFormed(const GpuTarget& target);

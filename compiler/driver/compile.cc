@@ -187,8 +187,10 @@ std::optional<Artifact> EmitFor(const CompileRequest& request, const ir::Module&
 }
 
 Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelReport* report) {
-  const PipelineOptions options{
-      .verify_each = kVerifyEach, .report = report, .unrolls_nests = !request.gpu.is_processor};
+  const PipelineOptions options{.verify_each = kVerifyEach,
+                                .report = report,
+                                .unrolls_nests = !request.gpu.is_processor,
+                                .fast_math = IsFast(request)};
   if (request.target == ArtifactKind::kCpuImage) {
     return RunCpuPipeline(module, options);
   }
@@ -295,7 +297,8 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
                                       .params = request.params,
                                       .abi = request.abi,
                                       .module_name = request.module_name,
-                                      .fast_math = IsFast(request)});
+                                      .fast_math = IsFast(request),
+                                      .device_math = IsGpuCode(request.target) && request.gpu.device_math});
   result.read_ns = NsSince(begin);
   result.diagnostics = std::move(read.diagnostics);
   if (!read.module.has_value()) {

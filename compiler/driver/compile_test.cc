@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "compiler/api/place.h"
+#include "compiler/back/back_ends.h"
 #include "compiler/driver/infer_params.h"
 #include "compiler/front/opencl/program.h"
 #include "compiler/front/spirv/testing/assemble.h"
@@ -81,6 +82,27 @@ TEST(CompileTest, FastMathReachesTheCodeAndTheArtifact) {
                          std::string("fast_exp_f32")) != 0,
               item.gets);
     EXPECT_THAT(result.artifact->remarks, IsEmpty());
+  }
+}
+
+// The forms on top of a device's own functions go to devices that have them, and to fast nodes.
+TEST(CompileTest, DeviceMathReachesItsDevices) {
+  for (const ArtifactKind kind : {ArtifactKind::kOpenCl, ArtifactKind::kVulkan}) {
+    for (int i = 0; i < 4; ++i) {
+      Compiled compiled;
+      compiled.request.target = kind;
+      compiled.request.gpu = FindBackEnd(kind)->h200();
+      EXPECT_TRUE(compiled.request.gpu.device_math);
+      compiled.request.gpu.device_math = (i & 1) != 0;
+      compiled.request.fast_math = (i & 2) != 0;
+      const CompileResult result = compiled.Run();
+      ASSERT_TRUE(result.artifact.has_value()) << ToString(result.diagnostics);
+      const auto has = [&](const char* name) {
+        return std::ranges::count(result.artifact->function_names, std::string(name)) != 0;
+      };
+      EXPECT_EQ(has("device_exp_f32"), i == 3);
+      EXPECT_EQ(has("fast_exp_f32"), i == 2);
+    }
   }
 }
 

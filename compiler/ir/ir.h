@@ -89,6 +89,7 @@ enum class Family : uint8_t {
   kIntBinary,
   kIntCompare,
   kFloatUnary,
+  kApprox,
   kFloatBinary,
   kFloatCompare,
   kConvert,
@@ -161,7 +162,7 @@ struct Op {
   Space space = Space::kFlat;  // Memory and atomics.
   // Memory and atomics: bytes accessed, 1, 2, 4 or 8; at most Bytes(type). load128, store128: 16.
   uint8_t width = 0;
-  bool sign = false;         // Narrow loads: sign-extend.
+  bool sign = false;  // Narrow loads: sign-extend.
   // Loads and stores of kParam: what stands before it has looked, so its bytes surely lie in the buffer, which may be
   // written if it is a store. Only a pass sets this (compiler/pass/tile/guard_loops.h).
   bool is_inside = false;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Links math.wasm: musl's libm as Debian packages it in wasi-libc, behind the exports of functions.def, and the fast
-# forms of fast.def. The result is committed, so that the bits of a kernel's results do not depend on who builds hpvmd;
-# math_module_test links it again and compares.
+# Links math.wasm: musl's libm as Debian packages it in wasi-libc, behind the exports of functions.def, and the forms of
+# fast.def and device.def. The result is committed, so that the bits of a kernel's results do not depend on who builds
+# hpvmd; math_module_test links it again and compares.
 #   compiler/math/build.sh [OUTPUT]     needs clang-22, lld-22 and wasi-libc; exits with 3 when one is missing
 set -euo pipefail
 
@@ -27,7 +27,7 @@ done
 # Conversions that saturate, so that none is a branch; no tables where selects will do.
 clang-22 --target=wasm32-wasip1 -mcpu=mvp -mnontrapping-fptoint -O2 -std=c11 -Wall -Wextra -fno-builtin \
   -fno-math-errno -fno-jump-tables -ffp-contract=off -mllvm -disable-cgp-select2branch \
-  -isystem /usr/include/wasm32-wasi -c fast.c -o "$work/fast.o"
+  -I ../.. -isystem /usr/include/wasm32-wasi -c fast.c -o "$work/fast.o"
 # The stack lies below the tables, so that running out of it faults. --export of the constructors keeps the linker from
 # wrapping every function in a call of them; there are none.
 wasm-ld-22 --no-entry --export=__wasm_call_ctors --no-export-dynamic -z stack-size=1024 --stack-first --gc-sections \

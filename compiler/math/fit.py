@@ -11,7 +11,7 @@ to the type that they are used in, each time fitting the rest again.
 
 import sys
 
-from mpmath import mp, mpf, cos, erf, exp, fabs, findroot, log, lu_solve, matrix, pi, sin, sqrt, asin, atan, linspace, diff, ln
+from mpmath import mp, mpf, cos, erf, exp, fabs, findroot, log, lu_solve, matrix, pi, sin, sqrt, asin, atan, tanh, linspace, diff, ln
 
 mp.prec = 160
 
@@ -111,6 +111,9 @@ FITS = {
     "erf_low_f32": (quotient(lambda z: erf(sqrt(z)) / sqrt(z) - 1, lambda z: 2 / sqrt(pi) - 1 - z * 2 / sqrt(pi) / 3),
                     lambda z: mpf(1) if z < SMALL else sqrt(z) / erf(sqrt(z)), range(6), mpf(0), mpf("0.92"), 24),
     "erf_high_f32": (lambda x: -log(1 - erf(x)) / x, lambda x: x * (1 - erf(x)) / erf(x), range(8), mpf("0.92"), mpf("4.1"), 24),
+    # tanh(a) = a + a z q(z), z = a^2, on devices with functions of their own.
+    "tanh_f32": (quotient(lambda z: (tanh(sqrt(z)) / sqrt(z) - 1) / z, lambda z: -mpf(1) / 3 + z * 2 / 15),
+                 lambda z: z if z < SMALL else z * sqrt(z) / tanh(sqrt(z)), range(4), mpf(0), mpf("0.391"), 24),
     # log2(m) = s c(s^2), s = (m - 1) / (m + 1), in double for pow_f32.
     "log2_pow": (quotient(lambda z: log((1 + sqrt(z)) / (1 - sqrt(z)), 2) / sqrt(z), lambda z: 2 / ln(2) * (1 + z / 3)),
                  lambda z: mpf(1) if z < SMALL else sqrt(z) / log((1 + sqrt(z)) / (1 - sqrt(z)), 2), range(6), mpf(0), mpf("0.02945"), 53),

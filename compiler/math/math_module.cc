@@ -16,18 +16,28 @@ constexpr std::string_view kFastNames[] = {
 #undef HPVM_FAST_F64
 };
 
-constexpr std::string_view FastName(std::string_view name) {
-  for (const std::string_view fast : kFastNames) {
-    if (fast.substr(0, fast.size() - 5) == name) {
-      return fast;
+constexpr std::string_view kDeviceNames[] = {
+#define HPVM_DEVICE_F32(name, form) #name "_f32.device",
+#include "compiler/math/device.def"
+#undef HPVM_DEVICE_F32
+};
+
+// The one of `forms` that is called `name`, but for what follows the point.
+constexpr std::string_view FormOf(std::string_view name, std::span<const std::string_view> forms) {
+  for (const std::string_view form : forms) {
+    if (form.substr(0, form.find('.')) == name) {
+      return form;
     }
   }
   return {};
 }
 
+constexpr MathFunction Row(std::string_view name, uint32_t arguments, bool is_f64) {
+  return {name, arguments, is_f64, FormOf(name, kFastNames), FormOf(name, kDeviceNames)};
+}
+
 constexpr MathFunction kFunctions[] = {
-#define HPVM_MATH(arguments, name, f32, f64) \
-  {#name "_f32", arguments, false, FastName(#name "_f32")}, {#name "_f64", arguments, true, FastName(#name "_f64")},
+#define HPVM_MATH(arguments, name, f32, f64) Row(#name "_f32", arguments, false), Row(#name "_f64", arguments, true),
 #include "compiler/math/functions.def"
 #undef HPVM_MATH
 };

@@ -2,6 +2,7 @@
 #include "compiler/pass/pipeline.h"
 
 #include "compiler/ir/verify/verify.h"
+#include "compiler/pass/hoist_reciprocals.h"
 #include "compiler/pass/inline_calls.h"
 #include "compiler/pass/memory/expand_places.h"
 #include "compiler/pass/memory/promote_stack.h"
@@ -133,6 +134,9 @@ Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options) {
                               {"DissolveStack", DissolveStack}};
   if (options.unrolls_nests) {
     passes.push_back({"DissolveNests", DissolveNests});
+  }
+  if (options.fast_math) {
+    passes.push_back({"HoistReciprocals", HoistReciprocals});
   }
   passes.push_back({"ShareOffsets", ShareOffsets});
   passes.push_back({"RemoveDead", RemoveDead});

@@ -16,6 +16,7 @@ struct PipelineOptions {
   // Loops in loops over the stack are written out, too: the driver's compiler takes long functions well. PoCL takes
   // minutes for what NVIDIA's compiles in seconds.
   bool unrolls_nests = false;
+  bool fast_math = false;  // The node's. GPUs.
 };
 
 // Prepares a verified module for the CPU back end. The module's meaning stays the same, and it still verifies.

@@ -79,17 +79,18 @@ StatusOr<Artifact> DeviceRun::Compile(ir::Module module, const std::vector<GpuTi
   return CompileFor(info().gpu, std::move(module), tiles);
 }
 
-StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module module,
-                                         const std::vector<GpuTile>& tiles) const {
+StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module module, const std::vector<GpuTile>& tiles,
+                                         bool fast_math) const {
   const BackEnd* const back = FindBackEnd(device_->artifact_kind());
   if (back == nullptr) {
     return Unimplemented("This build has no compiler for the device.");
   }
-  HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true}));
+  HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true, .fast_math = fast_math}));
   GpuOptions options;
   options.tiles = tiles;
   options.chooses_tiles = false;
   options.audits_proofs = TestsAuditProofs();
+  options.fast_math = fast_math;
   Diagnostics diagnostics;
   const std::optional<Artifact> artifact = back->emit(module, target, options, diagnostics);
   if (!artifact.has_value()) {

@@ -29,8 +29,9 @@ class DeviceRun {
   const DeviceInfo& info() const { return device_->info(); }
   // The kernel through the pipeline and the device's emitter. kFailedPrecondition: refused, with the diagnostics.
   StatusOr<Artifact> Compile(ir::Module module, const std::vector<GpuTile>& tiles = {}) const;
-  // For a device that is taken to be less than it is.
-  StatusOr<Artifact> CompileFor(const GpuTarget& target, ir::Module module, const std::vector<GpuTile>& tiles) const;
+  // For a device that is taken to be less than it is, or a node with "math": "fast".
+  StatusOr<Artifact> CompileFor(const GpuTarget& target, ir::Module module, const std::vector<GpuTile>& tiles,
+                                bool fast_math = false) const;
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) { return device_->Load(std::move(artifact)); }
   // Arguments that overlap in the host's memory share a buffer.
   StatusOr<ir::TrapReport> Launch(Executable& executable, const ir::Launch& launch);

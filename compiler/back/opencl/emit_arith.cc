@@ -185,6 +185,12 @@ std::string Arithmetic::FloatUnary(const Op& op) {
   return Cat("sqrt_f32(", a, ")");
 }
 
+std::string Arithmetic::Approx(const Op& op) {
+  const std::string_view name = ir::Info(op.code).text;
+  v_.helpers.Need(name);
+  return Cat(name, "(", text_.Operand(op, 0), ")");
+}
+
 // An operation of 64 bits on operands of 32: 53 bits are more than twice 24 and two, so that rounding twice rounds as
 // once. No compiler may see that the result is made smaller: LLVM, and so NVIDIA's compiler, would compute in 32 bits,
 // as inexactly as the device likes.
@@ -239,15 +245,18 @@ ir::FastMath Arithmetic::FastMathOf(const Op& op) const {
   return v_.options.fast_math && !v_.target.is_processor ? v_.module.functions[written].fast_math : ir::FastMath::kNone;
 }
 
-// A sum of a product that nothing else needs, as one operation; empty if it is none.
+// A sum of a product, as one operation; empty if it is none. The math library rests on which product it is: not on one
+// that is handed to it (compiler/math/device_f32.h, MinusProduct).
 std::string Arithmetic::Contracted(OpId id) {
   const Op& op = v_.f.op(id);
-  if (FastMathOf(op) == ir::FastMath::kNone || (op.code != Opcode::kFAdd && op.code != Opcode::kFSub)) {
+  const ir::FastMath reach = FastMathOf(op);
+  if (reach == ir::FastMath::kNone || (op.code != Opcode::kFAdd && op.code != Opcode::kFSub)) {
     return "";
   }
   for (uint32_t i = 0; i < 2; ++i) {
     const Op* product = text_.DefinitionOf(v_.f.operands_of(op)[i]);
-    if (product == nullptr || product->code != Opcode::kFMul || FastMathOf(*product) == ir::FastMath::kNone) {
+    if (product == nullptr || product->code != Opcode::kFMul || FastMathOf(*product) == ir::FastMath::kNone ||
+        (reach == ir::FastMath::kContract && product->origin != op.origin)) {
       continue;
     }
     const std::string& other = text_.Operand(op, 1 - i);

@@ -174,12 +174,13 @@ ulong table64(__constant const uchar* p) {
 }
 )"},
     // Quotients and roots that may be rounded less well (docs/KERNELS.md, "Fast math"). The program's others are exact.
+    // As 1 / b where a reciprocal is taken in front of a loop. Without .ftz, so that large divisors have one.
     {"fast_divide", "", R"(
 float fast_divide(float a, float b) {
 #if defined(__NV_CL_C_VERSION)
-  float quotient;
-  asm("div.full.ftz.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
-  return quotient;
+  float reciprocal;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(reciprocal) : "f"(b));
+  return a * reciprocal;
 #else
   return a / b;
 #endif
@@ -204,6 +205,51 @@ float fast_rsqrt(float a) {
   return root;
 #else
   return rsqrt(a);
+#endif
+}
+)"},
+    // ir::Family::kApprox. Only targets with GpuTarget::device_math get them.
+    {"approx_sin", "", R"(
+float approx_sin(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float result;
+  asm("sin.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return sin(a);
+#endif
+}
+)"},
+    {"approx_cos", "", R"(
+float approx_cos(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float result;
+  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return cos(a);
+#endif
+}
+)"},
+    {"approx_exp2", "", R"(
+float approx_exp2(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return exp2(a);
+#endif
+}
+)"},
+    {"approx_log2", "", R"(
+float approx_log2(float a) {
+#if defined(__NV_CL_C_VERSION)
+  float result;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return log2(a);
 #endif
 }
 )"},

@@ -101,6 +101,8 @@ void KernelWriter::WriteOp(OpId id) {
       return define(arithmetic_.IntCompare(op));
     case ir::Family::kFloatUnary:
       return define(arithmetic_.FloatUnary(op));
+    case ir::Family::kApprox:
+      return define(arithmetic_.Approx(op));
     case ir::Family::kFloatBinary:
       return arithmetic_.WriteFloatBinary(id);
     case ir::Family::kFloatCompare: {

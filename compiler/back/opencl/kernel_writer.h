@@ -30,6 +30,7 @@ class Arithmetic {
   void WriteIntBinary(OpId id);
   std::string IntCompare(const Op& op);
   std::string FloatUnary(const Op& op);
+  std::string Approx(const Op& op);
   void WriteFloatBinary(OpId id);
   void WriteConvert(OpId id);
 

@@ -19,6 +19,7 @@
 namespace hpvm {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -283,6 +284,30 @@ TEST(OpenClBackTest, FastMathRoundsAsTheDeviceDoes) {
   GpuTarget processor = Full();
   processor.is_processor = true;
   EXPECT_THAT(Emit(kernel, processor, {}, /*fast_math=*/true).text(), Not(HasSubstr("fast_")));
+}
+
+// The remainder of %x by a turn, and its sine, as the math library has them.
+constexpr char kSine[] = R"(
+func f1 "device_sin_f32" contract (%x: f32) -> (f32) {
+  %turn: f32 = const.f32 0x40c90fdb
+  %product: f32 = fmul.f32 %x, %turn
+  %angle: f32 = fsub.f32 %x, %product
+  %sine: f32 = approx_sin.f32 %angle
+  return (%sine)
+}
+)";
+
+// The library rests on the product that it subtracts, not on one that the author hands to it. The device's functions
+// are NVIDIA's own.
+TEST(OpenClBackTest, DeviceFunctionsGetTheirReduction) {
+  const std::string kernel =
+      Kernel("%v: f32 = load.f32 flat %pa\n%w: f32 = fmul.f32 %v, %v\n%s: f32 = call f1(%w)\nstore.f32 flat %pb, %s") +
+      kSine;
+  const Emitted fast = Emit(kernel, Full(), {}, /*fast_math=*/true);
+  EXPECT_THAT(fast.Kernel("checked"), ContainsRegex("= fma\\(-v[0-9]+, 6\\.2831855f, v[0-9]+\\);"));
+  EXPECT_THAT(fast.Kernel("checked"), HasSubstr("= approx_sin("));
+  EXPECT_THAT(fast.text(), HasSubstr("sin.approx.ftz.f32"));
+  EXPECT_THAT(fast.text(), Not(HasSubstr("approx_cos")));
 }
 
 // Atomic sums are the device's own where it has them: for operands with which no denormal number can be lost, for all

@@ -37,16 +37,18 @@ class FusedFloats : private Room {
   FusedFloats(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
 
   SpvId Divide(const std::function<SpvId(SpvId, SpvId)>& rare);
+  // Within 2 ulp; denormal divisors count as zeros.
+  SpvId DivideNearly(SpvId a, SpvId b);
   SpvId SquareRoot(const std::function<SpvId(SpvId)>& rare);
   SpvId IsBelow(SpvId a, SpvId b);  // False for NaNs.
+  SpvId Fma(SpvId a, SpvId b, SpvId addend);
+  SpvId Negate(SpvId a);
 
  private:
   SpvId F32();
   SpvId FloatOf(SpvId bits);
   SpvId Alone(SpvId result);
   SpvId Multiply(SpvId a, SpvId b);
-  SpvId Fma(SpvId a, SpvId b, SpvId addend);
-  SpvId Negate(SpvId a);
   SpvId InverseRoot(SpvId a);
   SpvId IsWithin(SpvId bits, uint32_t least, uint32_t width);
   SpvId Choose(SpvId is_usual, const MakeValue& usual, const MakeValue& rare);
@@ -61,7 +63,15 @@ class Floats : private Room {
       : Room(variant), functions_(functions), soft_(variant, functions), fused_(variant, functions) {}
 
   SpvId EmitFloatUnary(const ir::Op& op, SpvId a);
+  SpvId EmitApprox(const ir::Op& op, SpvId a);
   SpvId EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b);
+  // a * b + c, -a * b + c and so on as one operation, of a function of the math library.
+  SpvId EmitFused(SpvId a, SpvId b, SpvId c, bool negates_product, bool negates_sum);
+  // How far the node's fast math reaches into the operation.
+  ir::FastMath FastMathOf(const ir::Op& op) const;
+  bool IsFast(const ir::Op& op) const { return FastMathOf(op) == ir::FastMath::kAll; }
+  // Whether the math library's products and sums are contracted here and not by the driver, which might go further.
+  bool Contracts(const ir::Op& op) const;
   SpvId EmitConst(const ir::Op& op);
   SpvId CompareByBits(ir::Opcode code, SpvId a, SpvId b);
   SpvId Promote(SpvId a);
@@ -73,9 +83,10 @@ class Floats : private Room {
 
  private:
   SpvId EmitMinMax(const ir::Op& op, SpvId a, SpvId b);
-  SpvId EmitDivideF32(SpvId a, SpvId b);
+  SpvId EmitDivideF32(const ir::Op& op, SpvId a, SpvId b);
   SpvId DivideWider(SpvId a, SpvId b);
-  SpvId EmitSqrtF32(SpvId a);
+  SpvId EmitSqrtF32(const ir::Op& op, SpvId a);
+  SpvId Rounded(const ir::Op& op, spv::Op instruction, SpvId a, SpvId b);
   SpvId SqrtWider(SpvId a);
   SpvId OrderOf(SpvId a);
   SpvId CompareByOrder(ir::Opcode code, SpvId a, SpvId b);
@@ -96,6 +107,7 @@ class Arithmetic : private Room {
   SpvId EmitArithmetic(const ir::Op& op);
 
  private:
+  SpvId EmitContracted(const ir::Op& op);
   SpvId EmitIntUnary(const ir::Op& op, SpvId a);
   SpvId EmitIntBinary(const ir::Op& op, SpvId a, SpvId b);
   SpvId EmitDivision(const ir::Op& op, SpvId a, SpvId b);

@@ -31,6 +31,28 @@ SpvId Floats::Exact(spv::Op op, SpvId type, std::initializer_list<uint32_t> oper
   return result;
 }
 
+ir::FastMath Floats::FastMathOf(const ir::Op& op) const {
+  const uint32_t written = op.origin != 0 ? op.origin - 1 : v_.module.entry.index;
+  return v_.options.fast_math ? v_.module.functions[written].fast_math : ir::FastMath::kNone;
+}
+
+bool Floats::Contracts(const ir::Op& op) const {
+  return v_.m.target.exact_fma && op.type == Type::kF32 && FastMathOf(op) == ir::FastMath::kContract;
+}
+
+SpvId Floats::EmitFused(SpvId a, SpvId b, SpvId c, bool negates_product, bool negates_sum) {
+  return fused_.Fma(negates_product ? fused_.Negate(a) : a, b, negates_sum ? fused_.Negate(c) : c);
+}
+
+// The driver is free to contract what the author wrote, and what no device with an exact fma contracts here.
+SpvId Floats::Rounded(const ir::Op& op, spv::Op instruction, SpvId a, SpvId b) {
+  const SpvId result = w.Op(instruction, v_.m.TypeOf(op.type), {a, b});
+  if (FastMathOf(op) == ir::FastMath::kNone || Contracts(op)) {
+    w.Decorate(result, spv::DecorationNoContraction);
+  }
+  return result;
+}
+
 SpvId Floats::BitsOf(Type type, SpvId a) { return c.Bits(v_.m.TypeOf(IntOf(type)), a); }
 SpvId Floats::FloatOf(Type type, SpvId bits) { return c.Bits(v_.m.TypeOf(type), bits); }
 
@@ -63,7 +85,7 @@ SpvId Floats::EmitFloatUnary(const ir::Op& op, SpvId a) {
       return FloatOf(type, w.Op(spv::OpBitwiseXor, bits_type, {bits, v_.K(IntOf(type), SignBit(type))}));
     }
     case Opcode::kFSqrt:
-      return type == Type::kF32 ? EmitSqrtF32(a) : w.Ext(GLSLstd450Sqrt, v_.m.TypeOf(type), {a});
+      return type == Type::kF32 ? EmitSqrtF32(op, a) : w.Ext(GLSLstd450Sqrt, v_.m.TypeOf(type), {a});
     default:
       break;
   }
@@ -79,6 +101,14 @@ SpvId Floats::EmitFloatUnary(const ir::Op& op, SpvId a) {
   const SpvId value = BitsOf(type, rounded);
   const SpvId sign = BitsOf(type, a);
   return FloatOf(type, WithSign(type, value, sign));
+}
+
+SpvId Floats::EmitApprox(const ir::Op& op, SpvId a) {
+  const uint32_t instruction = op.code == Opcode::kApproxSin    ? GLSLstd450Sin
+                               : op.code == Opcode::kApproxCos  ? GLSLstd450Cos
+                               : op.code == Opcode::kApproxExp2 ? GLSLstd450Exp2
+                                                                : GLSLstd450Log2;
+  return w.Ext(instruction, v_.m.TypeOf(op.type), {a});
 }
 
 // A zero of an integer type that no compiler knows: ids are below 2^31.
@@ -114,20 +144,19 @@ SpvId Floats::EmitConst(const ir::Op& op) {
 }
 
 SpvId Floats::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
-  const SpvId type = v_.m.TypeOf(op.type);
   if (op.code == Opcode::kFAdd || op.code == Opcode::kFSub || op.code == Opcode::kFMul || op.code == Opcode::kFDiv) {
     a = Opaque(op.type, a);
     b = Opaque(op.type, b);
   }
   switch (op.code) {
     case Opcode::kFAdd:
-      return Exact(spv::OpFAdd, type, {a, b});
+      return Rounded(op, spv::OpFAdd, a, b);
     case Opcode::kFSub:
-      return Exact(spv::OpFSub, type, {a, b});
+      return Rounded(op, spv::OpFSub, a, b);
     case Opcode::kFMul:
-      return Exact(spv::OpFMul, type, {a, b});
+      return Rounded(op, spv::OpFMul, a, b);
     case Opcode::kFDiv:
-      return op.type == Type::kF32 ? EmitDivideF32(a, b) : Exact(spv::OpFDiv, type, {a, b});
+      return op.type == Type::kF32 ? EmitDivideF32(op, a, b) : Rounded(op, spv::OpFDiv, a, b);
     case Opcode::kFCopysign: {
       const SpvId value = BitsOf(op.type, a);
       const SpvId sign = BitsOf(op.type, b);
@@ -159,9 +188,13 @@ SpvId Floats::EmitMinMax(const ir::Op& op, SpvId a, SpvId b) {
   return c.Select(v_.m.TypeOf(op.type), c.Either(first_nan, second_nan), v_.K(op.type, QuietNan(op.type)), chosen);
 }
 
-SpvId Floats::EmitDivideF32(SpvId a, SpvId b) {
+// NVIDIA's driver rounds OpFDiv correctly under RoundingModeRTE, and slowly.
+SpvId Floats::EmitDivideF32(const ir::Op& op, SpvId a, SpvId b) {
   const SpvId f32 = v_.m.TypeOf(Type::kF32);
-  if (v_.options.fast_math || v_.m.target.exact_divide) {
+  if (IsFast(op) && v_.m.target.exact_fma && v_.m.target.rounds_to_even) {
+    return fused_.DivideNearly(a, b);
+  }
+  if (IsFast(op) || v_.m.target.exact_divide) {
     return Exact(spv::OpFDiv, f32, {a, b});
   }
   if (!v_.m.target.exact_fma) {
@@ -242,9 +275,9 @@ SpvId Floats::CompareByBits(Opcode code, SpvId a, SpvId b) {
   return c.Both(c.Neither(is_unordered), CompareByOrder(code, a, b));
 }
 
-SpvId Floats::EmitSqrtF32(SpvId a) {
+SpvId Floats::EmitSqrtF32(const ir::Op& op, SpvId a) {
   const SpvId f32 = v_.m.TypeOf(Type::kF32);
-  if (v_.options.fast_math || v_.m.target.exact_divide) {
+  if (IsFast(op) || v_.m.target.exact_divide) {
     return w.Ext(GLSLstd450Sqrt, f32, {a});
   }
   if (!v_.m.target.exact_fma) {

@@ -26,10 +26,15 @@ SpvId Arithmetic::EmitArithmetic(const ir::Op& op) {
       return EmitCompare(op, a, b);
     case Family::kFloatUnary:
       return floats_.EmitFloatUnary(op, a);
+    case Family::kApprox:
+      return floats_.EmitApprox(op, a);
     case Family::kFloatBinary:
       if (const ir::Op* root = ReciprocalRootIn(definitions_, v_.f, op);
-          root != nullptr && v_.options.fast_math && !v_.m.target.is_processor) {
+          root != nullptr && floats_.IsFast(op) && floats_.IsFast(*root) && !v_.m.target.is_processor) {
         return w.Ext(GLSLstd450InverseSqrt, v_.m.TypeOf(op.type), {values_.Of(v_.f.operands_of(*root)[0])});
+      }
+      if (const SpvId fused = EmitContracted(op); fused != 0) {
+        return fused;
       }
       return floats_.EmitFloatBinary(op, a, b);
     case Family::kConvert:
@@ -39,6 +44,23 @@ SpvId Arithmetic::EmitArithmetic(const ir::Op& op) {
       return c.Select(v_.m.TypeOf(op.type), condition, b, values_.Operand(op, 2));
     }
   }
+}
+
+// A sum of a product in the math library, as one operation; 0 if it is none. The library rests on which product it is:
+// not on one that is handed to it.
+SpvId Arithmetic::EmitContracted(const ir::Op& op) {
+  if (!floats_.Contracts(op) || (op.code != Opcode::kFAdd && op.code != Opcode::kFSub)) {
+    return 0;
+  }
+  for (uint32_t i = 0; i < 2; ++i) {
+    const ir::Op* product = definitions_.OpOf(v_.f.operands_of(op)[i], Opcode::kFMul);
+    if (product != nullptr && floats_.Contracts(*product) && product->origin == op.origin) {
+      const bool is_sub = op.code == Opcode::kFSub;
+      return floats_.EmitFused(values_.Operand(*product, 0), values_.Operand(*product, 1), values_.Operand(op, 1 - i),
+                               is_sub && i == 1, is_sub && i == 0);
+    }
+  }
+  return 0;
 }
 
 // The bits of a value, 32 at a time: GLSL's searches and OpBitCount are of 32 bits.

@@ -88,6 +88,18 @@ SpvId FusedFloats::Divide(const std::function<SpvId(SpvId, SpvId)>& rare) {
   });
 }
 
+// The square of InverseSqrt is within 2^-20 of the reciprocal, and one step makes it nearly that. It does not where the
+// divisor is a zero or an infinity, or so large that the square is a denormal number, which is near enough by itself.
+SpvId FusedFloats::DivideNearly(SpvId a, SpvId b) {
+  const SpvId bits = c.Bits(c.U32(), b);
+  const SpvId root = InverseRoot(FloatOf(c.AndK(bits, ~kSign)));
+  const SpvId size = c.Bits(c.U32(), Multiply(root, root));
+  const SpvId start = FloatOf(c.Or(size, c.AndK(bits, kSign)));
+  const SpvId error = Fma(Negate(b), start, w.F32(kOne));
+  const SpvId is_small = c.Below(c.AndK(c.Bits(c.U32(), error), ~kSign), c.K(kHalf));
+  return Multiply(a, c.Select(F32(), is_small, Fma(start, error, start), start));
+}
+
 SpvId FusedFloats::SquareRoot(const std::function<SpvId(SpvId)>& rare) {
   return functions_.Function("square_root", F32(), {F32()}, [&](std::span<const SpvId> operands) {
     const SpvId x = operands[0];

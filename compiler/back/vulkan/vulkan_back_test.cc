@@ -181,6 +181,53 @@ TEST(VulkanBackTest, AccessesAreValid) {
   }
 }
 
+// What the math library contracts is one operation that no driver takes apart, or goes on with.
+TEST(VulkanBackTest, ContractsTheLibraryItself) {
+  const StatusOr<ir::Module> module = ir::ParseModule(R"(module "m"
+param buffer inout "y"
+param f32 "x"
+entry f0
+func f0 "f" (%y: i32, %x: f32) -> () {
+  %w: f32 = fmul.f32 %x, %x
+  %s: f32 = call f1(%w)
+  store.f32 flat %y, %s
+  return ()
+}
+func f1 "device_cos_f32" contract (%x: f32) -> (f32) {
+  %turn: f32 = const.f32 0x40c90fdb
+  %product: f32 = fmul.f32 %x, %turn
+  %angle: f32 = fsub.f32 %x, %product
+  %rounded: f32 = fadd.f32 %angle, %turn
+  %cosine: f32 = approx_cos.f32 %rounded
+  return (%cosine)
+}
+)");
+  ASSERT_TRUE(module.ok()) << module.status();
+  GpuOptions options;
+  options.fast_math = true;
+  std::string why;
+  const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
+  ASSERT_TRUE(artifact.has_value()) << why;
+  const StatusOr<std::string> listed = spirv::Disassemble(artifact->code);
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  const std::string& text = *listed;
+  // The author's product may be contracted; of the library, the product's own value, the fma and the sum may not.
+  const auto count = [&](std::string_view what) {
+    size_t found = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count(" Fma "), count(" Cos "));
+  EXPECT_GE(count(" Fma "), 1u);
+  EXPECT_EQ(count("NoContraction"), 3 * count(" Fma "));
+  options.fast_math = false;
+  const std::optional<Artifact> exact = Compile(*module, FullTarget(), &why, options);
+  ASSERT_TRUE(exact.has_value()) << why;
+  EXPECT_EQ(Listing(*exact).find(" Fma "), std::string::npos);
+}
+
 // 1 / sqrt(x) of f32 is one operation where the node's math is fast.
 TEST(VulkanBackTest, FastMathTakesReciprocalRoots) {
   const StatusOr<ir::Module> module = ir::ParseModule(

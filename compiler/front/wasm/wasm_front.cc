@@ -41,12 +41,19 @@ struct Reading {
   Diagnostics& diagnostics;
 };
 
+// Start functions run in the interpreter, exactly.
+MathForms FormsFor(const WasmOptions& options, bool is_start) {
+  return !options.fast_math || is_start ? MathForms::kExact
+         : options.device_math          ? MathForms::kDevice
+                                        : MathForms::kFast;
+}
+
 // The functions of `reach` and what they call in other modules. `out` has its data and state already.
 bool LowerAll(const Reading& reading, const Layout& layout, const Reach& reach, bool is_start, ir::Module& out) {
   const Module& module = reading.module;
   out.functions.resize(reach.order.size());
-  const bool is_fast = reading.options.fast_math && !is_start;
-  ImportContext imports{out, AppendMath(reach.math, is_fast, out), reading.place, reading.diagnostics};
+  ImportContext imports{out, AppendMath(reach.math, FormsFor(reading.options, is_start), out), reading.place,
+                        reading.diagnostics};
   LowerContext context{.module = module,
                        .layout = layout,
                        .ids = reach.ids,
@@ -181,9 +188,8 @@ std::vector<ParamSpec> AnyParams(const Module& module, const std::string& entry)
       continue;
     }
     for (const ValueType type : module.signature_of(module.functions[item.index]).params) {
-      constexpr std::pair<ValueType, ir::Type> kTypes[] = {{ValueType::kI64, ir::Type::kI64},
-                                                           {ValueType::kF32, ir::Type::kF32},
-                                                           {ValueType::kF64, ir::Type::kF64}};
+      constexpr std::pair<ValueType, ir::Type> kTypes[] = {
+          {ValueType::kI64, ir::Type::kI64}, {ValueType::kF32, ir::Type::kF32}, {ValueType::kF64, ir::Type::kF64}};
       ParamSpec& param = params.emplace_back();
       param.name = "p" + std::to_string(params.size() - 1);
       for (const auto& [declared, scalar] : kTypes) {

@@ -45,6 +45,8 @@ struct WasmOptions {
   // The math functions that have a fast form get it, and all of them are marked so that the node's fast math does not
   // reach further into them than they bear (ir::Function::fast_math).
   bool fast_math = false;
+  // With fast_math: the kernel is for a device with GpuTarget::device_math.
+  bool device_math = false;
   // Instead of `params`: every integer of the address's type is a writable buffer, every other parameter a scalar; abi
   // must be kHpvm. For finding out what they are (compiler/driver/explain.h).
   bool takes_any_params = false;

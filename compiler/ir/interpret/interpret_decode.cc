@@ -115,6 +115,7 @@ class Decoder {
       case Family::kIntCompare:
         return IntegerHandler(op);
       case Family::kFloatUnary:
+      case Family::kApprox:
       case Family::kFloatBinary:
       case Family::kFloatCompare:
         return FloatHandler(op);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <functional>
 
 #include "compiler/ir/interpret/machine.h"
@@ -12,6 +13,13 @@ using namespace numeric;
 template <typename F, F (*kCompute)(F)>
 const Code* Unary(const Code* code, uint64_t* frame, Instance&) {
   frame[code->result] = ToBits(kCompute(FromBits<F>(frame[code->a])));
+  return code + 1;
+}
+
+// The true value, rounded.
+template <double (*kCompute)(double)>
+const Code* Approx(const Code* code, uint64_t* frame, Instance&) {
+  frame[code->result] = ToBits(static_cast<float>(kCompute(FromBits<float>(frame[code->a]))));
   return code + 1;
 }
 
@@ -32,6 +40,7 @@ Handler HandlerOf(const Op& op) {
   static constexpr Handler kUnary[] = {Unary<F, FAbs<F>>,   Unary<F, FNeg<F>>,   Unary<F, FCeil<F>>,
                                        Unary<F, FFloor<F>>, Unary<F, FTrunc<F>>, Unary<F, FNearest<F>>,
                                        Unary<F, FSqrt<F>>};
+  static constexpr Handler kApprox[] = {Approx<std::sin>, Approx<std::cos>, Approx<std::exp2>, Approx<std::log2>};
   static constexpr Handler kBinary[] = {
       Binary<F, std::plus<F>{}>,    Binary<F, std::minus<F>{}>, Binary<F, std::multiplies<F>{}>,
       Binary<F, std::divides<F>{}>, Binary<F, FMin<F>>,         Binary<F, FMax<F>>,
@@ -42,6 +51,8 @@ Handler HandlerOf(const Op& op) {
   switch (Info(op.code).family) {
     case Family::kFloatUnary:
       return RowOf(kUnary, Opcode::kFAbs, op.code);
+    case Family::kApprox:
+      return RowOf(kApprox, Opcode::kApproxSin, op.code);
     case Family::kFloatBinary:
       return RowOf(kBinary, Opcode::kFAdd, op.code);
     default:

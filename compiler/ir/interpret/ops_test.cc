@@ -443,6 +443,23 @@ TEST(IrOpsTest, Floats) {
   }
 }
 
+// What devices approximate is here the true value, rounded.
+TEST(IrOpsTest, Approximations) {
+  const auto rounded = [](double (*compute)(double)) {
+    return [=](Type type, Type, const std::vector<uint64_t>& v) {
+      return Value(std::bit_cast<uint32_t>(static_cast<float>(compute(AsDouble(v[0], type)))));
+    };
+  };
+  std::map<Opcode, Reference> references = {{Opcode::kApproxSin, rounded(std::sin)},
+                                            {Opcode::kApproxCos, rounded(std::cos)},
+                                            {Opcode::kApproxExp2, rounded(std::exp2)},
+                                            {Opcode::kApproxLog2, rounded(std::log2)}};
+  for (const Opcode code : OpcodesOf({Family::kApprox})) {
+    ASSERT_TRUE(references.count(code)) << Info(code).text;
+    CheckOp(code, Type::kF32, Type::kF32, 1, references[code]);
+  }
+}
+
 // Every conversion between every pair of types for which it exists.
 TEST(IrOpsTest, Conversions) {
   std::map<Opcode, Reference> references = ConversionReferences();

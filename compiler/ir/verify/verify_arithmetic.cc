@@ -110,6 +110,8 @@ std::string CheckArithmetic(const OpContext& c) {
                                        : ExpectSignature(c, {type, type}, {Type::kI32});
     case Family::kFloatUnary:
       return IsInt(type) ? WrongClass(c) : ExpectSignature(c, {type}, {type});
+    case Family::kApprox:
+      return type != Type::kF32 ? WrongClass(c) : ExpectSignature(c, {type}, {type});
     case Family::kFloatBinary:
       return IsInt(type) ? WrongClass(c) : ExpectSignature(c, {type, type}, {type});
     case Family::kFloatCompare:

@@ -44,6 +44,8 @@ constexpr Case kBodies[] = {
     {"Count", "%x: i32 = add.i32 %b\nreturn ()", "\"add\": The operands (i32) are not of the types (i32, i32)."},
     {"Result", "%x: i64 = add.i32 %b, %b\nreturn ()", "\"add\": The results (i64) are not of the types (i32)."},
     {"NoResult", "add.i32 %b, %b\nreturn ()", "\"add\": The results () are not of the types (i32)."},
+    {"ApproxOnWide", "%d: f64 = promote.f32 %f\n%x: f64 = approx_sin.f64 %d\nreturn ()",
+     "\"approx_sin\": The operation does not exist for f64."},
     {"IntOnFloat", "%x: f32 = add.f32 %f, %f\nreturn ()", "\"add\": The operation does not exist for f32."},
     {"FloatOnInt", "%x: i32 = fadd.i32 %b, %b\nreturn ()", "\"fadd\": The operation does not exist for i32."},
     {"CompareResult", "%x: i64 = lt_s.i64 %l, %l\nreturn ()",

@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/front/wasm/lower/math.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/math/math_module.h"
@@ -95,7 +94,7 @@ std::vector<uint64_t> Unpack(const std::vector<uint8_t>& buffer, uint32_t bytes)
 
 }  // namespace
 
-ir::Module KernelOf(const Reference& function, bool is_f64, bool is_fast) {
+ir::Module KernelOf(const Reference& function, bool is_f64, wasm::MathForms forms) {
   const Type type = is_f64 ? Type::kF64 : Type::kF32;
   ir::Module module;
   module.name = function.name;
@@ -104,7 +103,7 @@ ir::Module KernelOf(const Reference& function, bool is_f64, bool is_fast) {
   std::optional<ir::FunctionId> callee;
   if (function.name != "rsqrt") {
     const uint32_t index = IndexOf(function, is_f64);
-    callee = wasm::AppendMath(std::array{index}, is_fast, module)[index];
+    callee = wasm::AppendMath(std::array{index}, forms, module)[index];
   }
   ir::Function& entry = module.functions[0];
   entry.name = function.name;
@@ -128,7 +127,7 @@ ir::Module KernelOf(const Reference& function, bool is_f64, bool is_fast) {
 }
 
 CompiledFunction::CompiledFunction(const Reference& function, bool is_f64, bool is_fast)
-    : module_(KernelOf(function, is_f64, is_fast)), is_f64_(is_f64) {
+    : module_(KernelOf(function, is_f64, is_fast ? wasm::MathForms::kFast : wasm::MathForms::kExact)), is_f64_(is_f64) {
   const Diagnostics faults = ir::Verify(module_);
   HPVMD_CHECK(faults.empty());
   StatusOr<ir::Interpreter> interpreter = ir::Interpreter::Create(module_);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/back/llvm/testing/image_runner.h"
+#include "compiler/front/wasm/lower/math.h"
 #include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/ir.h"
 #include "compiler/math/testing/reference.h"
@@ -17,7 +18,7 @@
 namespace hpvm::math {
 
 // out[i] = f(x[i], ...) for instance i. `rsqrt` is what hpvm.h makes of it.
-ir::Module KernelOf(const Reference& function, bool is_f64, bool is_fast = false);
+ir::Module KernelOf(const Reference& function, bool is_f64, wasm::MathForms forms);
 
 // One function's kernel, compiled. Not for several threads.
 class CompiledFunction {

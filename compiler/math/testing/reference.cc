@@ -19,23 +19,60 @@ constexpr Format kF32{24, -126, 127};
 constexpr Format kF64{53, -1022, 1023};
 
 constexpr Reference kReferences[] = {
-    {.name = "exp", .focus_begin = -110, .focus_end = 95, .host1 = std::exp, .fast_f32 = 1.5, .fast_f64 = 1.5},
-    {.name = "exp2", .focus_begin = -155, .focus_end = 130, .host1 = std::exp2, .fast_f32 = 1.5, .fast_f64 = 1.5},
-    {.name = "exp10", .focus_begin = -48, .focus_end = 40, .host1 = exp10, .fast_f32 = 1.5},
+    {.name = "exp",
+     .focus_begin = -110,
+     .focus_end = 95,
+     .host1 = std::exp,
+     .fast_f32 = 1.5,
+     .fast_f64 = 1.5,
+     .device_f32 = 6},
+    {.name = "exp2",
+     .focus_begin = -155,
+     .focus_end = 130,
+     .host1 = std::exp2,
+     .fast_f32 = 1.5,
+     .fast_f64 = 1.5,
+     .device_f32 = 5},
+    {.name = "exp10", .focus_begin = -48, .focus_end = 40, .host1 = exp10, .fast_f32 = 1.5, .device_f32 = 7},
     {.name = "expm1", .focus_begin = -30, .focus_end = 95, .host1 = std::expm1, .fast_f32 = 2},
-    {.name = "log", .focus_begin = 0, .focus_end = 4, .host1 = std::log, .fast_f32 = 1, .fast_f64 = 1.5},
-    {.name = "log2", .focus_begin = 0, .focus_end = 4, .host1 = std::log2, .fast_f32 = 1.5},
-    {.name = "log10", .focus_begin = 0, .focus_end = 4, .host1 = std::log10, .fast_f32 = 2},
+    {.name = "log",
+     .focus_begin = 0,
+     .focus_end = 4,
+     .host1 = std::log,
+     .fast_f32 = 1,
+     .fast_f64 = 1.5,
+     .device_f32 = 6,
+     .is_absolute_on_devices = true},
+    {.name = "log2",
+     .focus_begin = 0,
+     .focus_end = 4,
+     .host1 = std::log2,
+     .fast_f32 = 1.5,
+     .device_f32 = 5,
+     .is_absolute_on_devices = true},
+    {.name = "log10",
+     .focus_begin = 0,
+     .focus_end = 4,
+     .host1 = std::log10,
+     .fast_f32 = 2,
+     .device_f32 = 6,
+     .is_absolute_on_devices = true},
     {.name = "log1p", .focus_begin = -1, .focus_end = 4, .host1 = std::log1p, .fast_f32 = 2},
-    {.name = "sin", .host1 = std::sin, .fast_f32 = 2.5, .fast_f64 = 2},
-    {.name = "cos", .host1 = std::cos, .fast_f32 = 2.5, .fast_f64 = 2},
+    {.name = "sin", .host1 = std::sin, .fast_f32 = 2.5, .fast_f64 = 2, .device_f32 = 8, .is_absolute_on_devices = true},
+    {.name = "cos", .host1 = std::cos, .fast_f32 = 2.5, .fast_f64 = 2, .device_f32 = 8, .is_absolute_on_devices = true},
     {.name = "tan", .host1 = std::tan, .fast_f32 = 4},
     {.name = "asin", .focus_begin = -1, .focus_end = 1, .host1 = std::asin, .fast_f32 = 2.5},
     {.name = "acos", .focus_begin = -1, .focus_end = 1, .host1 = std::acos, .fast_f32 = 1.5},
     {.name = "atan", .focus_begin = -10, .focus_end = 10, .host1 = std::atan, .fast_f32 = 3.5},
     {.name = "sinh", .focus_begin = -12, .focus_end = 12, .host1 = std::sinh, .bound_f64 = 2, .fast_f32 = 2.5},
     {.name = "cosh", .focus_begin = -12, .focus_end = 12, .host1 = std::cosh, .bound_f64 = 1.1, .fast_f32 = 1.5},
-    {.name = "tanh", .focus_begin = -10, .focus_end = 10, .host1 = std::tanh, .bound_f64 = 2.5, .fast_f32 = 3},
+    {.name = "tanh",
+     .focus_begin = -10,
+     .focus_end = 10,
+     .host1 = std::tanh,
+     .bound_f64 = 2.5,
+     .fast_f32 = 3,
+     .device_f32 = 7},
     {.name = "asinh", .focus_begin = -10, .focus_end = 10, .host1 = std::asinh, .bound_f64 = 2, .fast_f32 = 2.5},
     {.name = "acosh", .focus_begin = 1, .focus_end = 10, .host1 = std::acosh, .bound_f64 = 2.5, .fast_f32 = 2},
     {.name = "atanh", .focus_begin = -1, .focus_end = 1, .host1 = std::atanh, .bound_f64 = 2, .fast_f32 = 2.5},
@@ -194,7 +231,9 @@ double UlpError64(const Reference& function, const Arguments& at, double got) {
   return UlpError(function, at, got, kF64);
 }
 
-double UlpErrorFrom(double nearly, float got) {
+namespace {
+
+double ErrorFrom(double nearly, float got, int exponent_min) {
   if (std::isnan(nearly) || std::isnan(got)) {
     return std::isnan(nearly) && std::isnan(got) ? 0 : std::numeric_limits<double>::infinity();
   }
@@ -204,8 +243,22 @@ double UlpErrorFrom(double nearly, float got) {
   if (truth == result) {
     return 0;
   }
-  const int exponent = truth == 0 ? kF32.exponent_min : std::min(std::ilogb(truth), kF32.exponent_max);
+  const int exponent = truth == 0 ? exponent_min : std::clamp(std::ilogb(truth), exponent_min, kF32.exponent_max);
   return std::fabs(std::ldexp(result - truth, -UlpExponent(exponent, kF32)));
+}
+
+}  // namespace
+
+double UlpErrorFrom(double nearly, float got) { return ErrorFrom(nearly, got, kF32.exponent_min); }
+
+double FlushedError(const Reference& function, float at, float got, bool is_absolute) {
+  const int least = is_absolute ? 0 : kF32.exponent_min;
+  const double truth = function.host1(at);
+  if (std::fabs(truth) < std::numeric_limits<float>::min() && got == 0) {
+    return 0;
+  }
+  const double error = ErrorFrom(truth, got, least);
+  return std::fpclassify(at) == FP_SUBNORMAL ? std::min(error, ErrorFrom(function.host1(0 * at), got, least)) : error;
 }
 
 Arguments Sample32(const Reference& function, std::mt19937_64& random) {

@@ -24,6 +24,10 @@ struct Reference {
   double bound_f32 = 1, bound_f64 = 1;
   // The same of the forms for fast math; 0: there is none.
   double fast_f32 = 0, fast_f64 = 0;
+  // The same of the forms on top of a device's own functions; 0: there is none. Errors of absolute ones are in ulp of
+  // the larger of 1 and the result.
+  double device_f32 = 0;
+  bool is_absolute_on_devices = false;
 };
 std::span<const Reference> References();
 
@@ -35,6 +39,8 @@ double UlpError32(const Reference& function, const Arguments& at, float got);
 double UlpError64(const Reference& function, const Arguments& at, double got);
 // The same from a value in double that is nearly true.
 double UlpErrorFrom(double nearly, float got);
+// The same where denormal arguments and results may count as zeros.
+double FlushedError(const Reference& function, float at, float got, bool is_absolute);
 
 // Arguments over all exponents or in the function's focus, signs included.
 Arguments Sample32(const Reference& function, std::mt19937_64& random);

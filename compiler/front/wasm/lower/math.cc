@@ -2,6 +2,7 @@
 #include "compiler/front/wasm/lower/math.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -20,10 +21,10 @@ namespace {
 constexpr uint64_t kStateAlignment = 16;
 
 struct Library {
-  Module module;                  // Its functions get the stack pointer as a constant.
-  std::vector<uint32_t> exports;  // By index in MathFunctions().
-  std::vector<uint32_t> fast;     // The same; as `exports` where there is no fast form.
-  uint64_t memory_bytes = 0;      // The stack and the tables above it.
+  Module module;  // Its functions get the stack pointer as a constant.
+  // Exports by MathForms and by index in MathFunctions().
+  std::array<std::vector<uint32_t>, 3> forms;
+  uint64_t memory_bytes = 0;  // The stack and the tables above it.
 };
 
 bool IsPlain(const Instr& instr, ir::Opcode opcode) {
@@ -77,6 +78,23 @@ void FixStackPointer(Function& function, uint64_t pointer) {
   }
 }
 
+// The library imports what a device computes by itself: calls become operations.
+void UseDevice(const Module& module, Function& function) {
+  for (Instr& instr : function.code) {
+    if (instr.kind != InstrKind::kCall || !module.functions[instr.imm].import.has_value()) {
+      continue;
+    }
+    Instr operation;
+    HPVMD_CHECK(ir::OpcodeFromText(module.functions[instr.imm].import->name, &operation.opcode));
+    HPVMD_CHECK(ir::Info(operation.opcode).family == ir::Family::kApprox);
+    operation.kind = InstrKind::kPlain;
+    operation.type = operation.result = ir::Type::kF32;
+    operation.operands = 1;
+    operation.has_result = true;
+    instr = operation;
+  }
+}
+
 Library ReadLibrary() {
   Diagnostics diagnostics;
   std::optional<Module> module = ReadModule(math::MathModule(), "the math library", diagnostics);
@@ -93,8 +111,10 @@ Library ReadLibrary() {
     return found->second;
   };
   for (const math::MathFunction& function : math::MathFunctions()) {
-    library.exports.push_back(find(function.name));
-    library.fast.push_back(find(function.fast_name.empty() ? function.name : function.fast_name));
+    const std::string_view fast = function.fast_name.empty() ? function.name : function.fast_name;
+    library.forms[0].push_back(find(function.name));
+    library.forms[1].push_back(find(fast));
+    library.forms[2].push_back(find(function.device_name.empty() ? fast : function.device_name));
   }
   for (const DataSegment& segment : library.module.data) {
     library.memory_bytes = std::max(library.memory_bytes, segment.offset.low + segment.bytes.size());
@@ -102,8 +122,11 @@ Library ReadLibrary() {
   HPVMD_CHECK(library.module.globals.size() == 1);
   constexpr uint64_t kUncalled = ~uint64_t{0};
   std::vector<uint64_t> pointers(library.module.functions.size(), kUncalled);
-  for (const std::vector<uint32_t>* list : {&library.exports, &library.fast}) {
-    for (const uint32_t index : *list) {
+  for (Function& function : library.module.functions) {
+    UseDevice(library.module, function);
+  }
+  for (const std::vector<uint32_t>& list : library.forms) {
+    for (const uint32_t index : list) {
       PlaceFrames(library.module, index, library.module.globals[0].init.low, pointers);
     }
   }
@@ -142,7 +165,7 @@ std::vector<uint32_t> Reached(const Library& library, std::span<const uint32_t> 
 }
 
 // What fast.c has; musl's functions take products and sums apart to see what was rounded off.
-bool BearsContraction(std::string_view name) { return name.starts_with("fast_"); }
+bool BearsContraction(std::string_view name) { return name.starts_with("fast_") || name.starts_with("device_"); }
 
 // From the library's memory at address 0 to the state at `base`. Places in the library's file mean nothing to the
 // kernel's author.
@@ -160,7 +183,7 @@ void MoveMemory(ir::Function& function, uint64_t base) {
 
 }  // namespace
 
-std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, bool fast, ir::Module& out) {
+std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, MathForms forms, ir::Module& out) {
   std::vector<ir::FunctionId> ids_by_index(math::MathFunctions().size());
   if (needed.empty()) {
     return ids_by_index;
@@ -169,7 +192,7 @@ std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, bool fa
   const Layout layout;
   LowerContext context{library.module, layout, std::vector<ir::FunctionId>(library.module.functions.size()), {}};
   context.values_left = limits::kKernelIrValuesMax;  // The library is small.
-  const std::vector<uint32_t>& exports = fast ? library.fast : library.exports;
+  const std::vector<uint32_t>& exports = library.forms[static_cast<size_t>(forms)];
   std::vector<uint32_t> roots;
   for (const uint32_t index : needed) {
     roots.push_back(exports[index]);
@@ -186,7 +209,7 @@ std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, bool fa
     ir::Function lowered;
     lowered.name = function.name;
     lowered.type = library.module.type_of(function);
-    if (fast) {
+    if (forms != MathForms::kExact) {
       lowered.fast_math = BearsContraction(function.name) ? ir::FastMath::kContract : ir::FastMath::kNone;
     }
     HPVMD_CHECK(LowerFunction(context, function, lowered));

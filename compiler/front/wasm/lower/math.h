@@ -16,11 +16,18 @@
 
 namespace hpvm::wasm {
 
+// Where there is no form of the kind, the one before it is taken.
+enum class MathForms : uint8_t {
+  kExact,
+  kFast,
+  kDevice,  // Fast ones that use operations of ir::Family::kApprox.
+};
+
 // Appends the functions math::MathFunctions()[i] for each i of `needed`, and what they call, to the kernel's functions,
-// and their tables to its state. With `fast`, the fast forms where there are any, and all of them say how far fast math
-// may reach into them (ir::Function::fast_math). Returns their ids by index in MathFunctions(), invalid for the others.
-// To be called once, when the kernel's own functions and state have their final number and size.
-std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, bool fast, ir::Module& out);
+// and their tables to its state. All but exact forms say how far fast math may reach into them
+// (ir::Function::fast_math). Returns their ids by index in MathFunctions(), invalid for the others. To be called once,
+// when the kernel's own functions and state have their final number and size.
+std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, MathForms forms, ir::Module& out);
 
 // Reads the library now instead of when the first kernel needs it: before forking.
 void PrepareMath();

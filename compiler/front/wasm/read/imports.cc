@@ -2,6 +2,7 @@
 #include "compiler/front/wasm/read/imports.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -219,6 +220,39 @@ void EmitPrint(ImportContext& context, std::span<const ir::ValueId> operands, ui
   builder.Append(print, values, {});
 }
 
+// The operation, if a form is this: it hands its argument to another function, and what that gives to an operation of
+// the device. Sine and cosine are, and share the function.
+const ir::Op* OperationOf(const ir::Function& form) {
+  const std::vector<ir::OpId>& ops = form.region(form.body).ops;
+  if (ops.size() != 3 || form.op(ops[0]).code != Opcode::kCall) {
+    return nullptr;
+  }
+  const ir::Op& operation = form.op(ops[1]);
+  return ir::Info(operation.code).family == ir::Family::kApprox ? &operation : nullptr;
+}
+
+// The call of such a form, whose function is called once for what asks for it again.
+ir::ValueId EmitHandedOn(ImportContext& context, const ir::Function& form, std::span<const ir::ValueId> operands,
+                         uint32_t source, const ir::Function& function, ir::Builder& builder) {
+  if (context.caller != &function) {
+    context.caller = &function;
+    context.calls.clear();
+  }
+  ir::Op call = form.op(form.region(form.body).ops[0]);
+  call.source = source;
+  const auto key = std::pair(static_cast<uint32_t>(call.imm), operands[0].index);
+  const auto found = context.calls.find(key);
+  const bool is_there =
+      found != context.calls.end() && std::ranges::find(builder.open(), found->second.region) != builder.open().end();
+  const ir::ValueId handed = is_there ? found->second.result : builder.Append1(call, operands, Type::kF32);
+  if (!is_there) {
+    context.calls.insert_or_assign(key, ImportContext::Call{builder.open().back(), handed});
+  }
+  ir::Op operation = *OperationOf(form);
+  operation.source = source;
+  return builder.Append1(operation, std::array{handed}, Type::kF32);
+}
+
 }  // namespace
 
 const Import* FindImport(std::string_view name) {
@@ -303,6 +337,10 @@ ir::ValueId EmitImport(ImportContext& context, const Import& import, const ir::F
   op.source = source;
   op.type = import.type;
   if (import.shape == ImportShape::kMath) {
+    const ir::Function& form = context.out.function(context.math[import.math]);
+    if (OperationOf(form) != nullptr) {
+      return EmitHandedOn(context, form, operands, source, function, builder);
+    }
     op.type = Type::kI32;
     op.imm = context.math[import.math].index;
   } else if (import.shape == ImportShape::kQuery) {

@@ -4,8 +4,10 @@
 #ifndef HPVMD_COMPILER_FRONT_WASM_READ_IMPORTS_H_
 #define HPVMD_COMPILER_FRONT_WASM_READ_IMPORTS_H_
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -51,6 +53,14 @@ struct ImportContext {
   std::vector<ir::FunctionId> math;  // AppendMath's.
   const std::string& place;
   Diagnostics& diagnostics;  // Receives what is wrong with a print.
+  // Calls that a later one of the same function and argument may share, where their region is still open: in `caller`,
+  // by the function and the argument's value.
+  struct Call {
+    ir::RegionId region;
+    ir::ValueId result;
+  };
+  const ir::Function* caller = nullptr;
+  std::map<std::pair<uint32_t, uint32_t>, Call> calls{};
 };
 
 // Appends what a call with `operands` does to `function`, which `builder` is building, and returns its result if it has

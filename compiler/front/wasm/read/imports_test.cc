@@ -2,8 +2,10 @@
 // What imports become: mathematics, prints, assertions. The interpreter runs them.
 #include "compiler/front/wasm/read/imports.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -134,12 +136,10 @@ TEST(MathImportTest, RunsInStartFunctions) {
   EXPECT_EQ(std::bit_cast<float>(static_cast<uint32_t>(out[1])), 0.520499878f);
 }
 
-// Every function of the library lowers to a module that verifies.
-TEST(MathImportTest, EveryFunctionVerifies) {
-  std::vector<uint32_t> all;
-  for (uint32_t i = 0; i < math::MathFunctions().size(); ++i) {
-    all.push_back(i);
-  }
+// A module with all functions of the library in those forms.
+ir::Module LibraryOf(wasm::MathForms forms, std::vector<ir::FunctionId>& ids) {
+  std::vector<uint32_t> all(math::MathFunctions().size());
+  std::iota(all.begin(), all.end(), 0);
   ir::Module module;
   module.functions.resize(1);
   module.functions[0].name = "run";
@@ -147,10 +147,65 @@ TEST(MathImportTest, EveryFunctionVerifies) {
   builder.BeginBody();
   builder.Return({});
   module.entry = ir::FunctionId(0u);
-  const std::vector<ir::FunctionId> ids = wasm::AppendMath(all, /*fast=*/false, module);
+  ids = wasm::AppendMath(all, forms, module);
+  return module;
+}
+
+// The operations that devices compute by themselves stand in their forms alone, once each.
+TEST(MathImportTest, DeviceFormsAskTheDevice) {
+  std::vector<ir::FunctionId> ids;
+  for (const wasm::MathForms forms : {wasm::MathForms::kExact, wasm::MathForms::kFast, wasm::MathForms::kDevice}) {
+    const ir::Module module = LibraryOf(forms, ids);
+    const Diagnostics faults = ir::Verify(module);
+    EXPECT_TRUE(faults.empty()) << ToString(faults);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const math::MathFunction& function = math::MathFunctions()[i];
+      const bool is_device = forms == wasm::MathForms::kDevice && !function.device_name.empty();
+      const std::vector<ir::Op>& ops = module.function(ids[i]).ops;
+      EXPECT_EQ(std::ranges::count(ops, ir::Family::kApprox, [](const ir::Op& op) { return ir::Info(op.code).family; }),
+                is_device ? (function.name == "tanh_f32" ? 3 : 1) : 0)
+          << function.name;
+      EXPECT_EQ(module.function(ids[i]).fast_math == ir::FastMath::kContract,
+                is_device || (forms != wasm::MathForms::kExact && !function.fast_name.empty()))
+          << function.name;
+    }
+  }
+}
+
+// Sine and cosine of one angle reduce it once; what stands in a branch is not there behind it.
+TEST(MathImportTest, SineAndCosineShareTheirAngle) {
+  const std::vector<uint8_t> bytes = wasm::Assemble(R"((module
+    (import "hpvm" "sin_f32" (func $sin (param f32) (result f32)))
+    (import "hpvm" "cos_f32" (func $cos (param f32) (result f32)))
+    (memory 1)
+    (func (export "run") (param $out i32) (param $x f32) (param $y f32)
+      (f32.store (local.get $out) (call $sin (local.get $x)))
+      (f32.store (local.get $out) (call $cos (local.get $x)))
+      (if (local.get $out) (then (f32.store (local.get $out) (call $sin (local.get $y)))
+                                 (f32.store (local.get $out) (call $cos (local.get $x)))))
+      (f32.store (local.get $out) (call $cos (local.get $y))))))");
+  WasmOptions options;
+  options.entry = "run";
+  options.params = {{.name = "out"},
+                    {.name = "x", .is_buffer = false, .scalar = ir::Type::kF32},
+                    {.name = "y", .is_buffer = false, .scalar = ir::Type::kF32}};
+  options.fast_math = options.device_math = true;
+  const ReadOutcome outcome = ReadWasm(bytes, options);
+  ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
+  EXPECT_TRUE(ir::Verify(*outcome.module).empty());
+  const std::vector<ir::Op>& ops = outcome.module->function(outcome.module->entry).ops;
+  EXPECT_EQ(std::ranges::count(ops, ir::Opcode::kCall, &ir::Op::code), 3);
+  EXPECT_EQ(std::ranges::count(ops, ir::Opcode::kApproxSin, &ir::Op::code), 2);
+  EXPECT_EQ(std::ranges::count(ops, ir::Opcode::kApproxCos, &ir::Op::code), 3);
+}
+
+// Every function of the library lowers to a module that verifies.
+TEST(MathImportTest, EveryFunctionVerifies) {
+  std::vector<ir::FunctionId> ids;
+  const ir::Module module = LibraryOf(wasm::MathForms::kExact, ids);
   const Diagnostics faults = ir::Verify(module);
   EXPECT_TRUE(faults.empty()) << ToString(faults);
-  for (const uint32_t i : all) {
+  for (uint32_t i = 0; i < ids.size(); ++i) {
     const ir::Type type = math::MathFunctions()[i].is_f64 ? ir::Type::kF64 : ir::Type::kF32;
     EXPECT_EQ(module.function(ids[i]).type.params, std::vector<ir::Type>(math::MathFunctions()[i].arguments, type));
     EXPECT_THAT(module.function(ids[i]).type.results, ElementsAre(type));

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/hoist_reciprocals.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/spelling.h"
+#include "compiler/pass/memory/copy_function.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::Type;
+using ir::ValueId;
+
+class Hoister final : public FunctionCopier {
+ public:
+  explicit Hoister(const ir::Module& module)
+      : FunctionCopier(module.function(module.entry)),
+        module_(module),
+        loops_(f_.values.size()),
+        is_fixed_(f_.values.size(), false),
+        is_wanted_(f_.values.size(), false),
+        is_product_(f_.ops.size(), false),
+        reciprocals_(f_.values.size()) {
+    const ir::Region& body = f_.region(f_.body);
+    for (uint32_t i = 0; i < body.param_count; ++i) {
+      is_fixed_[body.first_param.index + i] = true;
+    }
+    Find(f_.body, OpId());
+  }
+
+  bool FindsAny() const { return finds_any_; }
+  ir::Function Run() && {
+    CopyAll();
+    return std::move(to_);
+  }
+
+ private:
+  // `loop`: the innermost one around the region.
+  void Find(RegionId region, OpId loop) {
+    for (const OpId id : f_.region(region).ops) {
+      const Op& op = f_.op(id);
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        loops_[op.first_result.index + i] = loop;
+        is_fixed_[op.first_result.index + i] = true;
+      }
+      if (ir::OwnsRegions(op.code)) {
+        Find(op.body, op.code == Opcode::kLoop ? id : loop);
+        if (op.code == Opcode::kIf) {
+          Find(op.otherwise, loop);
+        }
+      } else if (IsFastQuotient(op)) {
+        const ValueId divisor = f_.operands_of(op)[1];
+        // Parameters of regions are not fixed where they are known: a loop's change.
+        if (is_fixed_[divisor.index] && loops_[divisor.index].index != loop.index) {
+          is_wanted_[divisor.index] = is_product_[id.index] = finds_any_ = true;
+        }
+      }
+    }
+  }
+  bool IsFastQuotient(const Op& op) const {
+    const uint32_t written = op.origin != 0 ? op.origin - 1 : module_.entry.index;
+    return op.code == Opcode::kFDiv && op.type == Type::kF32 &&
+           module_.functions[written].fast_math == ir::FastMath::kAll;
+  }
+
+  void BeginBody() override {
+    const ir::Region& body = f_.region(f_.body);
+    for (uint32_t i = 0; i < body.param_count; ++i) {
+      MakeReciprocal(ValueId(body.first_param.index + i), Op{.code = Opcode::kFDiv});
+    }
+  }
+  void CopyOp(OpId id) override {
+    const Op& op = f_.op(id);
+    if (is_product_[id.index]) {
+      Op product = op;
+      product.code = Opcode::kFMul;
+      const ValueId divisor = f_.operands_of(op)[1];
+      const ValueId made = b_.Append1(product, std::array{Map(op)[0], reciprocals_[divisor.index]}, Type::kF32);
+      SetOrigin(op);
+      Bind(op.first_result, std::array{made});
+    } else {
+      FunctionCopier::CopyOp(id);
+    }
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      MakeReciprocal(ValueId(op.first_result.index + i), op);
+    }
+  }
+  // At the current place, behind `op`, if it is wanted.
+  void MakeReciprocal(ValueId divisor, const Op& op) {
+    if (!is_wanted_[divisor.index]) {
+      return;
+    }
+    constexpr uint64_t kOne = 0x3f800000;
+    const ValueId one = b_.Const(Type::kF32, kOne);
+    Op quotient{.code = Opcode::kFDiv};
+    quotient.type = Type::kF32;
+    quotient.source = op.source;
+    reciprocals_[divisor.index] = b_.Append1(quotient, std::array{one, values_[divisor.index]}, Type::kF32);
+  }
+
+  const ir::Module& module_;
+  bool finds_any_ = false;
+  // By ValueId: the innermost loop around its definition, whether that is known, whether its reciprocal is wanted.
+  std::vector<OpId> loops_;
+  std::vector<bool> is_fixed_, is_wanted_;
+  std::vector<bool> is_product_;      // By OpId.
+  std::vector<ValueId> reciprocals_;  // By old ValueId.
+};
+
+}  // namespace
+
+Status HoistReciprocals(ir::Module& module) {
+  Hoister hoister(module);
+  if (hoister.FindsAny()) {
+    module.function(module.entry) = std::move(hoister).Run();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

@@ -33,8 +33,8 @@ void KernelWriter::WriteBody() {
       Begin(id);
     } else if (ir::IsTerminator(op.code)) {
       WriteTerminator(id, open_.back().next == region.ops.size());
-    } else if (!(op.code == Opcode::kBarrier && meetings_.IsMet(id))) {
-      WriteOp(id);  // A meeting is a barrier.
+    } else {
+      WriteOp(id);
     }
   }
 }

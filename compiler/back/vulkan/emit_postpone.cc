@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traps in kernels with barriers. An instance that traps sets its group's flag and goes to its anchor
-// (compiler/back/gpu/trap_route.h), in front of which all instances of the group wait and return if the flag is set.
-// Two flags take turns: an instance is at most one anchor ahead of another, so a flag is only read for what was set
-// before that anchor.
+// Traps in kernels with barriers. An instance that traps sets its group's flag and goes on from its place
+// (compiler/back/gpu/trap_route.h), where all instances of the group wait and return if the flag is set, or behind
+// which they do so at their next barrier. Two flags take turns.
 //
-// Where traps go to an anchor, the operations in front of it stand in a switch that they can leave; values that are
-// used behind it pass through variables.
+// Where traps go to a place, the operations in front of it stand in a switch that they can leave; values that are
+// used behind it pass through variables, but for constants, which whoever has trapped has as well.
 #include <algorithm>
 
-#include "compiler/back/gpu/trap_route.h"
+#include "compiler/back/gpu/buffer_fences.h"
 #include "compiler/back/vulkan/control.h"
 #include "compiler/ir/walk.h"
 
@@ -22,22 +21,23 @@ Meetings::Meetings(Variant& variant, Values& values, const ControlPlan& control,
   if (!postpones_) {
     return;
   }
-  routes_ = gpu::FindTrapRoutes(v_.module);
+  routes_ = gpu::FindTrapRoutes(v_.module, [&](ir::OpId id) { return gpu::MayTrap(v_.module, id, v_.OmitsCheck(id)); });
+  fences_ = gpu::FindBufferFences(v_.module);
   users_.resize(v_.f.values.size());
   ir::ForEachOp(v_.f, [&](ir::OpId id) {
     for (const ir::ValueId value : v_.f.operands_of(v_.f.op(id))) {
       users_[value.index].push_back(id);
     }
-    const ir::OpId anchor = routes_[id.index];
-    if (!control_.CanTrap(id) || !anchor.valid()) {
+    const ir::OpId place = routes_.place[id.index];
+    if (!place.valid()) {
       return;
     }
-    // The trap, or what it stands in, in the anchor's region.
+    // The trap, or what it stands in, in the place's region.
     ir::OpId first = id;
-    while (control_.RegionOf(first) != control_.RegionOf(anchor)) {
+    while (control_.RegionOf(first) != control_.RegionOf(place)) {
       first = v_.f.region(control_.RegionOf(first)).owner;
     }
-    Meeting& meeting = meetings_[anchor.index];
+    Meeting& meeting = meetings_[place.index];
     if (!meeting.first.valid() || control_.PlaceOf(first) < control_.PlaceOf(meeting.first)) {
       meeting.first = first;
     }
@@ -75,8 +75,8 @@ bool Meetings::Leave(const ir::Op& op) {
   if (!postpones_) {
     return false;
   }
-  const ir::OpId anchor = routes_[static_cast<uint32_t>(&op - v_.f.ops.data())];
-  if (!anchor.valid()) {
+  const ir::OpId place = routes_.place[static_cast<uint32_t>(&op - v_.f.ops.data())];
+  if (!place.valid()) {
     return false;
   }
   v_.Use(trap_flags_);
@@ -84,12 +84,12 @@ bool Meetings::Leave(const ir::Op& op) {
   const SpvId pointer = w.Pointer(spv::StorageClassWorkgroup, w.Int(32));
   const SpvId parity = c.Load(c.U32(), parity_);
   c.Store(w.Op(spv::OpAccessChain, pointer, {trap_flags_, parity}), c.K(1));
-  jumps_.JumpTo({meetings_.at(anchor.index).frame, false});
+  jumps_.JumpTo({meetings_.at(place.index).frame, false});
   return true;
 }
 
 void Meetings::OpenMeeting(std::span<const ir::OpId> ops, size_t index) {
-  for (auto& [anchor, meeting] : meetings_) {
+  for (auto& [place, meeting] : meetings_) {
     if (meeting.first == ops[index]) {
       meeting.frame = jumps_.OpenSwitch(ir::OpId{});
       meeting.is_open = true;
@@ -117,7 +117,7 @@ void Meetings::MeetAt(std::span<const ir::OpId> ops, size_t index) {
   std::vector<ir::ValueId> kept;
   for (size_t i = first; i < index; ++i) {
     const ir::Op& op = v_.f.op(ops[i]);
-    for (uint32_t r = 0; r < op.result_count; ++r) {
+    for (uint32_t r = 0; r < op.result_count && op.code != Opcode::kConst; ++r) {
       const ir::ValueId value(op.first_result.index + r);
       if (IsUsedBehind(value, region, index)) {
         kept.push_back(value);
@@ -136,8 +136,10 @@ void Meetings::MeetAt(std::span<const ir::OpId> ops, size_t index) {
     values_.Set(kept[i], c.Load(v_.m.TypeOf(v_.f.type_of(kept[i])), variables[i]));
     values_.SetCondition(kept[i], 0);
   }
-  EmitControlBarrier();
-  EmitFlagTest();
+  if (routes_.waits[ops[index].index]) {
+    EmitGroupBarrier();
+    EmitFlagTest();
+  }
 }
 
 // Behind a barrier: returns if one of the group has trapped since the last test.
@@ -154,14 +156,15 @@ void Meetings::EmitFlagTest() {
   });
 }
 
-// A meeting in front of a barrier has waited already.
 void Meetings::EmitBarrier(ir::OpId id) {
-  if (meetings_.find(id.index) == meetings_.end()) {
-    EmitControlBarrier();
+  const bool tests = postpones_ && routes_.tests[id.index];
+  EmitControlBarrier(tests || v_.plan.local_bytes != 0, fences_[id.index]);
+  if (tests) {
+    EmitFlagTest();
   }
 }
 
-// What comes behind operation `from` is not reached, but by traps on the way to an anchor.
+// What comes behind operation `from` is not reached, but by traps on the way to their place.
 void Meetings::SkipRest(std::span<const ir::OpId> ops, size_t from) {
   for (size_t i = from + 1; i < ops.size() && postpones_; ++i) {
     const auto found = meetings_.find(ops[i].index);
@@ -170,7 +173,7 @@ void Meetings::SkipRest(std::span<const ir::OpId> ops, size_t from) {
     }
     found->second.is_open = false;
     if (jumps_.CloseFrame()) {
-      EmitControlBarrier();
+      EmitGroupBarrier();
       EmitFlagTest();
       w.Do(spv::OpReturn, {});  // Who gets here has trapped.
     }
@@ -178,9 +181,12 @@ void Meetings::SkipRest(std::span<const ir::OpId> ops, size_t from) {
   }
 }
 
-void Meetings::EmitControlBarrier() {
-  const uint32_t semantics = spv::MemorySemanticsAcquireReleaseMask | spv::MemorySemanticsUniformMemoryMask |
-                             spv::MemorySemanticsWorkgroupMemoryMask;
+void Meetings::EmitGroupBarrier() { EmitControlBarrier(/*orders_group=*/true, /*orders_buffers=*/false); }
+
+void Meetings::EmitControlBarrier(bool orders_group, bool orders_buffers) {
+  const uint32_t semantics = (orders_group || orders_buffers ? spv::MemorySemanticsAcquireReleaseMask : 0u) |
+                             (orders_buffers ? spv::MemorySemanticsUniformMemoryMask : 0u) |
+                             (orders_group ? spv::MemorySemanticsWorkgroupMemoryMask : 0u);
   w.Do(spv::OpControlBarrier, {c.K(spv::ScopeWorkgroup), c.K(spv::ScopeWorkgroup), c.K(semantics)});
 }
 

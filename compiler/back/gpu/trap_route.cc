@@ -183,7 +183,7 @@ class Router {
   TrapRoutes Run() {
     TrapRoutes routes;
     routes.place.resize(function_.ops.size());
-    routes.waits.resize(function_.ops.size());
+    routes.place_behind.resize(function_.ops.size());
     routes.tests.resize(function_.ops.size());
     std::map<uint32_t, std::pair<uint32_t, std::vector<OpId>>> meetings;  // By the meeting: where the first trap is.
     ir::ForEachOp(function_, [&](OpId id) {
@@ -191,12 +191,8 @@ class Router {
       if (!meets.valid()) {
         return;
       }
-      OpId around = id;
-      while (places_[around.index].region != places_[meets.index].region) {
-        around = OwnerOf(around);
-      }
       auto& [first, traps] = meetings.try_emplace(meets.index, kNowhere, std::vector<OpId>()).first->second;
-      first = std::min(first, places_[around.index].index);
+      first = std::min(first, IndexAround(id, meets));
       traps.push_back(id);
     });
     if (meetings.empty()) {
@@ -204,13 +200,20 @@ class Router {
     }
     const OpFlow flow = FindOpFlow(function_);
     Way way(function_, flow, can_trap_);
+    FindUsers();
     for (const auto& [meets, found] : meetings) {
-      const OpId place = GoesOnFrom(OpId(meets), found.first, way);
+      const OpId goes_on = GoesOnFrom(OpId(meets), found.first, way);
+      const OpId id = goes_on.valid() ? goes_on : OpId(meets);
       for (const OpId trap : found.second) {
-        routes.place[trap.index] = place.valid() ? place : OpId(meets);
+        routes.place[trap.index] = id;
       }
-      routes.waits[meets] = !place.valid();
-      for (size_t i = 0; i < way.barriers().size() && place.valid(); ++i) {
+      TrapPlace& place = routes.places[id.index];
+      place.first = OpsAround(id)[found.first];
+      routes.place_behind[place.first.index] = id;
+      place.waits = !goes_on.valid();
+      place.defines = goes_on.valid() && function_.op(id).code != Opcode::kBarrier;
+      place.kept = Kept(id, found.first);
+      for (size_t i = 0; i < way.barriers().size() && goes_on.valid(); ++i) {
         routes.tests[way.barriers()[i].index] = true;
       }
     }
@@ -246,6 +249,40 @@ class Router {
       skipped.place = *missed;
     }
     return {};
+  }
+
+  void FindUsers() {
+    users_.resize(function_.values.size());
+    ir::ForEachOp(function_, [&](OpId id) {
+      for (const ValueId value : function_.operands_of(function_.op(id))) {
+        users_[value.index].push_back(id);
+      }
+    });
+  }
+
+  // TrapPlace::kept, of the operations from `first` on.
+  std::vector<ValueId> Kept(OpId place, uint32_t first) const {
+    const std::vector<OpId>& ops = OpsAround(place);
+    const uint32_t end = places_[place.index].index;
+    std::vector<ValueId> kept;
+    for (uint32_t i = first; i < end; ++i) {
+      const Op& op = function_.op(ops[i]);
+      for (uint32_t r = 0; r < op.result_count && op.code != Opcode::kConst; ++r) {
+        const ValueId value(op.first_result.index + r);
+        if (std::ranges::any_of(users_[value.index], [&](OpId user) { return IndexAround(user, place) >= end; })) {
+          kept.push_back(value);
+        }
+      }
+    }
+    return kept;
+  }
+
+  // The index in the region of `place` of the operation there that `id` is or stands in.
+  uint32_t IndexAround(OpId id, OpId place) const {
+    while (places_[id.index].region != places_[place.index].region) {
+      id = OwnerOf(id);
+    }
+    return places_[id.index].index;
   }
 
   OpId OwnerOf(OpId id) const { return function_.region(places_[id.index].region).owner; }
@@ -397,6 +434,7 @@ class Router {
   std::vector<uint32_t> jumps_to_;  // Constructs around where its farthest jump lands, one more for the one it is of.
   std::vector<bool> loops_back_;    // Loops that are continued.
   std::vector<OpId> decided_by_;
+  std::vector<std::vector<OpId>> users_;  // By ValueId.
 };
 
 }  // namespace

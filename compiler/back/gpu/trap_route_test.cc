@@ -46,13 +46,18 @@ void Expect(const Case& c) {
   ir::ForEachOp(function, [&](ir::OpId id) {
     const uint32_t source = function.op(id).source;
     EXPECT_EQ(routes.tests[id.index], source % 10 == 3) << source;
-    EXPECT_EQ(routes.waits[id.index], c.waits && id == meets) << source;
     if (source == 10) {
       traps = true;
       EXPECT_EQ(routes.place[id.index], meets);
     }
   });
   EXPECT_TRUE(traps);
+  const auto place = routes.places.find(meets.index);
+  ASSERT_EQ(place != routes.places.end(), meets.valid());
+  if (meets.valid()) {
+    EXPECT_EQ(place->second.waits, c.waits);
+    EXPECT_EQ(place->second.defines, !c.waits && function.op(meets).code != Opcode::kBarrier);
+  }
 }
 
 // A trap goes to the nearest place in front of the next barrier that all of the group reach.
@@ -133,6 +138,29 @@ TEST(TrapRouteTest, WaitsWhereTheWayIsUnknown) {
   for (const auto& [name, body] : kCases) {
     Expect({name, untested(body).c_str(), /*waits=*/true});
   }
+}
+
+// What is used behind the place is kept, constants and what is used in front of it alone are not.
+TEST(TrapRouteTest, NamesWhatIsKept) {
+  const ir::Module module = Parse(
+      "loop a (%x: i32 = %n) {\n barrier\n %before: i32 = add.i32 %n, %n\n %v: i32 = load.i32 param(0) %x @10\n %k: "
+      "i32 "
+      "= const.i32 1\n %sum: i32 = add.i32 %v, %k @40\n %unused: i32 = add.i32 %sum, %before @41\n if b %n @20 {\n  "
+      "continue a (%sum)\n } else {\n  global_set.i32 g0 %v\n  leave a ()\n }\n leave a ()\n}");
+  ASSERT_FALSE(module.functions.empty());
+  const ir::Function& function = module.function(module.entry);
+  const TrapRoutes routes = FindTrapRoutes(module, [&](ir::OpId id) { return function.op(id).source == 10; });
+  ASSERT_EQ(routes.places.size(), 1u);
+  const TrapPlace& place = routes.places.begin()->second;
+  EXPECT_EQ(function.op(ir::OpId(routes.places.begin()->first)).source, 20u);
+  EXPECT_EQ(function.op(place.first).source, 10u);
+  std::vector<ir::ValueId> want(2);
+  ir::ForEachOp(function, [&](ir::OpId id) {
+    const ir::Op& op = function.op(id);
+    want[0] = op.source == 10 ? op.first_result : want[0];
+    want[1] = op.source == 40 ? op.first_result : want[1];
+  });
+  EXPECT_EQ(place.kept, want);
 }
 
 }  // namespace

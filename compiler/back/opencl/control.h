@@ -19,6 +19,8 @@ class Meetings {
 
   bool IsMet(OpId id) const { return meet_used_[id.index]; }  // Traps go there.
   void MeetGroup(OpId id);
+  // In front of an operation: defines what whoever traps there hands on.
+  void DefineKept(OpId first);
   void WriteBarrier(OpId id);
   bool by_steps() const { return by_steps_; }
   bool needs_meeting() const { return needs_meeting_; }

@@ -29,6 +29,7 @@ void KernelWriter::WriteBody() {
     if (meetings_.IsMet(id)) {
       meetings_.MeetGroup(id);
     }
+    meetings_.DefineKept(id);
     if (ir::OwnsRegions(op.code)) {
       Begin(id);
     } else if (ir::IsTerminator(op.code)) {

@@ -179,9 +179,19 @@ void Meetings::WriteBarrier(OpId id) {
 
 void Meetings::MeetGroup(OpId id) {
   text_.Label(Cat("meet", id.index));
-  if (routes_.waits[id.index]) {
+  if (routes_.places.at(id.index).waits) {
     text_.Line("barrier(CLK_LOCAL_MEM_FENCE);");
     WriteTest();
+  }
+}
+
+void Meetings::DefineKept(OpId first) {
+  const OpId id = routes_.place_behind.empty() ? OpId() : routes_.place_behind[first.index];
+  if (!id.valid() || !routes_.places.at(id.index).defines) {
+    return;
+  }
+  for (const ValueId value : routes_.places.at(id.index).kept) {
+    text_.DefineAhead(value);
   }
 }
 

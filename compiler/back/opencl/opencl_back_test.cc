@@ -218,11 +218,12 @@ size_t Count(const std::string& text, std::string_view what) {
 TEST(OpenClBackTest, TrapsGoOnToTheNextBarrier) {
   const auto loop = [](const std::string& by) {
     return Emit(Kernel("%size: i32 = const.i32 64\n%l: i32 = local_alloc %size\n%c: i32 = const.i32 4\n"
-                       "loop a (%k: i32 = %c) {\nbarrier\n%at: i32 = add.i32 %l, %k\n%w: i32 = load.i32 flat %at\n"
-                       "store.i32 flat %l, %w\n%next: i32 = shr_u.i32 %k, %two\nif more %" +
+                       "%end: i32 = loop a (%k: i32 = %c, %sum: i32 = %zero) {\nbarrier\n%at: i32 = add.i32 %l, %k\n"
+                       "%w: i32 = load.i32 flat %at\nstore.i32 flat %l, %sum\n%next: i32 = shr_u.i32 %k, %two\n"
+                       "if more %" +
                            by +
-                           " {\ncontinue a (%next)\n} else {\nleave more ()\n}\nleave a ()\n}\nbarrier\n"
-                           "%v: i32 = load.i32 flat %l\nstore.i32 flat %pb, %v",
+                           " {\ncontinue a (%next, %w)\n} else {\nleave more ()\n}\nleave a (%w)\n}\nbarrier\n"
+                           "%v: i32 = load.i32 flat %l\n%all: i32 = add.i32 %v, %end\nstore.i32 flat %pb, %all",
                        "uses barrier\nuses group_memory\n"))
         .Kernel("checked");
   };
@@ -231,6 +232,12 @@ TEST(OpenClBackTest, TrapsGoOnToTheNextBarrier) {
   EXPECT_EQ(Count(known, "barrier(CLK_LOCAL_MEM_FENCE);\n    if (stopped[meeting] != 0u) return;"), 1u) << known;
   EXPECT_EQ(Count(known, "barrier(CLK_LOCAL_MEM_FENCE);\n  if (stopped[meeting] != 0u) return;"), 1u) << known;
   EXPECT_EQ(Count(known, "meeting ^= 1u;"), 2u) << known;
+  // What it hands on has a value.
+  const size_t load = known.find("*(__local u32*)");
+  const size_t name = known.rfind("    v", load);
+  ASSERT_NE(name, std::string::npos) << known;
+  const std::string kept = known.substr(name + 4, known.find(' ', name + 4) - name - 4);
+  EXPECT_LT(known.find("uint " + kept + " = 0u;"), known.find("goto meet")) << known;
   EXPECT_EQ(Count(unknown, "barrier("), 4u) << unknown;
   EXPECT_EQ(Count(unknown, "meeting ^= 1u;"), 1u) << unknown;
 }

@@ -155,7 +155,7 @@ class Jumps : private Room {
 // gpu/trap_route.h).
 class Meetings : public TrapDetour, private Room {
  public:
-  Meetings(Variant& variant, Values& values, const ControlPlan& control, Jumps& jumps);
+  Meetings(Variant& variant, Values& values, Jumps& jumps);
 
   void Declare();
   bool postpones() const { return postpones_; }
@@ -172,26 +172,23 @@ class Meetings : public TrapDetour, private Room {
 
  private:
   struct Meeting {
-    ir::OpId first;  // In the place's region: the first operation that has a trap going there.
     bool is_open = false;
     size_t frame = 0;
+    std::vector<SpvId> variables;  // Of gpu::TrapPlace::kept.
   };
-  void OpenMeeting(std::span<const ir::OpId> ops, size_t index);
+  void OpenMeeting(ir::OpId first);
   // In front of a place: closes its construct, and if all wait there, waits, and returns if one of the group has
   // trapped.
-  void MeetAt(std::span<const ir::OpId> ops, size_t index);
-  bool IsUsedBehind(ir::ValueId value, ir::RegionId region, size_t index) const;
+  void MeetAt(ir::OpId place);
   void EmitFlagTest();
   void EmitControlBarrier(bool orders_group, bool orders_buffers);
 
   Values& values_;
-  const ControlPlan& control_;
   Jumps& jumps_;
   bool postpones_ = false;
   gpu::TrapRoutes routes_;
-  std::vector<bool> fences_;                  // By OpId; gpu::FindBufferFences.
-  std::map<uint32_t, Meeting> meetings_;      // By the place.
-  std::vector<std::vector<ir::OpId>> users_;  // By ValueId.
+  std::vector<bool> fences_;              // By OpId; gpu::FindBufferFences.
+  std::map<uint32_t, Meeting> meetings_;  // By the place.
   SpvId trap_flags_ = 0, parity_ = 0;
 };
 

@@ -4,47 +4,20 @@
 // which they do so at their next barrier. Two flags take turns.
 //
 // Where traps go to a place, the operations in front of it stand in a switch that they can leave; values that are
-// used behind it pass through variables, but for constants, which whoever has trapped has as well.
-#include <algorithm>
+// used behind it pass through variables.
 
 #include "compiler/back/gpu/buffer_fences.h"
 #include "compiler/back/vulkan/control.h"
-#include "compiler/ir/walk.h"
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-
-Meetings::Meetings(Variant& variant, Values& values, const ControlPlan& control, Jumps& jumps)
-    : Room(variant), values_(values), control_(control), jumps_(jumps) {
-  postpones_ = v_.plan.trap_exit == gpu::TrapExit::kPostpone;
-  if (!postpones_) {
+Meetings::Meetings(Variant& variant, Values& values, Jumps& jumps) : Room(variant), values_(values), jumps_(jumps) {
+  if (v_.plan.trap_exit != gpu::TrapExit::kPostpone) {
     return;
   }
   routes_ = gpu::FindTrapRoutes(v_.module, [&](ir::OpId id) { return gpu::MayTrap(v_.module, id, v_.OmitsCheck(id)); });
   fences_ = gpu::FindBufferFences(v_.module);
-  users_.resize(v_.f.values.size());
-  ir::ForEachOp(v_.f, [&](ir::OpId id) {
-    for (const ir::ValueId value : v_.f.operands_of(v_.f.op(id))) {
-      users_[value.index].push_back(id);
-    }
-    const ir::OpId place = routes_.place[id.index];
-    if (!place.valid()) {
-      return;
-    }
-    // The trap, or what it stands in, in the place's region.
-    ir::OpId first = id;
-    while (control_.RegionOf(first) != control_.RegionOf(place)) {
-      first = v_.f.region(control_.RegionOf(first)).owner;
-    }
-    Meeting& meeting = meetings_[place.index];
-    if (!meeting.first.valid() || control_.PlaceOf(first) < control_.PlaceOf(meeting.first)) {
-      meeting.first = first;
-    }
-  });
-  if (meetings_.empty()) {
-    postpones_ = false;  // Whatever traps, if anything, just ends.
-  }
+  postpones_ = !routes_.places.empty();  // Else whatever traps, if anything, just ends.
 }
 
 void Meetings::Declare() {
@@ -66,8 +39,8 @@ void Meetings::ClearFlags(SpvId word, SpvId index) {
 
 void Meetings::Pass(std::span<const ir::OpId> ops, size_t index) {
   if (postpones_) {
-    MeetAt(ops, index);
-    OpenMeeting(ops, index);
+    MeetAt(ops[index]);
+    OpenMeeting(ops[index]);
   }
 }
 
@@ -88,55 +61,42 @@ bool Meetings::Leave(const ir::Op& op) {
   return true;
 }
 
-void Meetings::OpenMeeting(std::span<const ir::OpId> ops, size_t index) {
-  for (auto& [place, meeting] : meetings_) {
-    if (meeting.first == ops[index]) {
-      meeting.frame = jumps_.OpenSwitch(ir::OpId{});
-      meeting.is_open = true;
+void Meetings::OpenMeeting(ir::OpId first) {
+  const ir::OpId id = routes_.place_behind[first.index];
+  if (!id.valid()) {
+    return;
+  }
+  const gpu::TrapPlace& place = routes_.places.at(id.index);
+  Meeting& meeting = meetings_[id.index];
+  for (const ir::ValueId value : place.kept) {
+    const ir::Type type = v_.f.type_of(value);
+    meeting.variables.push_back(w.LocalVariable(v_.m.TypeOf(type)));
+    if (place.defines) {
+      c.Store(meeting.variables.back(), v_.K(type, 0));
     }
   }
+  meeting.frame = jumps_.OpenSwitch(ir::OpId{});
+  meeting.is_open = true;
 }
 
-// Whether something uses it that is not in [.., index) of the region.
-bool Meetings::IsUsedBehind(ir::ValueId value, ir::RegionId region, size_t index) const {
-  return std::any_of(users_[value.index].begin(), users_[value.index].end(), [&](ir::OpId user) {
-    while (control_.RegionOf(user) != region) {
-      user = v_.f.region(control_.RegionOf(user)).owner;
-    }
-    return control_.PlaceOf(user) >= index;
-  });
-}
-
-void Meetings::MeetAt(std::span<const ir::OpId> ops, size_t index) {
-  const auto found = meetings_.find(ops[index].index);
+void Meetings::MeetAt(ir::OpId id) {
+  const auto found = meetings_.find(id.index);
   if (found == meetings_.end() || !found->second.is_open) {
     return;
   }
-  const ir::RegionId region = control_.RegionOf(ops[index]);
-  const size_t first = control_.PlaceOf(found->second.first);
-  std::vector<ir::ValueId> kept;
-  for (size_t i = first; i < index; ++i) {
-    const ir::Op& op = v_.f.op(ops[i]);
-    for (uint32_t r = 0; r < op.result_count && op.code != Opcode::kConst; ++r) {
-      const ir::ValueId value(op.first_result.index + r);
-      if (IsUsedBehind(value, region, index)) {
-        kept.push_back(value);
-      }
-    }
-  }
-  std::vector<SpvId> variables;
-  for (const ir::ValueId value : kept) {
-    variables.push_back(w.LocalVariable(v_.m.TypeOf(v_.f.type_of(value))));
-    c.Store(variables.back(), values_.Of(value));
+  const gpu::TrapPlace& place = routes_.places.at(id.index);
+  const std::vector<SpvId>& variables = found->second.variables;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    c.Store(variables[i], values_.Of(place.kept[i]));
   }
   jumps_.FallOut();
   found->second.is_open = false;
   jumps_.CloseFrame();
-  for (size_t i = 0; i < kept.size(); ++i) {
-    values_.Set(kept[i], c.Load(v_.m.TypeOf(v_.f.type_of(kept[i])), variables[i]));
-    values_.SetCondition(kept[i], 0);
+  for (size_t i = 0; i < variables.size(); ++i) {
+    values_.Set(place.kept[i], c.Load(v_.m.TypeOf(v_.f.type_of(place.kept[i])), variables[i]));
+    values_.SetCondition(place.kept[i], 0);
   }
-  if (routes_.waits[ops[index].index]) {
+  if (place.waits) {
     EmitGroupBarrier();
     EmitFlagTest();
   }

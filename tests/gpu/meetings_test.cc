@@ -130,20 +130,29 @@ TEST_P(MeetingsTest, GroupsEndAtTheNextBarrier) {
       {"the way on was read before", "%n1: i32 = load.i32 flat %rp\n%part: i32 = rem_u.i32 %n1, %inner",
        "%more: i32 = lt_u.i32 %part, %two"},
   };
+  // PoCL also takes what GPUs get.
+  std::vector<GpuTarget> targets{DeviceRun(GetParam()).info().gpu};
+  if (targets[0].is_processor && GetParam().starts_with("opencl")) {
+    targets.push_back(targets[0]);
+    targets[1].is_processor = false;
+  }
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.name);
     const StatusOr<ir::Module> module = ir::ParseModule(Kernel(c.head, c.more));
     ASSERT_TRUE(module.ok()) << module.status();
-    for (uint32_t variant = 0, variants = 1; variant < variants; ++variant) {
-      SCOPED_TRACE("variant " + std::to_string(variant));
-      DeviceRun device(GetParam(), variant);
-      const StatusOr<Artifact> artifact = device.Compile(*module);
-      ASSERT_TRUE(artifact.ok()) << artifact.status();
-      variants = static_cast<uint32_t>(artifact->gpu.variants.size());
-      Expect(device, *artifact, 0, 0);
-      for (const uint32_t trapping : {0u, 13u, 21u}) {
-        for (const uint32_t at : {1u, kInner - 1, kInner, kInner + 1, kSteps}) {
-          Expect(device, *artifact, trapping, at);
+    for (const GpuTarget& target : targets) {
+      SCOPED_TRACE(target.is_processor ? "for a processor" : "for a GPU");
+      for (uint32_t variant = 0, variants = 1; variant < variants; ++variant) {
+        SCOPED_TRACE("variant " + std::to_string(variant));
+        DeviceRun device(GetParam(), variant);
+        const StatusOr<Artifact> artifact = device.CompileFor(target, *module, {});
+        ASSERT_TRUE(artifact.ok()) << artifact.status();
+        variants = static_cast<uint32_t>(artifact->gpu.variants.size());
+        Expect(device, *artifact, 0, 0);
+        for (const uint32_t trapping : {0u, 13u, 21u}) {
+          for (const uint32_t at : {1u, kInner - 1, kInner, kInner + 1, kSteps}) {
+            Expect(device, *artifact, trapping, at);
+          }
         }
       }
     }

@@ -24,7 +24,7 @@ using ir::ValueId;
 
 // Ways are short; each place is looked at in time that these bound.
 constexpr size_t kWayMax = 256;  // Operations and what they take.
-constexpr int kRoundsMax = 8;    // Of what is carried from value to value, and of moves of a place.
+constexpr int kRoundsMax = 8;    // Of what comes from value to value, and of moves of a place.
 
 // An interval of a region that an instance skips: the operation in which it traps, and those up to its place.
 struct Skipped {
@@ -81,7 +81,7 @@ class Way {
   }
   const std::vector<OpId>& barriers() const { return barriers_; }
 
-  // What the way reads of what is skipped: the first operation in the region that such a value comes from;
+  // What decides about the way of what is skipped: the first operation in the region that such a value comes from;
   // skipped.place: none. Nothing if it takes too long to find out.
   std::optional<uint32_t> Misses(const Skipped& skipped) const {
     std::map<uint32_t, uint32_t> carried;  // By ValueId: where it comes from.
@@ -112,8 +112,9 @@ class Way {
     }
     uint32_t first = skipped.place;
     for (const OpId id : ops_) {
-      for (const ValueId value : ReadBy(f_.op(id))) {
-        first = std::min(first, origin(value));
+      const Op& op = f_.op(id);
+      if (op.code == Opcode::kIf || op.code == Opcode::kLeaveTable) {
+        first = std::min(first, origin(f_.operands_of(op)[0]));
       }
     }
     return first;
@@ -127,15 +128,7 @@ class Way {
     return at >= skipped.first && at < skipped.place && at < ops.size() && ops[at] == id;
   }
 
-  // What an operation computes with, or decides by; not what it only hands on.
-  std::span<const ValueId> ReadBy(const Op& op) const {
-    const std::span<const ValueId> operands = f_.operands_of(op);
-    const bool is_control = (ir::Info(op.code).effects & ir::kControl) != 0;
-    const bool decides = op.code == Opcode::kIf || op.code == Opcode::kLeaveTable;
-    return is_control ? operands.first(decides ? 1 : 0) : operands;
-  }
-
-  // Calls carry(from, to) for each value that the operation hands on.
+  // Calls carry(from, to) for each value that the operation hands on or computes with.
   template <typename Carrier>
   void Carry(OpId id, Carrier&& carry) const {
     const Op& op = f_.op(id);
@@ -147,6 +140,11 @@ class Way {
     };
     if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
       hand(operands, f_.region(op.body).first_param);
+    }
+    for (uint32_t r = 0; r < op.result_count && (ir::Info(op.code).effects & ir::kControl) == 0; ++r) {
+      for (const ValueId operand : operands) {
+        carry(operand, ValueId(op.first_result.index + r));
+      }
     }
     for (const ir::Target& target : f_.targets_of(op)) {
       const Op& owner = f_.op(target.op);

@@ -6,10 +6,10 @@
 // before a branch that decides which barrier is next.
 //
 // From there the instance goes on with the others to whichever barrier is next, if it finds its way: up to the barriers
-// there is nothing but control and operations without effects, and none of it reads what the instance has skipped. The
-// place is moved up where it takes no more than that for the instance to compute what is read. What is merely carried
-// along may be anything: behind the barrier the flag of the group is tested, and all return if it is set. Otherwise
-// all wait at the place, at a barrier of its own, and test the flag there.
+// there is nothing but control and operations without effects, and nothing that it has skipped decides about the way.
+// The place is moved up where it takes no more than that for the instance to compute what decides. What else it has
+// skipped is zero to it: behind the barrier the flag of the group is tested, and all return if it is set. Otherwise all
+// wait at the place, at a barrier of its own, and test the flag there.
 //
 // Two flags take turns. All instances of a group pass the same places where it is tested, in one order, so they agree
 // on which is next; from one such place to the next an instance sets one flag alone, which is read behind the barrier
@@ -30,8 +30,8 @@ struct TrapPlace {
   ir::OpId first;      // The operation in the same region in which the first of them does, or which that stands in.
   bool waits = false;  // All wait there and test the flag; else control goes on, and whoever has trapped with it.
   // Results between the two that are used from here on, but for constants: emitters write these where they are read. If
-  // control goes on to something else than a barrier, they must be defined for whoever has trapped, as compilers may
-  // take what is not for any value, and for another one each time.
+  // control goes on to something else than a barrier, they must be defined for whoever has trapped, as it computes with
+  // them, and compilers may take what is not for any value, and for another one each time.
   std::vector<ir::ValueId> kept;
   bool defines = false;
 };

@@ -40,8 +40,8 @@ void Meetings::PlanSteps() {
   ir::ForEachOp(v_.f, [&](OpId id) {
     const Op& op = v_.f.op(id);
     has_barrier_[id.index] = op.code == Opcode::kBarrier;
-    // Who traps keeps the others from what follows. By its effects local_alloc may; that it never does here changes
-    // nothing for kernels that have always gone by steps.
+    // Who traps keeps the others from what follows. That local_alloc counts, which never does here, keeps all kernels
+    // with group memory in one form, the one that PoCL is known to compile.
     is_conditional = is_conditional || routes_.place[id.index].valid() || op.code == Opcode::kLocalAlloc;
     const auto own = [&](ir::RegionId region) {
       for (const OpId inner : v_.f.region(region).ops) {

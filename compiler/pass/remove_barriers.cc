@@ -164,4 +164,9 @@ Status RemoveBarriers(ir::Module& module, KernelReport* report) {
   return absl::OkStatus();
 }
 
+BufferUse BuffersUsedBy(const ir::Op& op) {
+  const Effects effects = EffectsOf(op);
+  return {(effects.reads & kBuffers) != 0, (effects.writes & kBuffers) != 0};
+}
+
 }  // namespace hpvm

@@ -24,6 +24,12 @@ namespace hpvm {
 // module, which still verifies. uses_barrier falls when no barrier is left. `report` may be null.
 Status RemoveBarriers(ir::Module& module, KernelReport* report = nullptr);
 
+// What an operation does to buffers, as seen here.
+struct BufferUse {
+  bool reads = false, writes = false;
+};
+BufferUse BuffersUsedBy(const ir::Op& op);
+
 }  // namespace hpvm
 
 #endif  // HPVMD_COMPILER_PASS_REMOVE_BARRIERS_H_

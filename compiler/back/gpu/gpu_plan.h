@@ -27,8 +27,8 @@ namespace hpvm::gpu {
 // A trap ends an instance, but a work item must not leave a group that still meets barriers.
 enum class TrapExit : uint8_t {
   kReturn,    // Nothing waits: record and return.
-  kPostpone,  // The kernel has barriers: record, mark the group, leave the outermost construct without a barrier, and
-              // go on with accesses switched off until the next barrier or trap check, behind which all return.
+  kPostpone,  // The kernel has barriers: record, mark the group, and go on from where trap_route.h says to the next
+              // look at the mark, behind which all return.
 };
 
 // Bytes that every instance sees in the same initial state: module memory, or Space::kState.

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/gpu/trap_route.h"
 
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
+#include "compiler/pass/op_flow.h"
 #include "compiler/pass/uniformity.h"
 
 namespace hpvm::gpu {
@@ -15,11 +20,154 @@ using ir::Op;
 using ir::Opcode;
 using ir::OpId;
 using ir::RegionId;
+using ir::ValueId;
+
+// Ways are short; each place is looked at in time that these bound.
+constexpr size_t kWayMax = 256;  // Operations and what they take.
+constexpr int kRoundsMax = 8;    // Of what comes from value to value, and of moves of a place.
+
+// An interval of a region that an instance skips: the operation in which it traps, and those up to its place.
+struct Skipped {
+  RegionId region;
+  uint32_t first = 0, place = 0;
+};
+
+// What control may come by from an operation to the barriers that are next, or to the kernel's end.
+class Way {
+ public:
+  Way(const ir::Function& function, const OpFlow& flow, const std::function<bool(OpId)>& can_trap)
+      : f_(function),
+        flow_(flow),
+        can_trap_(can_trap),
+        definitions_(function),
+        index_(function.ops.size()),
+        seen_(function.ops.size()) {
+    for (const ir::Region& region : f_.regions) {
+      for (uint32_t i = 0; i < region.ops.size(); ++i) {
+        index_[region.ops[i].index] = i;
+      }
+    }
+  }
+
+  // False if there is anything on the way that an instance which trapped must not do, or too much.
+  bool Follow(OpId from) {
+    ++turn_;
+    ops_.clear();
+    barriers_.clear();
+    size_t size = 0;
+    std::vector<OpId> open{from};
+    while (!open.empty()) {
+      const OpId id = open.back();
+      open.pop_back();
+      if (std::exchange(seen_[id.index], turn_) == turn_) {
+        continue;
+      }
+      const Op& op = f_.op(id);
+      if (op.code == Opcode::kBarrier) {
+        barriers_.push_back(id);
+        continue;
+      }
+      constexpr uint8_t kHarmless = ir::kControl | ir::kTraps;
+      const bool acts = (ir::Info(op.code).effects & ~kHarmless) != 0;
+      const bool traps = can_trap_(id);
+      size += 1 + op.operand_count * std::max<size_t>(op.target_count, 1);
+      if (acts || traps || size > kWayMax) {
+        return false;
+      }
+      ops_.push_back(id);
+      open.insert(open.end(), flow_.next[id.index].begin(), flow_.next[id.index].end());
+    }
+    return true;
+  }
+  const std::vector<OpId>& barriers() const { return barriers_; }
+
+  // What decides about the way of what is skipped: the first operation in the region that such a value comes from;
+  // skipped.place: none. Nothing if it takes too long to find out.
+  std::optional<uint32_t> Misses(const Skipped& skipped) const {
+    std::map<uint32_t, uint32_t> carried;  // By ValueId: where it comes from.
+    const auto origin = [&](ValueId value) {
+      const auto found = carried.find(value.index);
+      uint32_t at = found != carried.end() ? found->second : skipped.place;
+      const OpId by = definitions_.Of(value);
+      if (by.valid() && f_.op(by).code != Opcode::kConst && IsIn(skipped, by)) {
+        at = std::min(at, index_[by.index]);
+      }
+      return at;
+    };
+    bool is_settled = false;
+    for (int round = 0; round < kRoundsMax && !is_settled; ++round) {
+      is_settled = true;
+      for (const OpId id : ops_) {
+        Carry(id, [&](ValueId from, ValueId to) {
+          const uint32_t at = origin(from);
+          if (at < origin(to)) {
+            carried[to.index] = at;
+            is_settled = false;
+          }
+        });
+      }
+    }
+    if (!is_settled) {
+      return std::nullopt;
+    }
+    uint32_t first = skipped.place;
+    for (const OpId id : ops_) {
+      const Op& op = f_.op(id);
+      if (op.code == Opcode::kIf || op.code == Opcode::kLeaveTable) {
+        first = std::min(first, origin(f_.operands_of(op)[0]));
+      }
+    }
+    return first;
+  }
+
+ private:
+  // Further inside there is nothing that is read without being computed on the way.
+  bool IsIn(const Skipped& skipped, OpId id) const {
+    const uint32_t at = index_[id.index];
+    const std::vector<OpId>& ops = f_.region(skipped.region).ops;
+    return at >= skipped.first && at < skipped.place && at < ops.size() && ops[at] == id;
+  }
+
+  // Calls carry(from, to) for each value that the operation hands on or computes with.
+  template <typename Carrier>
+  void Carry(OpId id, Carrier&& carry) const {
+    const Op& op = f_.op(id);
+    const std::span<const ValueId> operands = f_.operands_of(op);
+    const auto hand = [&](std::span<const ValueId> values, ValueId first) {
+      for (uint32_t i = 0; i < values.size(); ++i) {
+        carry(values[i], ValueId(first.index + i));
+      }
+    };
+    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+      hand(operands, f_.region(op.body).first_param);
+    }
+    for (uint32_t r = 0; r < op.result_count && (ir::Info(op.code).effects & ir::kControl) == 0; ++r) {
+      for (const ValueId operand : operands) {
+        carry(operand, ValueId(op.first_result.index + r));
+      }
+    }
+    for (const ir::Target& target : f_.targets_of(op)) {
+      const Op& owner = f_.op(target.op);
+      hand(operands.subspan(op.code == Opcode::kLeaveTable ? 1 : 0),
+           target.is_continue ? f_.region(owner.body).first_param : owner.first_result);
+    }
+  }
+
+  const ir::Function& f_;
+  const OpFlow& flow_;
+  const std::function<bool(OpId)>& can_trap_;
+  const Definitions definitions_;
+  std::vector<uint32_t> index_;  // By OpId: in its region.
+  std::vector<uint32_t> seen_;   // By OpId: the turn it was last seen in.
+  uint32_t turn_ = 0;
+  std::vector<OpId> ops_, barriers_;
+};
 
 class Router {
  public:
-  explicit Router(const ir::Module& module)
+  Router(const ir::Module& module, const std::function<bool(OpId)>& can_trap)
       : function_(module.function(module.entry)),
+        can_trap_(can_trap),
         places_(function_.ops.size()),
         has_barrier_(function_.ops.size()),
         jumps_to_(function_.ops.size(), kNowhere),
@@ -30,13 +178,43 @@ class Router {
     Measure();
   }
 
-  std::vector<OpId> Run() {
-    std::vector<OpId> routes(function_.ops.size());
+  TrapRoutes Run() {
+    TrapRoutes routes;
+    routes.place.resize(function_.ops.size());
+    routes.place_behind.resize(function_.ops.size());
+    routes.tests.resize(function_.ops.size());
+    std::map<uint32_t, std::pair<uint32_t, std::vector<OpId>>> meetings;  // By the meeting: where the first trap is.
     ir::ForEachOp(function_, [&](OpId id) {
-      if ((ir::Info(function_.op(id).code).effects & ir::kTraps) != 0 && function_.op(id).code != Opcode::kBarrier) {
-        routes[id.index] = RouteOf(id);
+      const OpId meets = function_.op(id).code != Opcode::kBarrier && can_trap_(id) ? RouteOf(id) : OpId();
+      if (!meets.valid()) {
+        return;
       }
+      auto& [first, traps] = meetings.try_emplace(meets.index, kNowhere, std::vector<OpId>()).first->second;
+      first = std::min(first, IndexAround(id, meets));
+      traps.push_back(id);
     });
+    if (meetings.empty()) {
+      return routes;
+    }
+    const OpFlow flow = FindOpFlow(function_);
+    Way way(function_, flow, can_trap_);
+    FindUsers();
+    for (const auto& [meets, found] : meetings) {
+      const OpId goes_on = GoesOnFrom(OpId(meets), found.first, way);
+      const OpId id = goes_on.valid() ? goes_on : OpId(meets);
+      for (const OpId trap : found.second) {
+        routes.place[trap.index] = id;
+      }
+      TrapPlace& place = routes.places[id.index];
+      place.first = OpsAround(id)[found.first];
+      routes.place_behind[place.first.index] = id;
+      place.waits = !goes_on.valid();
+      place.defines = goes_on.valid() && function_.op(id).code != Opcode::kBarrier;
+      place.kept = Kept(id, found.first);
+      for (size_t i = 0; i < way.barriers().size() && goes_on.valid(); ++i) {
+        routes.tests[way.barriers()[i].index] = true;
+      }
+    }
     return routes;
   }
 
@@ -48,6 +226,62 @@ class Router {
     uint32_t index = 0;  // In the region.
     uint32_t depth = 0;  // Constructs around the region.
   };
+
+  // The place at or in front of `meets` from which whoever has trapped finds the way to the next barriers, which `way`
+  // then holds; invalid: none. The first trap is at `first` in its region.
+  OpId GoesOnFrom(OpId meets, uint32_t first, Way& way) const {
+    const std::vector<OpId>& ops = OpsAround(meets);
+    Skipped skipped{places_[meets.index].region, first, places_[meets.index].index};
+    for (int move = 0; move < kRoundsMax; ++move) {
+      const OpId place = ops[skipped.place];
+      if (!way.Follow(place)) {
+        return {};
+      }
+      const std::optional<uint32_t> missed = way.Misses(skipped);
+      if (!missed.has_value() || *missed <= first) {
+        return {};
+      }
+      if (*missed == skipped.place) {
+        return place;
+      }
+      skipped.place = *missed;
+    }
+    return {};
+  }
+
+  void FindUsers() {
+    users_.resize(function_.values.size());
+    ir::ForEachOp(function_, [&](OpId id) {
+      for (const ValueId value : function_.operands_of(function_.op(id))) {
+        users_[value.index].push_back(id);
+      }
+    });
+  }
+
+  // TrapPlace::kept, of the operations from `first` on.
+  std::vector<ValueId> Kept(OpId place, uint32_t first) const {
+    const std::vector<OpId>& ops = OpsAround(place);
+    const uint32_t end = places_[place.index].index;
+    std::vector<ValueId> kept;
+    for (uint32_t i = first; i < end; ++i) {
+      const Op& op = function_.op(ops[i]);
+      for (uint32_t r = 0; r < op.result_count && op.code != Opcode::kConst; ++r) {
+        const ValueId value(op.first_result.index + r);
+        if (std::ranges::any_of(users_[value.index], [&](OpId user) { return IndexAround(user, place) >= end; })) {
+          kept.push_back(value);
+        }
+      }
+    }
+    return kept;
+  }
+
+  // The index in the region of `place` of the operation there that `id` is or stands in.
+  uint32_t IndexAround(OpId id, OpId place) const {
+    while (places_[id.index].region != places_[place.index].region) {
+      id = OwnerOf(id);
+    }
+    return places_[id.index].index;
+  }
 
   OpId OwnerOf(OpId id) const { return function_.region(places_[id.index].region).owner; }
   const std::vector<OpId>& OpsAround(OpId id) const { return function_.region(places_[id.index].region).ops; }
@@ -192,15 +426,31 @@ class Router {
   }
 
   const ir::Function& function_;
+  const std::function<bool(OpId)>& can_trap_;
   std::vector<Place> places_;       // By OpId.
   std::vector<bool> has_barrier_;   // It is a barrier or has one in it.
   std::vector<uint32_t> jumps_to_;  // Constructs around where its farthest jump lands, one more for the one it is of.
   std::vector<bool> loops_back_;    // Loops that are continued.
   std::vector<OpId> decided_by_;
+  std::vector<std::vector<OpId>> users_;  // By ValueId.
 };
 
 }  // namespace
 
-std::vector<OpId> FindTrapRoutes(const ir::Module& module) { return Router(module).Run(); }
+TrapRoutes FindTrapRoutes(const ir::Module& module, const std::function<bool(OpId)>& can_trap) {
+  return Router(module, can_trap).Run();
+}
+
+bool MayTrap(const ir::Module& module, OpId id, bool omits_check) {
+  const Op& op = module.function(module.entry).op(id);
+  const uint8_t effects = ir::Info(op.code).effects;
+  if ((effects & ir::kTraps) == 0 || op.code == Opcode::kBarrier || op.code == Opcode::kLocalAlloc) {
+    return false;
+  }
+  const bool is_plain = ir::Info(op.code).family == ir::Family::kMemory;
+  const bool is_store_to_input =
+      op.space == ir::Space::kParam && (effects & ir::kWrites) != 0 && !module.params[op.space_index].is_writable;
+  return !(is_plain && omits_check && !is_store_to_input);
+}
 
 }  // namespace hpvm::gpu

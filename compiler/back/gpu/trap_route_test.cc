@@ -12,64 +12,158 @@ namespace {
 
 using ir::Opcode;
 
-// A kernel in which sources say what is what: the operation at @1 traps, and meets its group before the one at @2; no
-// @2: it just ends.
+// A kernel in which sources say what is what: the operation at @1 traps, and goes on with its group in front of the one
+// at @2; no @2: it just ends. All wait there, or the flag is tested behind the barriers at @3; nobody knows of others.
 struct Case {
   const char* name;
   const char* body;
+  bool waits = false;
 };
 
-const ir::Op* At(const ir::Function& function, uint32_t source, ir::OpId* id) {
-  const ir::Op* found = nullptr;
-  ir::ForEachOp(function, [&](ir::OpId at) {
-    if (function.op(at).source == source) {
-      found = &function.op(at);
-      *id = at;
+ir::Module Parse(const char* body) {
+  const StatusOr<ir::Module> module = ir::ParseModule(
+      "module \"m\"\nuses barrier\nglobal mut i32 0x0\nparam buffer in \"b\"\nparam i32 \"n\"\nentry f0\nfunc f0 "
+      "\"f\" (%b: i32, %n: i32) -> () {\n%zero: i32 = const.i32 0\n%id: i32 = local_id.i32 %zero\n" +
+      std::string(body) + "\nreturn ()\n}\n");
+  EXPECT_TRUE(module.ok()) << module.status();
+  if (!module.ok()) {
+    return {};
+  }
+  EXPECT_TRUE(ir::Verify(*module).empty()) << ToString(ir::Verify(*module));
+  return *module;
+}
+
+void Expect(const Case& c) {
+  SCOPED_TRACE(c.name);
+  const ir::Module module = Parse(c.body);
+  ASSERT_FALSE(module.functions.empty());
+  const ir::Function& function = module.function(module.entry);
+  const TrapRoutes routes =
+      FindTrapRoutes(module, [&](ir::OpId id) { return MayTrap(module, id, /*omits_check=*/false); });
+  ir::OpId meets;
+  ir::ForEachOp(function, [&](ir::OpId id) { meets = function.op(id).source / 10 == 2 ? id : meets; });
+  bool traps = false;
+  ir::ForEachOp(function, [&](ir::OpId id) {
+    const uint32_t source = function.op(id).source;
+    EXPECT_EQ(routes.tests[id.index], source % 10 == 3) << source;
+    if (source == 10) {
+      traps = true;
+      EXPECT_EQ(routes.place[id.index], meets);
     }
   });
-  return found;
+  EXPECT_TRUE(traps);
+  const auto place = routes.places.find(meets.index);
+  ASSERT_EQ(place != routes.places.end(), meets.valid());
+  if (meets.valid()) {
+    EXPECT_EQ(place->second.waits, c.waits);
+    EXPECT_EQ(place->second.defines, !c.waits && function.op(meets).code != Opcode::kBarrier);
+  }
 }
 
 // A trap goes to the nearest place in front of the next barrier that all of the group reach.
 TEST(TrapRouteTest, MeetsBeforeTheNextBarrier) {
   const Case kCases[] = {
-      {"NextBarrier", "%v: i32 = load.i32 param(0) %n @1\nbarrier @2\nbarrier @3"},
-      {"NoBarrierBehind", "barrier\n%v: i32 = load.i32 param(0) %n @1"},
+      {"NextBarrier", "%v: i32 = load.i32 param(0) %n @10\nbarrier @23\nbarrier @40"},
+      {"NoBarrierBehind", "barrier\n%v: i32 = load.i32 param(0) %n @10"},
       {"OutOfAnIf",
-       "if a %id {\n %v: i32 = load.i32 param(0) %n @1\n leave a ()\n} else {\n leave a ()\n}\nbarrier @2"},
+       "if a %id {\n %v: i32 = load.i32 param(0) %n @10\n leave a ()\n} else {\n leave a ()\n}\nbarrier @23"},
       {"OutOfALoop",
-       "loop a () {\n %v: i32 = load.i32 param(0) %n @1\n if b %v {\n  continue a ()\n } else {\n  leave b ()\n }\n "
-       "leave a "
-       "()\n}\nbarrier @2"},
-      {"BeforeAConstructWithABarrier",
-       "%v: i32 = load.i32 param(0) %n @1\nif a %n @2 {\n barrier\n leave a ()\n} else {\n leave a ()\n}"},
-      {"AroundALoop",
-       "loop a () {\n barrier\n %v: i32 = load.i32 param(0) %n @1\n if b %n @2 {\n  continue a ()\n } else {\n  leave "
-       "b ()\n "
-       "}\n leave a ()\n}"},
+       "loop a () {\n %v: i32 = load.i32 param(0) %n @10\n if b %v {\n  continue a ()\n } else {\n  leave b ()\n }\n "
+       "leave a ()\n}\nbarrier @23"},
       {"BehindAVaryingLeave",
        "block a () {\n barrier\n if b %id {\n  leave a ()\n } else {\n  leave b ()\n }\n %v: i32 = load.i32 param(0) "
-       "%n @1\n "
-       "leave a ()\n}\nbarrier @2"},
+       "%n @10\n leave a ()\n}\nbarrier @23"},
       {"LastTurnReturns",
-       "if a %n {\n %v: i32 = load.i32 param(0) %n @1\n return ()\n} else {\n leave a ()\n}\nbarrier"},
+       "if a %n {\n %v: i32 = load.i32 param(0) %n @10\n return ()\n} else {\n leave a ()\n}\nbarrier"},
   };
   for (const Case& c : kCases) {
-    SCOPED_TRACE(c.name);
-    const StatusOr<ir::Module> module = ir::ParseModule(
-        "module \"m\"\nuses barrier\nparam buffer in \"b\"\nparam i32 \"n\"\nentry f0\nfunc f0 \"f\" (%b: i32, %n: "
-        "i32) -> () "
-        "{\n%zero: i32 = const.i32 0\n%id: i32 = local_id.i32 %zero\n" +
-        std::string(c.body) + "\nreturn ()\n}\n");
-    ASSERT_TRUE(module.ok()) << module.status();
-    ASSERT_TRUE(ir::Verify(*module).empty()) << ToString(ir::Verify(*module));
-    const ir::Function& function = module->function(module->entry);
-    ir::OpId trap, meets;
-    ASSERT_NE(At(function, 1, &trap), nullptr);
-    At(function, 2, &meets);
-    const std::vector<ir::OpId> routes = FindTrapRoutes(*module);
-    EXPECT_EQ(routes[trap.index], meets);
+    Expect(c);
   }
+}
+
+// A loop with a barrier at its head, and one behind it; %v is what an instance that traps skips. `head` stands behind
+// the first barrier, `rest` behind the trap; it decides about %more.
+std::string Loop(const std::string& before, const std::string& head, const std::string& rest,
+                 const std::string& carried, const std::string& last = "barrier @33") {
+  return "loop a (%x: i32 = %n) {\n" + before + "\nbarrier @33\n" + head + "\n%v: i32 = load.i32 param(0) %n @10\n" +
+         rest + " {\n  continue a (" + carried + ")\n } else {\n  leave b ()\n }\n leave a ()\n}\n" + last;
+}
+
+// Who has trapped goes on without a barrier of its own where it can tell which one is next.
+TEST(TrapRouteTest, GoesOnWhereTheWayIsKnown) {
+  const std::pair<const char*, std::string> kCases[] = {
+      {"IntoAConstruct",
+       "%v: i32 = load.i32 param(0) %n @10\nif a %n @20 {\n barrier @33\n leave a ()\n} else {\n leave a ()\n}"},
+      {"AroundALoop", Loop("", "", "if b %n @20", "%n")},
+      {"CarriesWhatIsSkipped", Loop("", "%y: i32 = add.i32 %x, %n", "if b %n @20", "%v")},
+      {"ComputesWhatDecides", Loop("", "", "%k: i32 = add.i32 %n, %x @20\nif b %k", "%n")},
+      {"ComputesWithWhatIsSkipped", Loop("%y: i32 = add.i32 %x, %n", "", "if b %n @20", "%v")},
+      {"ComputesInBetween", Loop("", "", "%k: i32 = add.i32 %n, %n @20\n%s: i32 = add.i32 %v, %x\nif b %k", "%s")},
+      {"ComputesWhatIsCarriedAndDecides",
+       Loop("%y: i32 = add.i32 %x, %n\nif d %y {\n leave d ()\n} else {\n leave d ()\n}", "",
+            "%k: i32 = add.i32 %n, %n @20\nif b %n", "%k")},
+      {"SkipsWhatNobodyReads", Loop("", "", "%k: i32 = add.i32 %v, %n\nif b %n @20", "%k")},
+      {"ConstantsAreNotSkipped", Loop("", "", "%k: i32 = const.i32 1\nif b %k @20", "%n")},
+      {"KnownBeforeTheTrap", Loop("", "%k: i32 = add.i32 %n, %n", "if b %k @20", "%n")},
+      {"ToTheEnd", Loop("", "", "if b %n @20", "%n", "")},
+      {"OtherBarriersDoNotTest", Loop("", "", "if b %n @20", "%n", "barrier @33\nbarrier @40")},
+  };
+  for (const auto& [name, body] : kCases) {
+    Expect({name, body.c_str()});
+  }
+}
+
+// Where it cannot tell, all wait for it.
+TEST(TrapRouteTest, WaitsWhereTheWayIsUnknown) {
+  const auto untested = [](std::string body) {
+    for (size_t at; (at = body.find("@33")) != std::string::npos;) {
+      body.replace(at, 3, "@40");
+    }
+    return body;
+  };
+  const std::pair<const char*, std::string> kCases[] = {
+      {"DecidesBySkipped", Loop("", "", "if b %v @20", "%n")},
+      {"DecidesByATable",
+       "loop a () {\n barrier @33\n block c () {\n  %v: i32 = load.i32 param(0) %n @10\n  leave_table %v [continue a, "
+       "c] "
+       "() @20\n }\n leave a ()\n}"},
+      {"DecidesByAResult", Loop("", "", "%k: i32 = add.i32 %v, %n\nif b %k @20", "%n")},
+      {"DecidesByWhatIsCarried",
+       Loop("%y: i32 = add.i32 %x, %n\nif d %y {\n leave d ()\n} else {\n leave d ()\n}", "", "if b %n @20", "%v")},
+      {"AnEffectFurtherOn", Loop("", "", "if b %n @20", "%n", "global_set.i32 g0 %n\nbarrier @33")},
+      {"AnEffectInBetween", Loop("", "", "%k: i32 = add.i32 %n, %n\nglobal_set.i32 g0 %n\nif b %k @20", "%n")},
+      {"AnEffectOnTheWay", Loop("global_set.i32 g0 %x", "", "if b %n @20", "%n")},
+      {"ATrapOnTheWay", Loop("", "", "if b %n @20", "%n", "%q: i32 = div_u.i32 %n, %n\nbarrier @53")},
+      {"ALoadOnTheWay", Loop("%q: i32 = global_get.i32 g0", "", "if b %n @20", "%n")},
+      {"AnotherTrapInBetween",
+       Loop("", "", "%k: i32 = add.i32 %n, %n\n%w: i32 = load.i32 param(0) %n @11\nif b %k @20", "%n")},
+  };
+  for (const auto& [name, body] : kCases) {
+    Expect({name, untested(body).c_str(), /*waits=*/true});
+  }
+}
+
+// What is used behind the place is kept, constants and what is used in front of it alone are not.
+TEST(TrapRouteTest, NamesWhatIsKept) {
+  const ir::Module module = Parse(
+      "loop a (%x: i32 = %n) {\n barrier\n %before: i32 = add.i32 %n, %n\n %v: i32 = load.i32 param(0) %x @10\n %k: "
+      "i32 "
+      "= const.i32 1\n %sum: i32 = add.i32 %v, %k @40\n %unused: i32 = add.i32 %sum, %before @41\n if b %n @20 {\n  "
+      "continue a (%sum)\n } else {\n  global_set.i32 g0 %v\n  leave a ()\n }\n leave a ()\n}");
+  ASSERT_FALSE(module.functions.empty());
+  const ir::Function& function = module.function(module.entry);
+  const TrapRoutes routes = FindTrapRoutes(module, [&](ir::OpId id) { return function.op(id).source == 10; });
+  ASSERT_EQ(routes.places.size(), 1u);
+  const TrapPlace& place = routes.places.begin()->second;
+  EXPECT_EQ(function.op(ir::OpId(routes.places.begin()->first)).source, 20u);
+  EXPECT_EQ(function.op(place.first).source, 10u);
+  std::vector<ir::ValueId> want(2);
+  ir::ForEachOp(function, [&](ir::OpId id) {
+    const ir::Op& op = function.op(id);
+    want[0] = op.source == 10 ? op.first_result : want[0];
+    want[1] = op.source == 40 ? op.first_result : want[1];
+  });
+  EXPECT_EQ(place.kept, want);
 }
 
 }  // namespace

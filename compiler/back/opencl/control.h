@@ -7,18 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "compiler/back/gpu/trap_route.h"
 #include "compiler/back/opencl/text.h"
 
 namespace hpvm::opencl {
 
-// Barriers, and where who traps meets its group (gpu/trap_route.h); emit_steps.cc.
+// Barriers, and where who traps goes on with its group (gpu/trap_route.h); emit_steps.cc.
 class Meetings {
  public:
   Meetings(Variant& variant, Text& text);
 
   bool IsMet(OpId id) const { return meet_used_[id.index]; }  // Traps go there.
   void MeetGroup(OpId id);
-  void WriteBarrier();
+  // In front of an operation: defines what whoever traps there hands on.
+  void DefineKept(OpId first);
+  void WriteBarrier(OpId id);
   bool by_steps() const { return by_steps_; }
   bool needs_meeting() const { return needs_meeting_; }
   bool HasBarrier(OpId id) const { return has_barrier_[id.index]; }
@@ -37,11 +40,13 @@ class Meetings {
   void PlanSteps();
   uint32_t BeginStep();  // What stands behind it is a step of its own; which.
   void WaitForStep(uint32_t step);
+  void WriteTest();  // Behind a barrier: returns if one of the group has trapped.
 
   Variant& v_;
   Text& text_;
   std::vector<bool> meet_used_;             // By OpId.
-  std::vector<OpId> routes_;                // Where traps go; empty: they return.
+  gpu::TrapRoutes routes_;                  // Empty by steps.
+  std::vector<bool> fences_;                // By OpId; gpu::FindBufferFences.
   bool by_steps_ = false;                   // As emit_steps.cc says.
   std::vector<bool> has_barrier_;           // By OpId, while by_steps_; constructs with one in them, too.
   std::map<uint32_t, uint32_t> loop_step_;  // Loops with barriers, by OpId: where they go around.

@@ -28,12 +28,13 @@ void KernelWriter::WriteBody() {
     if (meetings_.IsMet(id)) {
       meetings_.MeetGroup(id);
     }
+    meetings_.DefineKept(id);
     if (ir::OwnsRegions(op.code)) {
       Begin(id);
     } else if (ir::IsTerminator(op.code)) {
       WriteTerminator(id, open_.back().next == region.ops.size());
-    } else if (!(op.code == Opcode::kBarrier && meetings_.IsMet(id))) {
-      WriteOp(id);  // A meeting is a barrier.
+    } else {
+      WriteOp(id);
     }
   }
 }

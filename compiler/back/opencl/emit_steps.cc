@@ -9,7 +9,7 @@
 //
 // The loop ends when no instance goes on. Three words of group memory take turns: one is written before the barrier and
 // read behind it, the next one is written then, the third is cleared, which nobody looks at between these barriers.
-#include "compiler/back/gpu/trap_route.h"
+#include "compiler/back/gpu/buffer_fences.h"
 #include "compiler/back/opencl/control.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
@@ -25,7 +25,8 @@ constexpr std::string_view kEnded = "0xffffffffu";
 
 Meetings::Meetings(Variant& variant, Text& text) : v_(variant), text_(text), meet_used_(variant.f.ops.size()) {
   if (v_.plan.trap_exit == gpu::TrapExit::kPostpone) {
-    routes_ = gpu::FindTrapRoutes(v_.module);
+    routes_ = gpu::FindTrapRoutes(v_.module, [&](OpId id) { return gpu::MayTrap(v_.module, id, v_.OmitsCheck(id)); });
+    fences_ = gpu::FindBufferFences(v_.module);
     if (v_.target.is_processor) {
       PlanSteps();
     }
@@ -39,8 +40,9 @@ void Meetings::PlanSteps() {
   ir::ForEachOp(v_.f, [&](OpId id) {
     const Op& op = v_.f.op(id);
     has_barrier_[id.index] = op.code == Opcode::kBarrier;
-    // Who traps keeps the others from what follows.
-    is_conditional = is_conditional || (routes_[id.index].valid() && !v_.OmitsCheck(id));
+    // Who traps keeps the others from what follows. That local_alloc counts, which never does here, keeps all kernels
+    // with group memory in one form, the one that PoCL is known to compile.
+    is_conditional = is_conditional || routes_.place[id.index].valid() || op.code == Opcode::kLocalAlloc;
     const auto own = [&](ir::RegionId region) {
       for (const OpId inner : v_.f.region(region).ops) {
         owned.emplace_back(inner, id);
@@ -64,7 +66,7 @@ void Meetings::PlanSteps() {
     return;
   }
   by_steps_ = true;
-  routes_.clear();
+  routes_ = {};
 }
 
 uint32_t Meetings::BeginStep() {
@@ -91,11 +93,11 @@ void Meetings::Return() {
 }
 
 std::string Meetings::ExitOf(OpId id) {
-  const OpId meets = routes_.empty() ? OpId() : routes_[id.index];
-  if (meets.valid()) {
+  const OpId place = routes_.place.empty() ? OpId() : routes_.place[id.index];
+  if (place.valid()) {
     needs_meeting_ = true;
-    meet_used_[meets.index] = true;
-    return Cat(" stopped[meeting] = 1u; goto meet", meets.index, ";");
+    meet_used_[place.index] = true;
+    return Cat(" stopped[meeting] = 1u; goto meet", place.index, ";");
   }
   if (by_steps_) {
     needs_meeting_ = ends_early_ = true;
@@ -160,18 +162,41 @@ std::string Meetings::StepsEnd() {
   return text_.Take();
 }
 
-void Meetings::WriteBarrier() {
+void Meetings::WriteBarrier(OpId id) {
   if (by_steps_) {
     WaitForStep(steps_ + 1);
     BeginStep();
-  } else {
-    text_.Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+    return;
+  }
+  const bool tests = routes_.tests[id.index];
+  const bool orders_group = tests || v_.plan.local_bytes != 0 || !fences_[id.index];  // A barrier names a memory.
+  text_.Line("barrier(", orders_group ? "CLK_LOCAL_MEM_FENCE" : "", orders_group && fences_[id.index] ? " | " : "",
+             fences_[id.index] ? "CLK_GLOBAL_MEM_FENCE" : "", ");");
+  if (tests) {
+    WriteTest();
   }
 }
 
 void Meetings::MeetGroup(OpId id) {
   text_.Label(Cat("meet", id.index));
-  WriteBarrier();
+  if (routes_.places.at(id.index).waits) {
+    text_.Line("barrier(CLK_LOCAL_MEM_FENCE);");
+    WriteTest();
+  }
+}
+
+void Meetings::DefineKept(OpId first) {
+  const OpId id = routes_.place_behind.empty() ? OpId() : routes_.place_behind[first.index];
+  if (!id.valid() || !routes_.places.at(id.index).defines) {
+    return;
+  }
+  for (const ValueId value : routes_.places.at(id.index).kept) {
+    text_.DefineAhead(value);
+  }
+}
+
+void Meetings::WriteTest() {
+  needs_meeting_ = true;
   text_.Line("if (stopped[meeting] != 0u) return;");
   text_.Line("meeting ^= 1u;");
 }

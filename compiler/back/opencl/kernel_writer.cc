@@ -123,7 +123,7 @@ void KernelWriter::WriteOp(OpId id) {
     case ir::Family::kQuery:
       return WriteQuery(op);
     case ir::Family::kSync:
-      return op.code == Opcode::kBarrier ? meetings_.WriteBarrier() : memory_.WriteLocalAlloc(id);
+      return op.code == Opcode::kBarrier ? meetings_.WriteBarrier(id) : memory_.WriteLocalAlloc(id);
     default:
       return;  // The plan has refused calls.
   }

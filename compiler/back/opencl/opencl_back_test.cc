@@ -206,6 +206,59 @@ TEST(OpenClBackTest, TrapsMeetAtBarriers) {
   EXPECT_THAT(before.Kernel("checked"), HasSubstr("); return; }"));
 }
 
+size_t Count(const std::string& text, std::string_view what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+// In a loop whose barrier stands at its head who traps goes on to whichever barrier is next, and all look behind it; no
+// barrier is added. Where the trap decides about the way on, one is.
+TEST(OpenClBackTest, TrapsGoOnToTheNextBarrier) {
+  const auto loop = [](const std::string& by) {
+    return Emit(Kernel("%size: i32 = const.i32 64\n%l: i32 = local_alloc %size\n%c: i32 = const.i32 4\n"
+                       "%end: i32 = loop a (%k: i32 = %c, %sum: i32 = %zero) {\nbarrier\n%at: i32 = add.i32 %l, %k\n"
+                       "%w: i32 = load.i32 flat %at\nstore.i32 flat %l, %sum\n%next: i32 = shr_u.i32 %k, %two\n"
+                       "if more %" +
+                           by +
+                           " {\ncontinue a (%next, %w)\n} else {\nleave more ()\n}\nleave a (%w)\n}\nbarrier\n"
+                           "%v: i32 = load.i32 flat %l\n%all: i32 = add.i32 %v, %end\nstore.i32 flat %pb, %all",
+                       "uses barrier\nuses group_memory\n"))
+        .Kernel("checked");
+  };
+  const std::string known = loop("next"), unknown = loop("w");
+  EXPECT_EQ(Count(known, "barrier("), 3u) << known;  // One is behind group memory's zeros.
+  EXPECT_EQ(Count(known, "barrier(CLK_LOCAL_MEM_FENCE);\n    if (stopped[meeting] != 0u) return;"), 1u) << known;
+  EXPECT_EQ(Count(known, "barrier(CLK_LOCAL_MEM_FENCE);\n  if (stopped[meeting] != 0u) return;"), 1u) << known;
+  EXPECT_EQ(Count(known, "meeting ^= 1u;"), 2u) << known;
+  // What it hands on has a value.
+  const size_t load = known.find("*(__local u32*)");
+  const size_t name = known.rfind("    v", load);
+  ASSERT_NE(name, std::string::npos) << known;
+  const std::string kept = known.substr(name + 4, known.find(' ', name + 4) - name - 4);
+  EXPECT_LT(known.find("uint " + kept + " = 0u;"), known.find("goto meet")) << known;
+  EXPECT_EQ(Count(unknown, "barrier("), 4u) << unknown;
+  EXPECT_EQ(Count(unknown, "meeting ^= 1u;"), 1u) << unknown;
+}
+
+// A barrier orders what needs it: buffers where some are written, group memory where there is any.
+TEST(OpenClBackTest, BarriersOrderWhatNeedsIt) {
+  const std::string store = "store.i32 flat %pb, %n\n", read = "%v: i32 = load.i32 flat %pa\nstore.i32 flat %b, %v\n";
+  const std::string group = "%l: i32 = local_alloc %two\nstore.i32 flat %l, %n\n", use = "%w: i32 = load.i32 flat %l\n";
+  const auto barriers = [](const std::string& body, const char* directives) {
+    return Emit(Kernel(body, directives)).Kernel("unchecked");
+  };
+  EXPECT_THAT(barriers(store + "barrier\n" + read, "uses barrier\n"), HasSubstr("barrier(CLK_GLOBAL_MEM_FENCE);"));
+  const char* const both = "uses barrier\nuses group_memory\n";
+  EXPECT_THAT(barriers(group + store + "barrier\n" + use + read, both),
+              HasSubstr("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"));
+  const std::string alone = barriers(group + "barrier\n" + use + "store.i32 flat %pb, %w\n", both);
+  EXPECT_THAT(alone, HasSubstr("barrier(CLK_LOCAL_MEM_FENCE);"));
+  EXPECT_THAT(alone, Not(HasSubstr("GLOBAL_MEM_FENCE")));
+}
+
 // A barrier that rests on what all instances have alike from a loop stays allowed, where a check before the loop would
 // make it look as if they differed.
 TEST(OpenClBackTest, ChecksBeforeLoopsForbidNoBarrier) {
@@ -232,19 +285,12 @@ TEST(OpenClBackTest, ProcessorsGoByStepsWhereBarriersAreConditional) {
       "%size: i32 = const.i32 64\n%l: i32 = local_alloc %size\n%v: i32 = load.i32 flat %pa\nstore.i32 flat %l, "
       "%v\nbarrier\n"
       "%w: i32 = load.i32 flat %l\nstore.i32 flat %pb, %w\n";
-  const auto barriers = [](const std::string& kernel) {
-    size_t count = 0;
-    for (size_t at = kernel.find("barrier("); at != std::string::npos; at = kernel.find("barrier(", at + 1)) {
-      ++count;
-    }
-    return count;
-  };
   GpuTarget target = Full();
   target.is_processor = true;
   const Emitted straight = Emit(Kernel(body, directives), target);
   EXPECT_THAT(straight.Kernel("checked"), HasSubstr("step = 1u; goto wait;"));
   EXPECT_THAT(straight.Kernel("checked"), HasSubstr("stopped = 1u; goto done;"));
-  EXPECT_EQ(barriers(straight.Kernel("checked")), 2u);  // The other one is behind group memory's zeros.
+  EXPECT_EQ(Count(straight.Kernel("checked"), "barrier("), 2u);  // The other one is behind group memory's zeros.
   const Emitted branch =
       Emit(Kernel(body + "if b %n {\nbarrier\nleave b ()\n} else {\nleave b ()\n}", directives), target);
   EXPECT_THAT(branch.Kernel("unchecked"), HasSubstr("goto wait;"));

@@ -45,6 +45,7 @@ std::string NameOf(Kind kind, uint32_t index) {
 Text::Text(Variant& variant)
     : v_(variant),
       names_(variant.f.values.size()),
+      is_ahead_(variant.f.values.size()),
       definitions_(variant.f),
       hoists_locals_(variant.plan.trap_exit == gpu::TrapExit::kPostpone && variant.target.is_processor) {
   ir::ForEachOp(v_.f, [&](OpId id) {
@@ -70,7 +71,15 @@ void Text::Label(const std::string& name) {
   Append(out_, name, ":;\n");
 }
 
+void Text::DefineAhead(ValueId value) {
+  Define(value, Literal(TypeOf(value), 0));
+  is_ahead_[value.index] = true;
+}
+
 void Text::Declare(ValueId value) {
+  if (is_ahead_[value.index]) {
+    return;
+  }
   names_[value.index] = Cat("v", value.index);
   if (hoists_locals_) {
     locals_[std::string(TypeName(TypeOf(value)))].push_back(Name(value));
@@ -80,6 +89,9 @@ void Text::Declare(ValueId value) {
 }
 
 void Text::Define(ValueId value, const std::string& expression) {
+  if (is_ahead_[value.index]) {
+    return Line(Name(value), " = ", expression, ";");
+  }
   names_[value.index] = Cat("v", value.index);
   Local("", TypeName(TypeOf(value)), Name(value), expression);
 }

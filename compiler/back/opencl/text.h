@@ -77,6 +77,7 @@ class Text {
   // Defines a result.
   void Define(ValueId value, const std::string& expression);
   void Declare(ValueId value);
+  void DefineAhead(ValueId value);  // Zero, until its definition assigns it.
   // A variable of the writer's own, "const " or "" in front of it.
   void Local(std::string_view qualifier, std::string_view type, const std::string& name, const std::string& expression);
   void WriteLocals();  // Variables that live from the kernel's beginning.
@@ -95,6 +96,7 @@ class Text {
   uint32_t indent_ = 1;
   uint32_t fresh_ = 0;
   std::vector<std::string> names_;  // By ValueId.
+  std::vector<bool> is_ahead_;      // By ValueId: the variable stands there.
   const Definitions definitions_;
   // In kernels whose group meets in loops, on processors: a return from a loop and what else leaves it share the block
   // in which clang ends the lives of the loop's variables, and PoCL 3.1 takes no such loop with a barrier in it. So all

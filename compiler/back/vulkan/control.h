@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/back/gpu/trap_route.h"
 #include "compiler/back/vulkan/variant.h"
 
 namespace hpvm::vulkan {
@@ -33,7 +34,6 @@ class ControlPlan {
   bool HasLoops() const;
   ir::RegionId RegionOf(ir::OpId id) const { return region_of_[id.index]; }
   uint32_t PlaceOf(ir::OpId id) const { return place_in_region_[id.index]; }  // In its region.
-  bool CanTrap(ir::OpId id) const;
 
  private:
   void RefuseLoopsThatCannotBeWatched();
@@ -151,43 +151,44 @@ class Jumps : private Room {
   SpvId selector_ = 0, left_loops_ = 0;
 };
 
-// Kernels with barriers, where who traps meets its group at the next anchor (emit_postpone.cc, gpu/trap_route.h).
+// Kernels with barriers, where who traps goes on with its group from a place further on (emit_postpone.cc,
+// gpu/trap_route.h).
 class Meetings : public TrapDetour, private Room {
  public:
-  Meetings(Variant& variant, Values& values, const ControlPlan& control, Jumps& jumps);
+  Meetings(Variant& variant, Values& values, Jumps& jumps);
 
   void Declare();
   bool postpones() const { return postpones_; }
-  // In front of the operation at `index`: ends the meeting of an anchor, and opens the constructs that traps leave for
-  // one further on.
+  // In front of the operation at `index`: closes the construct that traps leave for this place, and opens those that
+  // they leave for one further on.
   void Pass(std::span<const ir::OpId> ops, size_t index);
-  // What comes behind operation `from` is not reached, but by traps on the way to an anchor.
+  // What comes behind operation `from` is not reached, but by traps on the way to their place.
   void SkipRest(std::span<const ir::OpId> ops, size_t from);
   void EmitBarrier(ir::OpId id);
-  void EmitControlBarrier();
+  void EmitGroupBarrier();
   // `word`: the type of a pointer into group memory; `index`: the work item's.
   void ClearFlags(SpvId word, SpvId index);
   bool Leave(const ir::Op& op) override;
 
  private:
   struct Meeting {
-    ir::OpId first;  // In the anchor's region: the first operation that has a trap going there.
     bool is_open = false;
     size_t frame = 0;
+    std::vector<SpvId> variables;  // Of gpu::TrapPlace::kept.
   };
-  void OpenMeeting(std::span<const ir::OpId> ops, size_t index);
-  // In front of an anchor: closes its construct, waits, and returns if one of the group has trapped.
-  void MeetAt(std::span<const ir::OpId> ops, size_t index);
-  bool IsUsedBehind(ir::ValueId value, ir::RegionId region, size_t index) const;
+  void OpenMeeting(ir::OpId first);
+  // In front of a place: closes its construct, and if all wait there, waits, and returns if one of the group has
+  // trapped.
+  void MeetAt(ir::OpId place);
   void EmitFlagTest();
+  void EmitControlBarrier(bool orders_group, bool orders_buffers);
 
   Values& values_;
-  const ControlPlan& control_;
   Jumps& jumps_;
   bool postpones_ = false;
-  std::vector<ir::OpId> routes_;              // By OpId; gpu::FindTrapRoutes.
-  std::map<uint32_t, Meeting> meetings_;      // By the anchor.
-  std::vector<std::vector<ir::OpId>> users_;  // By ValueId.
+  gpu::TrapRoutes routes_;
+  std::vector<bool> fences_;              // By OpId; gpu::FindBufferFences.
+  std::map<uint32_t, Meeting> meetings_;  // By the place.
   SpvId trap_flags_ = 0, parity_ = 0;
 };
 

@@ -69,19 +69,4 @@ void ControlPlan::RefuseLoopsThatCannotBeWatched() {
   }
 }
 
-// Whether it ends the instance in this variant, as far as is known before it is written.
-bool ControlPlan::CanTrap(ir::OpId id) const {
-  const ir::Op& op = v_.f.op(id);
-  if (v_.cuts_loops && op.code == Opcode::kLoop) {
-    return is_continued_[id.index];
-  }
-  if ((ir::Info(op.code).effects & ir::kTraps) == 0 || op.code == Opcode::kBarrier || op.code == Opcode::kLocalAlloc) {
-    return false;
-  }
-  const bool is_plain = ir::Info(op.code).family == ir::Family::kMemory;
-  const bool is_store_to_input = op.space == ir::Space::kParam && (ir::Info(op.code).effects & ir::kWrites) != 0 &&
-                                 !v_.module.params[op.space_index].is_writable;
-  return !(is_plain && v_.OmitsCheck(id) && !is_store_to_input);
-}
-
 }  // namespace hpvm::vulkan

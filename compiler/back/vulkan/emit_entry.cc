@@ -50,7 +50,7 @@ void KernelEmitter::EmitGroupStart() {
   if (arrays_.group() != nullptr) {
     arrays_.ZeroGroup(word, index);
   }
-  meetings_.EmitControlBarrier();
+  meetings_.EmitGroupBarrier();
 }
 
 // What is asked for of floats, in both widths if there are two.

@@ -52,7 +52,7 @@ class KernelEmitter {
   Queries queries_{v_, functions_, values_};
   Traps traps_{v_, values_, queries_};
   Jumps jumps_{v_, control_, traps_};
-  Meetings meetings_{v_, values_, control_, jumps_};
+  Meetings meetings_{v_, values_, jumps_};
   Floats floats_{v_, functions_};
   Arithmetic arithmetic_{v_, values_, floats_, traps_};
   Arrays arrays_{v_, functions_};

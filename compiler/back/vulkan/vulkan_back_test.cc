@@ -133,7 +133,7 @@ TEST(VulkanBackTest, GoldenListings) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     left.insert(entry.path().filename().string());
   }
-  for (const char* name : {"saxpy", "leave_two", "barrier_trap", "float_sum", "quotient"}) {
+  for (const char* name : {"saxpy", "leave_two", "barrier_trap", "barrier_loop", "float_sum", "quotient"}) {
     SCOPED_TRACE(name);
     const StatusOr<ir::Module> module = ir::ParseModule(Slurp(folder + name + ".ir"));
     ASSERT_TRUE(module.ok()) << module.status();

@@ -138,7 +138,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
     float v112 = as_float(*(__global const u32*)(AT(__global const, p1, (ulong)v111)));
     const ulong at_1 = (ulong)(v43 - group_base) + 0ul;
     *(__local u32*)((__local uchar*)group_memory + at_1) = as_uint(v112);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
     const ulong at_2 = (ulong)(v51 - group_base) + 0ul;
     float v113 = as_float(*(__local u32*)((__local uchar*)group_memory + at_2));
     const ulong at_3 = (ulong)(v46 - group_base) + 0ul;
@@ -240,7 +240,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
     float v182 = v178 + v181;
     uint v183 = v106 + v37;
     uint v185 = v105 + 64u;
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
     uint v187 = v107 + 16u;
     uint v188 = (uint)((int)v187 < (int)s4);
     if (v188 != 0u) {
@@ -382,7 +382,7 @@ __kernel GROUP void checked(__global const uchar* b0,
     if (at_1 > 2044ul) { record_trap(HERE, 262146u, 6711u, 0u, (uint)(group_base + at_1)); stopped[meeting] = 1u; goto meet111; }
     *(__local u32*)((__local uchar*)group_memory + at_1) = as_uint(v112);
    meet111:;
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (stopped[meeting] != 0u) return;
     meeting ^= 1u;
     const ulong at_2 = (ulong)(v51 - group_base) + 0ul;
@@ -519,7 +519,7 @@ __kernel GROUP void checked(__global const uchar* b0,
     uint v183 = v106 + v37;
     uint v185 = v105 + 64u;
    meet185:;
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (stopped[meeting] != 0u) return;
     meeting ^= 1u;
     uint v187 = v107 + 16u;

@@ -72,7 +72,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   float v18 = v16 + v17;
   const ulong at_0 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v18);
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   uint v20 = (uint)((int)v7 > (int)127u);
   if (v20 != 0u) {
     goto end0;
@@ -86,7 +86,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   const ulong at_3 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_3) = as_uint(v25);
  end0:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   uint v27 = (uint)((int)v7 > (int)63u);
   if (v27 != 0u) {
     goto end2;
@@ -100,7 +100,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   const ulong at_6 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_6) = as_uint(v32);
  end2:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   uint v34 = (uint)((int)v7 > (int)31u);
   if (v34 != 0u) {
     goto end4;
@@ -114,7 +114,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   const ulong at_9 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_9) = as_uint(v39);
  end4:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   uint v41 = (uint)((int)v7 > (int)15u);
   if (v41 != 0u) {
     goto end6;
@@ -128,7 +128,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   const ulong at_12 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_12) = as_uint(v46);
  end6:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   uint v48 = (uint)((int)v7 > (int)7u);
   if (v48 != 0u) {
     goto end8;
@@ -142,7 +142,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   const ulong at_15 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_15) = as_uint(v53);
  end8:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   uint v55 = (uint)((int)v7 > (int)3u);
   if (v55 != 0u) {
     goto end10;
@@ -156,7 +156,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   const ulong at_18 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_18) = as_uint(v60);
  end10:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   uint v62 = (uint)((int)v7 > (int)1u);
   if (v62 != 0u) {
     goto end12;
@@ -170,7 +170,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   const ulong at_21 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_21) = as_uint(v67);
  end12:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   uint v69 = (uint)((int)v7 > (int)0u);
   if (v69 != 0u) {
     goto end14;
@@ -184,7 +184,7 @@ __kernel GROUP void unchecked(__global const uchar* b0,
   const ulong at_24 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_24) = as_uint(v74);
  end14:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (v7 != 0u) {
     goto end16;
   }
@@ -248,7 +248,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   if (at_0 > 1020ul) { record_trap(HERE, 262146u, 7056u, 0u, (uint)(group_base + at_0)); stopped[meeting] = 1u; goto meet18; }
   *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v18);
  meet18:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   uint v20 = (uint)((int)v7 > (int)127u);
@@ -268,7 +268,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   *(__local u32*)((__local uchar*)group_memory + at_3) = as_uint(v25);
  end0:;
  meet32:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   uint v27 = (uint)((int)v7 > (int)63u);
@@ -288,7 +288,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   *(__local u32*)((__local uchar*)group_memory + at_6) = as_uint(v32);
  end2:;
  meet46:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   uint v34 = (uint)((int)v7 > (int)31u);
@@ -308,7 +308,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   *(__local u32*)((__local uchar*)group_memory + at_9) = as_uint(v39);
  end4:;
  meet60:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   uint v41 = (uint)((int)v7 > (int)15u);
@@ -328,7 +328,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   *(__local u32*)((__local uchar*)group_memory + at_12) = as_uint(v46);
  end6:;
  meet74:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   uint v48 = (uint)((int)v7 > (int)7u);
@@ -348,7 +348,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   *(__local u32*)((__local uchar*)group_memory + at_15) = as_uint(v53);
  end8:;
  meet88:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   uint v55 = (uint)((int)v7 > (int)3u);
@@ -368,7 +368,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   *(__local u32*)((__local uchar*)group_memory + at_18) = as_uint(v60);
  end10:;
  meet102:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   uint v62 = (uint)((int)v7 > (int)1u);
@@ -388,7 +388,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   *(__local u32*)((__local uchar*)group_memory + at_21) = as_uint(v67);
  end12:;
  meet116:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   uint v69 = (uint)((int)v7 > (int)0u);
@@ -408,7 +408,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   *(__local u32*)((__local uchar*)group_memory + at_24) = as_uint(v74);
  end14:;
  meet130:;
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  barrier(CLK_LOCAL_MEM_FENCE);
   if (stopped[meeting] != 0u) return;
   meeting ^= 1u;
   if (v7 != 0u) {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/back/gpu/buffer_fences.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "compiler/analysis/definitions.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/op_flow.h"
+#include "compiler/pass/remove_barriers.h"
+
+namespace hpvm::gpu {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+
+// Each barrier, and each load that may be done early, is looked at in time linear in the function.
+constexpr size_t kBarriersMax = 256, kDoneLoadsMax = 64;
+constexpr size_t kSumMax = 16;  // Operations that a stored value is followed through.
+
+class FenceSearch {
+ public:
+  explicit FenceSearch(const ir::Function& function)
+      : f_(function), flow_(FindOpFlow(function)), definitions_(function), is_fence_(function.ops.size()) {}
+
+  std::vector<bool> Run() {
+    std::vector<OpId> barriers, stores;
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      if (op.code == Opcode::kBarrier) {
+        barriers.push_back(id);
+        is_fence_[id.index] = true;
+      } else if ((op.code == Opcode::kStore || op.code == Opcode::kStore128) && op.space == ir::Space::kGroup) {
+        stores.push_back(id);
+      }
+    });
+    if (barriers.size() > kBarriersMax) {
+      return is_fence_;
+    }
+    for (const OpId store : stores) {
+      NoteLoadsDoneBy(store);
+    }
+    for (const auto& [load, by] : done_by_) {
+      FindWhereOpen(OpId(load), by);
+    }
+    // One at a time, so that whatever conflicts still has a fence between on every way.
+    for (const OpId barrier : barriers) {
+      const BufferUse before = Around(barrier, flow_.previous, true), behind = Around(barrier, flow_.next, false);
+      is_fence_[barrier.index] = (before.writes && (behind.reads || behind.writes)) || (before.reads && behind.writes);
+    }
+    return is_fence_;
+  }
+
+ private:
+  // What may happen to buffers between `barrier` and the next fences in the direction of `edges`.
+  BufferUse Around(OpId barrier, const std::vector<std::vector<OpId>>& edges, bool is_before) const {
+    BufferUse use;
+    std::vector<bool> seen(f_.ops.size());
+    std::vector<OpId> work = edges[barrier.index];
+    while (!work.empty()) {
+      const OpId id = work.back();
+      work.pop_back();
+      if (seen[id.index] || is_fence_[id.index]) {
+        continue;
+      }
+      seen[id.index] = true;
+      const BufferUse here = BuffersUsedBy(f_.op(id));
+      use.reads |= here.reads && !(is_before && IsDone(id, barrier));
+      use.writes |= here.writes;
+      work.insert(work.end(), edges[id.index].begin(), edges[id.index].end());
+    }
+    return use;
+  }
+
+  bool IsDone(OpId load, OpId barrier) const {
+    const auto open = open_at_.find(load.index);
+    return open != open_at_.end() && !open->second[barrier.index];
+  }
+
+  // Finds the loads without which the stored value cannot be known: it is what was loaded, a conversion of it, or a sum
+  // of such, of which each occurs once, lest they cancel each other out.
+  void NoteLoadsDoneBy(OpId store) {
+    std::vector<OpId> loads;
+    bool is_sum = false, has_other = false;
+    const std::span<const ir::ValueId> operands = f_.operands_of(f_.op(store));
+    for (const ir::ValueId stored : operands.subspan(1)) {
+      std::vector<ir::ValueId> open{stored};
+      for (size_t steps = 0; !open.empty() && steps < kSumMax; ++steps) {
+        const OpId by = definitions_.Of(open.back());
+        open.pop_back();
+        if (!by.valid()) {
+          has_other = true;
+          continue;
+        }
+        const Op& op = f_.op(by);
+        const ir::Family family = ir::Info(op.code).family;
+        if (op.code == Opcode::kLoad || op.code == Opcode::kLoad128) {
+          loads.push_back(by);
+        } else if (op.code == Opcode::kFAdd || op.code == Opcode::kAdd || family == ir::Family::kConvert) {
+          is_sum |= family != ir::Family::kConvert;
+          open.insert(open.end(), f_.operands_of(op).begin(), f_.operands_of(op).end());
+        } else {
+          has_other |= op.code != Opcode::kConst;
+        }
+      }
+      has_other |= !open.empty();
+    }
+    std::sort(loads.begin(), loads.end());
+    const bool is_twice = std::adjacent_find(loads.begin(), loads.end()) != loads.end();
+    if (is_sum && (has_other || is_twice)) {
+      return;
+    }
+    for (const OpId load : loads) {
+      const bool is_known = done_by_.count(load.index) != 0;
+      if (BuffersUsedBy(f_.op(load)).reads && (is_known || done_by_.size() < kDoneLoadsMax)) {
+        done_by_[load.index].push_back(store);
+      }
+    }
+  }
+
+  // Finds the barriers that control may reach from the load past the stores.
+  void FindWhereOpen(OpId load, const std::vector<OpId>& stores) {
+    std::vector<bool>& open_at = open_at_[load.index];
+    open_at.resize(f_.ops.size());
+    for (const OpId store : stores) {
+      open_at[store.index] = true;  // Not to be passed.
+    }
+    std::vector<OpId> work = flow_.next[load.index];
+    while (!work.empty()) {
+      const OpId id = work.back();
+      work.pop_back();
+      if (!open_at[id.index]) {
+        open_at[id.index] = true;
+        work.insert(work.end(), flow_.next[id.index].begin(), flow_.next[id.index].end());
+      }
+    }
+  }
+
+  const ir::Function& f_;
+  const OpFlow flow_;
+  const Definitions definitions_;
+  std::vector<bool> is_fence_;                     // By OpId.
+  std::map<uint32_t, std::vector<OpId>> done_by_;  // By OpId of loads from buffers: stores that need the value.
+  std::map<uint32_t, std::vector<bool>> open_at_;  // The same loads: by OpId, where it may not have been stored.
+};
+
+}  // namespace
+
+std::vector<bool> FindBufferFences(const ir::Module& module) {
+  return FenceSearch(module.function(module.entry)).Run();
+}
+
+}  // namespace hpvm::gpu

@@ -13,10 +13,10 @@
 namespace hpvm::opencl {
 namespace {
 
-// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together (an event costs
-// about a third of a microsecond).
+// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together: the device stops
+// for each event to write its times.
 constexpr uint32_t kTimedAloneMax = 64;
-constexpr uint32_t kTimedTogether = 32;
+constexpr uint32_t kTimedTogether = 128;
 // The device starts on what it has got while more is enqueued.
 constexpr uint32_t kCommandsPerFlush = 128;
 // Copies between pinned memory and the device are cut into pieces, so many under way at a time.
@@ -125,8 +125,10 @@ Status OpenClFlight::EnqueueCommands() {
         return status;
       }
     } else if (copy != nullptr) {
+      follows_launch_ = false;
       HPVMD_RETURN_IF_ERROR(EnqueueCopy(*copy, i >= end));
     } else {
+      follows_launch_ = false;
       HPVMD_RETURN_IF_ERROR(EnqueueFill(std::get<FillCommand>(commands[i])));
     }
     if (i % kCommandsPerFlush == kCommandsPerFlush - 1) {
@@ -152,6 +154,7 @@ Status OpenClFlight::SwitchTo(cl_command_queue queue) {
   }
   HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, "Changing queues"));
   current_ = queue;
+  follows_launch_ = false;
   return absl::OkStatus();
 }
 
@@ -159,6 +162,7 @@ Status OpenClFlight::Use(OpenClBuffer& buffer) {
   if (const cl_event wait = buffer.TakeCleared(queue_.lane_); wait != nullptr) [[unlikely]] {
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clEnqueueBarrierWithWaitList(current_, 1, &wait, nullptr), current_,
                                                "Waiting for a fresh buffer"));
+    follows_launch_ = false;
   }
   const cl_mem memory = buffer.memory();
   if (buffer.is_imported() && std::find(acquired_.begin(), acquired_.end(), memory) == acquired_.end()) {
@@ -397,9 +401,8 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     Time(dispatch, Event(), Event());
     return absl::OkStatus();
   }
-  HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
-  const bool is_measured = executable.chooser().Wants(inputs_.facts);
-  gpu::NoteVariant(parts, !is_measured, dispatch, submission_);
+  HPVMD_RETURN_IF_ERROR(executable.chooser().Choose(inputs_.facts, &chosen_));
+  gpu::NoteVariant(chosen_, dispatch, submission_);
   HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : queue_.main_.get()));
   for (Buffer* buffer : inputs_.buffers) {
     if (buffer == nullptr) {
@@ -411,12 +414,15 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     HPVMD_RETURN_IF_ERROR(Use(OfDevice(*buffer)));
   }
   const size_t place = nodes_.size();
-  const bool has_event = is_measured || (IsTimed() && (groups_.Begins(place) || groups_.Ends(place)));
+  const bool needs_start = groups_.Begins(place) ? !follows_launch_ : needs_start_;
+  const bool has_event = chosen_.is_measured || (IsTimed() && (needs_start || groups_.Ends(place)));
   Event first, last;
-  HPVMD_RETURN_IF_ERROR(EnqueueParts(executable, parts, traps, has_event, &first, &last));
+  HPVMD_RETURN_IF_ERROR(EnqueueParts(executable, chosen_.parts, traps, has_event, &first, &last));
   Time(dispatch, first, last);
-  if (is_measured) {
-    measured_.push_back({&executable.chooser(), inputs_.facts, std::move(parts), std::move(first), std::move(last)});
+  follows_launch_ = true;
+  if (chosen_.is_measured) {
+    measured_.push_back(
+        {&executable.chooser(), inputs_.facts, std::move(chosen_.parts), std::move(first), std::move(last)});
   }
   return absl::OkStatus();
 }
@@ -469,14 +475,16 @@ void OpenClFlight::Time(const DispatchCommand& dispatch, const Event& first, con
   const size_t place = nodes_.size();
   nodes_.push_back(dispatch.node);
   if (groups_.Begins(place)) {
-    samples_.push_back({place, place + 1, Shared(first), Shared(last), &dispatch});
-    return;
+    samples_.push_back({.first_node = place, .like = &dispatch});
+    needs_start_ = !follows_launch_;
   }
   Sample& sample = samples_.back();
   sample.end_node = place + 1;
   sample.is_mixed |= !gpu::AreAlike(*sample.like, dispatch);
-  if (!sample.first) {
+  const bool is_alone = groups_.Begins(place) && groups_.Ends(place);
+  if (first && (needs_start_ || is_alone)) {
     sample.first = Shared(first);
+    needs_start_ = false;
   }
   if (last) {
     sample.last = Shared(last);

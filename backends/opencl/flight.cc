@@ -13,10 +13,12 @@
 namespace hpvm::opencl {
 namespace {
 
-// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together: the device stops
-// for each event to write its times.
+// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together.
 constexpr uint32_t kTimedAloneMax = 64;
-constexpr uint32_t kTimedTogether = 128;
+constexpr uint32_t kTimedTogether = 512;
+// So many launches in a row are worth a change to the queue without a clock, and one back for the launch that ends the
+// time of all: each change costs the device some 10 us.
+constexpr size_t kPlainLaunchesMin = 256;
 // The device starts on what it has got while more is enqueued.
 constexpr uint32_t kCommandsPerFlush = 128;
 // Copies between pinned memory and the device are cut into pieces, so many under way at a time.
@@ -45,6 +47,13 @@ bool IsDownload(const Command& command, const Submission& submission) {
   const auto* copy = std::get_if<CopyCommand>(&command);
   return copy != nullptr && copy->target < submission.buffers.size() && submission.buffers[copy->target] != nullptr &&
          submission.buffers[copy->target]->host() != nullptr;
+}
+
+// Behind the launches in a row that begin there.
+size_t EndOfLaunches(const std::vector<Command>& commands, size_t begin) {
+  const auto first = commands.begin() + static_cast<ptrdiff_t>(begin);
+  const auto is_launch = [](const Command& command) { return std::holds_alternative<DispatchCommand>(command); };
+  return static_cast<size_t>(std::find_if_not(first, commands.end(), is_launch) - commands.begin());
 }
 
 std::string GroupText(const std::array<uint32_t, 3>& group) {
@@ -111,6 +120,7 @@ Status OpenClFlight::EnqueueCommands() {
   while (end > 0 && IsDownload(commands[end - 1], submission_)) {
     --end;
   }
+  size_t launches_end = 0;
   for (size_t i = 0; i < commands.size(); ++i) {
     if (IsStopped(submission_)) {
       return Cancelled("The submission was stopped.");
@@ -120,6 +130,10 @@ Status OpenClFlight::EnqueueCommands() {
       HPVMD_RETURN_IF_ERROR(FlushUploads());
     }
     if (const auto* dispatch = std::get_if<DispatchCommand>(&commands[i])) {
+      if (i >= launches_end) {
+        launches_end = EndOfLaunches(commands, i);
+        is_among_many_ = launches_end - i >= kPlainLaunchesMin;
+      }
       if (Status status = EnqueueDispatch(*dispatch); !status.ok()) {
         failed_node_ = dispatch->node;
         return status;
@@ -154,7 +168,6 @@ Status OpenClFlight::SwitchTo(cl_command_queue queue) {
   }
   HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, "Changing queues"));
   current_ = queue;
-  follows_launch_ = false;
   return absl::OkStatus();
 }
 
@@ -403,7 +416,6 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
   }
   HPVMD_RETURN_IF_ERROR(executable.chooser().Choose(inputs_.facts, &chosen_));
   gpu::NoteVariant(chosen_, dispatch, submission_);
-  HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : queue_.main_.get()));
   for (Buffer* buffer : inputs_.buffers) {
     if (buffer == nullptr) {
       continue;
@@ -416,6 +428,8 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
   const size_t place = nodes_.size();
   const bool needs_start = groups_.Begins(place) ? !follows_launch_ : needs_start_;
   const bool has_event = chosen_.is_measured || (IsTimed() && (needs_start || groups_.Ends(place)));
+  const cl_command_queue ours = is_among_many_ && !has_event ? queue_.plain_.get() : queue_.main_.get();
+  HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : ours));
   Event first, last;
   HPVMD_RETURN_IF_ERROR(EnqueueParts(executable, chosen_.parts, traps, has_event, &first, &last));
   Time(dispatch, first, last);

@@ -109,7 +109,8 @@ class OpenClFlight final : public gpu::Flight {
   gpu::Milestones behind_;
   Status status_;
   uint32_t failed_node_ = 0xffffffffu;
-  cl_command_queue current_ = nullptr;  // Where the next command goes.
+  cl_command_queue current_ = nullptr;  // Where the last command went.
+  bool is_among_many_ = false;          // The launch being enqueued is one of many in a row.
   Event done_;                          // After everything that was enqueued.
 
   const uint32_t dispatch_count_;

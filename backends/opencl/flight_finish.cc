@@ -49,7 +49,9 @@ Status OpenClFlight::Finish() {
 
 Status OpenClFlight::WaitForDevice() {
   if (!done_) {
-    return queue_.health_.JudgeEvent(clFinish(queue_.main_.get()), "Waiting for a submission");
+    const cl_int plain = queue_.plain_ ? clFinish(queue_.plain_.get()) : CL_SUCCESS;
+    const cl_int main = clFinish(queue_.main_.get());
+    return queue_.health_.JudgeEvent(plain == CL_SUCCESS ? main : plain, "Waiting for a submission");
   }
   const cl_event done = done_.get();
   cl_int error = clWaitForEvents(1, &done);

@@ -10,17 +10,24 @@
 namespace hpvm::opencl {
 
 StatusOr<std::unique_ptr<OpenClQueue>> OpenClQueue::Create(const Parts& parts) {
-  Queue queues[3];
-  for (Queue& queue : queues) {
+  const auto create = [&](cl_command_queue_properties properties, Queue* queue) {
     cl_int error = CL_SUCCESS;
-    queue = Queue(clCreateCommandQueue(parts.context, parts.found.device, CL_QUEUE_PROFILING_ENABLE, &error));
-    HPVMD_RETURN_IF_ERROR(FromCl(error, "Creating a queue on device \"" + parts.found.info.id + "\""));
+    *queue = Queue(clCreateCommandQueue(parts.context, parts.found.device, properties, &error));
+    return FromCl(error, "Creating a queue on device \"" + parts.found.info.id + "\"");
+  };
+  const bool has_launches = parts.lane == Lane::kCompute;
+  Queue main, plain, download, setup;
+  HPVMD_RETURN_IF_ERROR(create(has_launches ? CL_QUEUE_PROFILING_ENABLE : 0, &main));
+  HPVMD_RETURN_IF_ERROR(create(0, &download));
+  HPVMD_RETURN_IF_ERROR(create(0, &setup));
+  if (has_launches) {
+    HPVMD_RETURN_IF_ERROR(create(0, &plain));
   }
   return std::unique_ptr<OpenClQueue>(
-      new OpenClQueue(parts, std::move(queues[0]), std::move(queues[1]), std::move(queues[2])));
+      new OpenClQueue(parts, std::move(main), std::move(plain), std::move(download), std::move(setup)));
 }
 
-OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue setup)
+OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue plain, Queue download, Queue setup)
     : found_(parts.found),
       context_(parts.context),
       health_(parts.health),
@@ -28,6 +35,7 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue s
       stages_(parts.always_stage || !parts.found.info.is_emulated),
       pinner_(parts.pinner),
       main_(std::move(main)),
+      plain_(std::move(plain)),
       download_(std::move(download)),
       setup_(std::move(setup)),
       uploads_(context_, setup_.get()),

@@ -18,7 +18,7 @@ constexpr uint32_t kTimedAloneMax = 64;
 constexpr uint32_t kTimedTogether = 512;
 // So many launches in a row are worth a change to the queue without a clock, and one back for the launch that ends the
 // time of all: each change costs the device some 10 us.
-constexpr size_t kPlainLaunchesMin = 256;
+constexpr size_t kPlainLaunchesMin = 128;
 // The device starts on what it has got while more is enqueued.
 constexpr uint32_t kCommandsPerFlush = 128;
 // Copies between pinned memory and the device are cut into pieces, so many under way at a time.

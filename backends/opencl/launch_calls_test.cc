@@ -287,7 +287,7 @@ TEST_P(LaunchCallsTest, ShortListsStayOnOneQueue) {
   std::unique_ptr<Buffer> x = rig.Upload(std::vector<uint32_t>(kWords, 1));
   rig.is_timed = true;
   uint32_t launches = 0;
-  for (const uint32_t count : {1000u, 200u}) {
+  for (const uint32_t count : {1000u, 100u}) {
     for (uint32_t i = 0; i < count; ++i, ++launches) {
       rig.Dispatch(*step, kWords, {rig.View(*x)});
       if (count == 1000 && i % 100 == 99) {
@@ -300,7 +300,7 @@ TEST_P(LaunchCallsTest, ShortListsStayOnOneQueue) {
     EXPECT_EQ(counts.clocked, counts.launches);
   }
   std::vector<uint32_t> expected(kWords, After(1, launches));
-  expected[0] = After(0, 200);
+  expected[0] = After(0, 100);
   EXPECT_EQ(rig.Read<uint32_t>(*x), expected);
 }
 

@@ -134,6 +134,7 @@ Status OpenClFlight::EnqueueCommands() {
         launches_end = EndOfLaunches(commands, i);
         is_among_many_ = launches_end - i >= kPlainLaunchesMin;
       }
+      precedes_empty_ = i + 1 < launches_end && gpu::IsEmpty(std::get<DispatchCommand>(commands[i + 1]));
       if (Status status = EnqueueDispatch(*dispatch); !status.ok()) {
         failed_node_ = dispatch->node;
         return status;
@@ -427,7 +428,9 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
   }
   const size_t place = nodes_.size();
   const bool needs_start = groups_.Begins(place) ? !follows_launch_ : needs_start_;
-  const bool has_event = chosen_.is_measured || (IsTimed() && (needs_start || groups_.Ends(place)));
+  // Launches without instances have no event to end the sample with.
+  const bool may_end = groups_.Ends(place) || precedes_empty_;
+  const bool has_event = chosen_.is_measured || (IsTimed() && (needs_start || may_end));
   const cl_command_queue ours = is_among_many_ && !has_event ? queue_.plain_.get() : queue_.main_.get();
   HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : ours));
   Event first, last;

@@ -111,6 +111,7 @@ class OpenClFlight final : public gpu::Flight {
   uint32_t failed_node_ = 0xffffffffu;
   cl_command_queue current_ = nullptr;  // Where the last command went.
   bool is_among_many_ = false;          // The launch being enqueued is one of many in a row.
+  bool precedes_empty_ = false;         // A launch without instances is next.
   Event done_;                          // After everything that was enqueued.
 
   const uint32_t dispatch_count_;

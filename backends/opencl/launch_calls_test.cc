@@ -325,6 +325,24 @@ TEST_P(LaunchCallsTest, HandlesThatAreUsedAgainAreSetAgain) {
   RecordProperty("handles_used_again", again);
 }
 
+// A launch without instances at the end takes no time, and does not take that of the others away.
+TEST_P(LaunchCallsTest, AnEmptyLaunchHidesNoTime) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> step = rig.Load(Steps());
+  ASSERT_NE(step, nullptr);
+  std::unique_ptr<Buffer> x = rig.Upload(std::vector<uint32_t>(kWords, 1));
+  rig.is_timed = true;
+  for (int round = 0; round < 5; ++round) {
+    for (uint32_t i = 0; i < 300; ++i) {
+      rig.Dispatch(*step, kWords, {rig.View(*x)});
+    }
+    rig.Dispatch(*step, 0, {rig.View(*x)});
+    ASSERT_TRUE(rig.Run().ok());
+    EXPECT_GT(rig.timings[299].end_ns, rig.timings[299].start_ns);
+    EXPECT_GE(rig.timings[300].end_ns, rig.timings[299].end_ns);
+  }
+}
+
 // What stands between two groups of launches is no launch's time.
 TEST_P(LaunchCallsTest, CopiesBetweenLaunchesAreNotTheirTime) {
   constexpr uint32_t kGroup = 512;

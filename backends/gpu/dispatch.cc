@@ -156,11 +156,10 @@ StatusOr<Buffer*> ViewedBuffer(const Submission& submission, SlotIndex slot, uin
   return buffer;
 }
 
-void NoteVariant(std::span<const Part> parts, bool is_settled, const DispatchCommand& dispatch,
-                 const Submission& submission) {
-  if (!parts.empty() && dispatch.node < submission.timings.size()) {
-    submission.timings[dispatch.node].variant = static_cast<uint8_t>(parts.front().variant);
-    submission.timings[dispatch.node].is_settled = is_settled;
+void NoteVariant(const Chosen& chosen, const DispatchCommand& dispatch, const Submission& submission) {
+  if (!chosen.parts.empty() && dispatch.node < submission.timings.size()) {
+    submission.timings[dispatch.node].variant = static_cast<uint8_t>(chosen.parts.front().variant);
+    submission.timings[dispatch.node].is_settled = !chosen.is_measured;
   }
 }
 

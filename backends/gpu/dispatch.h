@@ -50,9 +50,7 @@ class LaunchReader {
 // The buffer of a slot, of which the view is a part; kInternal when it is not.
 StatusOr<Buffer*> ViewedBuffer(const Submission& submission, SlotIndex slot, uint64_t offset, uint64_t bytes);
 // Notes which variant runs most of the dispatch, for who times the submission: that of its first part.
-// `is_settled`: the chooser does not want to know how long it takes any more.
-void NoteVariant(std::span<const Part> parts, bool is_settled, const DispatchCommand& dispatch,
-                 const Submission& submission);
+void NoteVariant(const Chosen& chosen, const DispatchCommand& dispatch, const Submission& submission);
 // Whether no instance runs.
 bool IsEmpty(const DispatchCommand& dispatch);
 

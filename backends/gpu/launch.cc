@@ -93,25 +93,27 @@ class LaunchChooser final : public Chooser {
     }
   }
 
-  StatusOr<std::vector<Part>> Choose(const LaunchFacts& facts) override {
+  Status Choose(const LaunchFacts& facts, Chosen* chosen) override {
+    const bool is_aligned = IsAligned(facts);
     {
       std::lock_guard lock(mutex_);
-      if (const Final* known = FindFinal(facts)) {
+      if (const Final* known = FindFinal(facts, is_aligned)) {
+        chosen->parts.assign(known->parts.begin(), known->parts.end());
+        chosen->is_measured = false;
         Count(known->parts);
-        return known->parts;
+        return absl::OkStatus();
       }
     }
-    const bool is_final = !Wants(facts);
-    StatusOr<std::vector<Part>> parts = ChooseAnew(facts);
-    if (parts.ok()) {
-      Count(*parts);
-    }
-    if (parts.ok() && is_final) {
+    chosen->is_measured = Wants(facts);
+    HPVMD_ASSIGN_OR_RETURN(chosen->parts, ChooseAnew(facts));
+    Count(chosen->parts);
+    if (!chosen->is_measured) {
       std::lock_guard lock(mutex_);
-      finals_[next_final_] = {facts, *parts, wish()};
+      last_final_ = next_final_;
+      finals_[next_final_] = {facts, is_aligned, chosen->parts, wish()};
       next_final_ = (next_final_ + 1) % finals_.size();
     }
-    return parts;
+    return absl::OkStatus();
   }
 
   StatusOr<std::vector<Part>> ChooseAnew(const LaunchFacts& facts) {
@@ -145,16 +147,6 @@ class LaunchChooser final : public Chooser {
     sizes_max_[variant] = std::max<uint32_t>(std::min(sizes_max_[variant], group_size_max), 1);
   }
 
-  bool Wants(const LaunchFacts& facts) override {
-    {
-      std::lock_guard lock(mutex_);
-      if (FindFinal(facts) != nullptr) {
-        return false;
-      }
-    }
-    return IsMeasured(facts) && Find(facts, Allowed(facts)).open != nullptr;
-  }
-
   void Took(const LaunchFacts& facts, std::span<const Part> parts, int64_t device_ns) override {
     if (!IsMeasured(facts) || device_ns <= 0) {
       return;
@@ -184,16 +176,27 @@ class LaunchChooser final : public Chooser {
   // A launch whose choice nothing changes any more.
   struct Final {
     LaunchFacts facts;
+    bool is_aligned = false;
     std::vector<Part> parts;
     ForcedVariant::Wish wish;
   };
-  const Final* FindFinal(const LaunchFacts& facts) const {
-    const ForcedVariant::Wish now = wish();
-    for (const Final& known : finals_) {
-      if (!known.parts.empty() && known.wish == now && known.facts.extent == facts.extent &&
-          known.facts.group == facts.group && known.facts.first == facts.first && known.facts.count == facts.count &&
-          known.facts.params == facts.params) {
-        return &known;
+  // Where buffers begin decides nothing but whether all of them are aligned: launches on many small buffers in one
+  // piece of memory are alike.
+  bool IsLike(const Final& known, const LaunchFacts& facts, bool is_aligned) const {
+    const auto is_same = [](const ParamFact& a, const ParamFact& b) {
+      return a.value == b.value && a.words == b.words;
+    };
+    return !known.parts.empty() && known.is_aligned == is_aligned && known.facts.extent == facts.extent &&
+           known.facts.group == facts.group && known.facts.first == facts.first && known.facts.count == facts.count &&
+           std::ranges::equal(known.facts.params, facts.params, is_same) && known.wish == wish();
+  }
+  // Called with mutex_ held.
+  const Final* FindFinal(const LaunchFacts& facts, bool is_aligned) {
+    for (size_t i = 0; i < finals_.size(); ++i) {
+      const size_t at = (last_final_ + i) % finals_.size();
+      if (IsLike(finals_[at], facts, is_aligned)) {
+        last_final_ = at;
+        return &finals_[at];
       }
     }
     return nullptr;
@@ -242,6 +245,9 @@ class LaunchChooser final : public Chooser {
   Status Check(const LaunchFacts& facts) const;
   Status CheckGroup(const std::array<uint64_t, 3>& group) const;
   StatusOr<std::vector<Part>> Native(const LaunchFacts& facts) const;
+  bool IsAligned(const LaunchFacts& facts) const;
+  // Whether a measurement would still change anything.
+  bool Wants(const LaunchFacts& facts) { return IsMeasured(facts) && Find(facts, Allowed(facts)).open != nullptr; }
   bool IsMeasured(const LaunchFacts& facts) const {
     return !is_forced() && !code_.is_native && !target_.is_processor && Instances(facts) >= kTinyInstances;
   }
@@ -277,6 +283,7 @@ class LaunchChooser final : public Chooser {
   std::mutex mutex_;
   std::array<Final, 16> finals_;  // Guarded by mutex_; the boxes of a launch that runs in pieces are one each.
   size_t next_final_ = 0;         // Guarded by mutex_.
+  size_t last_final_ = 0;         // Guarded by mutex_; where the last one was found.
 };
 
 Status LaunchChooser::Check(const LaunchFacts& facts) const {
@@ -410,12 +417,17 @@ Proven LaunchChooser::ProvenOf(const LaunchFacts& facts) {
   return *known;
 }
 
-LaunchChooser::Choice LaunchChooser::Allowed(const LaunchFacts& facts) {
-  const Proven proven = ProvenOf(facts);
+bool LaunchChooser::IsAligned(const LaunchFacts& facts) const {
   bool is_aligned = true;
   for (size_t i = 0; i < facts.params.size(); ++i) {
     is_aligned = is_aligned && (!artifact_.params[i].is_buffer || facts.params[i].start % 16 == 0);
   }
+  return is_aligned;
+}
+
+LaunchChooser::Choice LaunchChooser::Allowed(const LaunchFacts& facts) {
+  const Proven proven = ProvenOf(facts);
+  const bool is_aligned = IsAligned(facts);
   std::vector<const GpuVariant*> holding;
   for (const GpuVariant& variant : code_.variants) {
     if (HoldsFor(variant, facts, proven, is_aligned)) {

@@ -52,20 +52,26 @@ struct LaunchFacts {
   std::vector<Param> params;  // One a kernel parameter.
 };
 
+// How a launch runs.
+struct Chosen {
+  std::vector<Part> parts;  // None when no instance runs.
+  // How long the launch takes would still change later choices (Took).
+  bool is_measured = false;
+};
+
 // Chooses for one executable; keeps proofs and measurements. Any thread.
 class Chooser {
  public:
   virtual ~Chooser() = default;
-  // kFailedPrecondition for launches beyond the device's limits (extents, group sizes, buffers), with the limit, and
-  // for parts of launches of a tenant's module. kInvalidArgument for a group that does not fit a module of the
-  // tenant's.
-  virtual StatusOr<std::vector<Part>> Choose(const LaunchFacts& facts) = 0;
+  // Fills `chosen`, whose storage is used again: a launch like one of the last few, wherever its buffers begin,
+  // allocates nothing. kFailedPrecondition for launches beyond the device's limits (extents, group sizes, buffers),
+  // with the limit, and for parts of launches of a tenant's module. kInvalidArgument for a group that does not fit a
+  // module of the tenant's.
+  virtual Status Choose(const LaunchFacts& facts, Chosen* chosen) = 0;
   // The driver has built a variant so that its groups may have no more than so many work items (its registers). Before
   // the first launch.
   virtual void Limit(uint32_t variant, uint32_t group_size_max) = 0;
-  // How long the dispatch of `parts` took on the device, for later choices. Wants says whether that would still change
-  // anything, so that devices need not time every launch.
-  virtual bool Wants(const LaunchFacts& facts) = 0;
+  // How long the dispatch of `parts` took on the device, for later choices.
   virtual void Took(const LaunchFacts& facts, std::span<const Part> parts, int64_t device_ns) = 0;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/launch.h"
 
+#include <atomic>
+#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
@@ -11,6 +13,21 @@
 
 #include "backends/gpu/parts.h"
 #include "base/clock.h"
+
+namespace {
+
+std::atomic<uint64_t> allocations{0};  // So far, of this program.
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  ++allocations;
+  void* const memory = std::malloc(bytes);
+  HPVMD_CHECK(memory != nullptr);
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace hpvm::gpu {
 namespace {
@@ -52,6 +69,17 @@ LaunchFacts Launch(std::array<uint64_t, 3> extent, std::array<uint64_t, 3> group
   facts.extent = facts.count = extent;
   facts.group = group;
   return facts;
+}
+
+StatusOr<std::vector<Part>> PartsOf(Chooser& chooser, const LaunchFacts& facts) {
+  Chosen chosen;
+  HPVMD_RETURN_IF_ERROR(chooser.Choose(facts, &chosen));
+  return chosen.parts;
+}
+
+bool IsMeasured(Chooser& chooser, const LaunchFacts& facts) {
+  Chosen chosen;
+  return chooser.Choose(facts, &chosen).ok() && chosen.is_measured;
 }
 
 // How often each instance of a launch is run; fails at work items outside it.
@@ -122,7 +150,7 @@ TEST(ChooserTest, PartsCoverEveryInstanceOnce) {
     const uint32_t forced = static_cast<uint32_t>(random() % 2);
     ForcedVariant wish(forced);
     const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch(extent, group));
+    const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, Launch(extent, group));
     if (!parts.ok()) {
       EXPECT_THAT(parts.status().message(), HasSubstr("launches on the device"));
       ++refused;
@@ -161,7 +189,7 @@ TEST(ChooserTest, BoxesCoverTheLaunchOnce) {
       LaunchFacts facts = Launch(extent, group);
       facts.first[along] = at;
       facts.count[along] = std::min<uint64_t>(extent[along] - at, upto(100) * group[along]);
-      const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+      const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, facts);
       ASSERT_TRUE(parts.ok()) << parts.status();
       const std::vector<uint8_t> here = Cover(artifact.gpu, extent, *parts);
       ASSERT_EQ(here.size(), hits.size());
@@ -169,7 +197,7 @@ TEST(ChooserTest, BoxesCoverTheLaunchOnce) {
         hits[i] = static_cast<uint8_t>(hits[i] + here[i]);
       }
       // Again, from what is remembered: another box of the launch must not get these parts.
-      ASSERT_EQ(chooser->Choose(facts)->size(), parts->size());
+      ASSERT_EQ(PartsOf(*chooser, facts)->size(), parts->size());
       at += facts.count[along];
     }
     ASSERT_TRUE(IsOnce(hits));
@@ -184,16 +212,19 @@ TEST(ChooserTest, MeasuresBoxesByTheirOwnSize) {
   LaunchFacts box = Launch({4096, 4096, 1});
   box.first = {0, 1024, 0};
   box.count = {4096, 128, 1};
-  for (int i = 0; i < 200 && chooser->Wants(box); ++i) {
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(box);
-    ASSERT_TRUE(parts.ok());
-    chooser->Took(box, *parts, 100'000 + static_cast<int64_t>((*parts)[0].group[0]));
+  for (int i = 0; i < 200; ++i) {
+    Chosen chosen;
+    ASSERT_TRUE(chooser->Choose(box, &chosen).ok());
+    if (!chosen.is_measured) {
+      break;
+    }
+    chooser->Took(box, chosen.parts, 100'000 + static_cast<int64_t>(chosen.parts[0].group[0]));
   }
-  EXPECT_FALSE(chooser->Wants(box));
-  EXPECT_TRUE(chooser->Wants(Launch({4096, 4096, 1})));
-  EXPECT_FALSE(chooser->Wants(Launch({4096, 128, 1})));
+  EXPECT_FALSE(IsMeasured(*chooser, box));
+  EXPECT_TRUE(IsMeasured(*chooser, Launch({4096, 4096, 1})));
+  EXPECT_FALSE(IsMeasured(*chooser, Launch({4096, 128, 1})));
   box.count = {16, 16, 1};
-  EXPECT_FALSE(chooser->Wants(box));  // Tiny.
+  EXPECT_FALSE(IsMeasured(*chooser, box));  // Tiny.
 }
 
 // Large round launches are one part of the shape that was wanted; odd ones get groups that divide them.
@@ -221,7 +252,7 @@ TEST(ChooserTest, GroupsDivideTheLaunch) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
     const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch(c.extent));
+    const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, Launch(c.extent));
     ASSERT_TRUE(parts.ok()) << parts.status();
     ASSERT_EQ(parts->size(), c.parts);
     EXPECT_EQ((*parts)[0].group, c.group);
@@ -238,7 +269,7 @@ TEST(ChooserTest, FewShapesWhereEachIsABuild) {
   for (uint64_t x = 1; x < 3'000; x += 7) {
     ForcedVariant wish(0);
     const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({x, 1, 1}));
+    const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, Launch({x, 1, 1}));
     ASSERT_TRUE(parts.ok()) << parts.status();
     EXPECT_LE(parts->size(), 4u);
     EXPECT_TRUE(IsOnce(Cover(artifact.gpu, {x, 1, 1}, *parts)));
@@ -284,7 +315,7 @@ TEST(ChooserTest, AllowsWhatTheLaunchShows) {
     const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
     LaunchFacts facts = Launch({kCount, 1, 1});
     facts.params = {{c.bytes, c.start}, {c.n, 0}};
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+    const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, facts);
     ASSERT_TRUE(parts.ok()) << parts.status();
     EXPECT_EQ((*parts)[0].variant, c.want);
   }
@@ -303,11 +334,43 @@ TEST(ChooserTest, EveryBufferMustBeAligned) {
       const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
       LaunchFacts facts = Launch({1 << 20, 1, 1});
       facts.params = {{4096, a}, {4096, b}};
-      const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+      const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, facts);
       ASSERT_TRUE(parts.ok()) << parts.status();
       EXPECT_EQ((*parts)[0].variant, a == 16 && b == 32 ? 0u : 1u) << a << " " << b;
     }
   }
+}
+
+// Launches that differ only in where their buffers begin are alike, as long as these lie at multiples of 16 bytes or
+// not: a thousand of them on as many views of one buffer cost no memory, and each runs what its own views allow.
+TEST(ChooserTest, LaunchesOnViewsOfOneBufferAreAlike) {
+  GpuVariant aligned = Tile(4, 1, 1);
+  aligned.needs_alignment = true;
+  Artifact artifact = Kernel({aligned, Tile(1, 1, 1)});
+  artifact.params = {{"a", true, true, ir::Type::kI32}, {"n", false, false, ir::Type::kI32}};
+  const GpuTarget target = Target();
+  ForcedVariant wish(0);
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+  LaunchFacts facts = Launch({1 << 20, 1, 1});
+  facts.params = {{4096, 0}, {7, 0}};
+  Chosen chosen;
+  uint64_t warm = 0;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    if (i == 100) {
+      warm = allocations;
+    }
+    facts.params[0].start = i * 64 + (i % 3 == 0 ? 4 : 0);
+    ASSERT_TRUE(chooser->Choose(facts, &chosen).ok());
+    ASSERT_EQ(chosen.parts[0].variant, i % 3 == 0 ? 1u : 0u) << i;
+  }
+  EXPECT_EQ(allocations, warm);
+  facts.params[0].value = 2048;  // Sizes, scalars and words are no places.
+  ASSERT_TRUE(chooser->Choose(facts, &chosen).ok());
+  EXPECT_NE(allocations, warm);
+  warm = allocations;
+  facts.params[1].value = 8;
+  ASSERT_TRUE(chooser->Choose(facts, &chosen).ok());
+  EXPECT_NE(allocations, warm);
 }
 
 // A wish may change from launch to launch, and who made it learns what came of it.
@@ -323,7 +386,7 @@ TEST(ChooserTest, WishesChangeBetweenLaunches) {
     wish.Set({variant, shape});
     LaunchFacts facts = Launch({1 << 20, 1, 1});
     facts.params = {{4096, start}};
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+    const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, facts);
     EXPECT_TRUE(parts.ok()) << parts.status();
     return parts.ok() ? parts->front() : Part{};
   };
@@ -375,7 +438,7 @@ TEST(ChooserTest, RefusesWhatTheDeviceCannotTake) {
     const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
     LaunchFacts facts = Launch(c.extent, c.group);
     facts.params = {{c.bytes, 0}};
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+    const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, facts);
     ASSERT_FALSE(parts.ok());
     EXPECT_THAT(parts.status().message(), HasSubstr(c.want));
   }
@@ -390,7 +453,7 @@ TEST(ChooserTest, NativeCodeRunsWholeLaunchesOnly) {
   LaunchFacts facts = Launch({128, 2, 1});
   facts.first = {64, 0, 0};
   facts.count = {64, 2, 1};
-  const Status status = chooser->Choose(facts).status();
+  const Status status = PartsOf(*chooser, facts).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("it cannot run the (64, 2, 1) from (64, 0, 0) on alone"));
 }
@@ -401,17 +464,17 @@ TEST(ChooserTest, NativeCodeIsOnePart) {
   artifact.gpu.is_native = true;
   const GpuTarget target = Target();
   const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
-  EXPECT_TRUE(chooser->Choose(Launch({0, 5, 1}))->empty());
+  EXPECT_TRUE(PartsOf(*chooser, Launch({0, 5, 1}))->empty());
   for (const uint64_t extent : {1, 7, 1000, 4099, 65536}) {
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({extent, 3, 1}));
+    const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, Launch({extent, 3, 1}));
     ASSERT_TRUE(parts.ok()) << parts.status();
     ASSERT_EQ(parts->size(), 1u);
     EXPECT_TRUE(IsOnce(Cover(artifact.gpu, {extent, 3, 1}, *parts)));
   }
-  EXPECT_EQ((*chooser->Choose(Launch({128, 1, 1}, {64, 1, 1})))[0].group, (std::array<uint32_t, 3>{64, 1, 1}));
+  EXPECT_EQ((*PartsOf(*chooser, Launch({128, 1, 1}, {64, 1, 1})))[0].group, (std::array<uint32_t, 3>{64, 1, 1}));
   artifact.gpu.variants[0].group = {32, 2, 1};
-  EXPECT_EQ((*chooser->Choose(Launch({128, 2, 1})))[0].groups, (std::array<uint32_t, 3>{4, 1, 1}));
-  EXPECT_THAT(chooser->Choose(Launch({128, 2, 1}, {64, 1, 1})).status().message(), HasSubstr("(32, 2, 1)"));
+  EXPECT_EQ((*PartsOf(*chooser, Launch({128, 2, 1})))[0].groups, (std::array<uint32_t, 3>{4, 1, 1}));
+  EXPECT_THAT(PartsOf(*chooser, Launch({128, 2, 1}, {64, 1, 1})).status().message(), HasSubstr("(32, 2, 1)"));
 }
 
 // Code that rests on what indices are runs only where their range is known and shows it; nothing of that is remembered
@@ -433,7 +496,7 @@ TEST(ChooserTest, CodeThatRestsOnWordsNeedsThem) {
   launch.params = {{.value = 256}, {.value = 40}};
   const auto chosen = [&](const ir::WordRange& words, uint64_t index_bytes = 256) {
     launch.params[0] = {.value = index_bytes, .words = words};
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(launch);
+    const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, launch);
     return parts.ok() && parts->size() == 1 ? (*parts)[0].variant : 99u;
   };
   for (int round = 0; round < 3; ++round) {
@@ -452,7 +515,7 @@ TEST(ChooserTest, ObeysTheDriversLimit) {
   const GpuTarget target = Target();
   const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
   chooser->Limit(0, 96);
-  const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({3 << 20, 1, 1}));
+  const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, Launch({3 << 20, 1, 1}));
   ASSERT_TRUE(parts.ok());
   EXPECT_EQ((*parts)[0].group[0], 96u);
 }
@@ -485,30 +548,33 @@ TEST(ChooserTest, FindsTheFastestAndRemembers) {
   Shelf shelf;
   std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, &shelf);
   int launches = 0;
-  for (; launches < 200 && chooser->Wants(facts); ++launches) {
-    const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
-    ASSERT_TRUE(parts.ok());
+  for (; launches < 200; ++launches) {
+    Chosen chosen;
+    ASSERT_TRUE(chooser->Choose(facts, &chosen).ok());
+    if (!chosen.is_measured) {
+      break;
+    }
     // A launch between choice and time is not measured.
-    EXPECT_LE(chooser->Choose(facts)->size(), parts->size());
-    chooser->Took(facts, *parts, Simulate(*parts));
+    EXPECT_LE(PartsOf(*chooser, facts)->size(), chosen.parts.size());
+    chooser->Took(facts, chosen.parts, Simulate(chosen.parts));
   }
   EXPECT_LT(launches, 40);
-  const std::vector<Part> best = *chooser->Choose(facts);
+  const std::vector<Part> best = *PartsOf(*chooser, facts);
   EXPECT_EQ(best[0].variant, 1u);
   EXPECT_EQ(best[0].group[0], 16u);
   ASSERT_EQ(shelf.kept.size(), 1u);
 
   artifact.learnt = shelf.kept.begin()->second;
   chooser = CreateChooser(artifact, target, nullptr, nullptr);
-  EXPECT_FALSE(chooser->Wants(facts));
-  EXPECT_EQ((*chooser->Choose(facts))[0].variant, 1u);
-  EXPECT_FALSE(chooser->Wants(Launch({100, 100, 1})));
-  EXPECT_EQ((*chooser->Choose(Launch({100, 100, 1})))[0].variant, 2u);
+  EXPECT_FALSE(IsMeasured(*chooser, facts));
+  EXPECT_EQ((*PartsOf(*chooser, facts))[0].variant, 1u);
+  EXPECT_FALSE(IsMeasured(*chooser, Launch({100, 100, 1})));
+  EXPECT_EQ((*PartsOf(*chooser, Launch({100, 100, 1})))[0].variant, 2u);
 
   GpuTarget processor = target;
   processor.is_processor = true;
   chooser = CreateChooser(artifact, processor, nullptr, nullptr);
-  EXPECT_FALSE(chooser->Wants(Launch({8192, 8192, 1})));
+  EXPECT_FALSE(IsMeasured(*chooser, Launch({8192, 8192, 1})));
 }
 
 // Equal devices tune one kernel together, though one of them is slower than the other by more than the variants are:
@@ -524,19 +590,20 @@ TEST(ChooserTest, EqualDevicesTuneTogether) {
     choosers[device] = CreateChooser(artifact, targets[device], nullptr, &shelf);
   }
   const auto run = [&](int device) {
-    const std::vector<Part> parts = *choosers[device]->Choose(facts);
-    choosers[device]->Took(facts, parts, Simulate(parts) * (device == 0 ? 1 : 5));
-    return parts;
+    Chosen chosen;
+    EXPECT_TRUE(choosers[device]->Choose(facts, &chosen).ok());
+    choosers[device]->Took(facts, chosen.parts, Simulate(chosen.parts) * (device == 0 ? 1 : 5));
+    return chosen;
   };
   int launches = 0;
-  for (; launches < 200 && choosers[0]->Wants(facts); ++launches) {
-    run(launches % 2);
+  while (launches < 200 && run(launches % 2).is_measured) {
+    ++launches;
   }
   EXPECT_LT(launches, 80);
   for (int device = 0; device < 2; ++device) {
-    EXPECT_FALSE(choosers[device]->Wants(facts));
-    EXPECT_EQ(run(device)[0].variant, 1u);
-    EXPECT_EQ(run(device)[0].group[0], 16u);
+    EXPECT_FALSE(IsMeasured(*choosers[device], facts));
+    EXPECT_EQ(run(device).parts[0].variant, 1u);
+    EXPECT_EQ(run(device).parts[0].group[0], 16u);
   }
 }
 
@@ -550,16 +617,20 @@ TEST(ChooserTest, AnotherDeviceTakesOverTheMeasuring) {
   std::unique_ptr<Chooser> first = CreateChooser(artifact, targets[0], nullptr, &shelf);
   std::unique_ptr<Chooser> second = CreateChooser(artifact, targets[1], nullptr, &shelf);
   for (int i = 0; i < 3; ++i) {
-    const std::vector<Part> parts = *first->Choose(facts);
+    const std::vector<Part> parts = *PartsOf(*first, facts);
     first->Took(facts, parts, Simulate(parts));
   }
   int launches = 0;
-  for (; launches < 200 && second->Wants(facts); ++launches) {
-    const std::vector<Part> parts = *second->Choose(facts);
-    second->Took(facts, parts, 5 * Simulate(parts));
+  for (; launches < 200; ++launches) {
+    Chosen chosen;
+    ASSERT_TRUE(second->Choose(facts, &chosen).ok());
+    if (!chosen.is_measured) {
+      break;
+    }
+    second->Took(facts, chosen.parts, 5 * Simulate(chosen.parts));
   }
   EXPECT_LT(launches, 60);
-  EXPECT_EQ((*first->Choose(facts))[0].variant, 1u);
+  EXPECT_EQ((*PartsOf(*first, facts))[0].variant, 1u);
 }
 
 // The bits of arguments.

@@ -13,10 +13,12 @@
 namespace hpvm::opencl {
 namespace {
 
-// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together (an event costs
-// about a third of a microsecond).
+// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together.
 constexpr uint32_t kTimedAloneMax = 64;
-constexpr uint32_t kTimedTogether = 32;
+constexpr uint32_t kTimedTogether = 512;
+// So many launches in a row are worth a change to the queue without a clock, and one back for the launch that ends the
+// time of all: each change costs the device some 10 us.
+constexpr size_t kPlainLaunchesMin = 128;
 // The device starts on what it has got while more is enqueued.
 constexpr uint32_t kCommandsPerFlush = 128;
 // Copies between pinned memory and the device are cut into pieces, so many under way at a time.
@@ -45,6 +47,13 @@ bool IsDownload(const Command& command, const Submission& submission) {
   const auto* copy = std::get_if<CopyCommand>(&command);
   return copy != nullptr && copy->target < submission.buffers.size() && submission.buffers[copy->target] != nullptr &&
          submission.buffers[copy->target]->host() != nullptr;
+}
+
+// Behind the launches in a row that begin there.
+size_t EndOfLaunches(const std::vector<Command>& commands, size_t begin) {
+  const auto first = commands.begin() + static_cast<ptrdiff_t>(begin);
+  const auto is_launch = [](const Command& command) { return std::holds_alternative<DispatchCommand>(command); };
+  return static_cast<size_t>(std::find_if_not(first, commands.end(), is_launch) - commands.begin());
 }
 
 std::string GroupText(const std::array<uint32_t, 3>& group) {
@@ -111,6 +120,7 @@ Status OpenClFlight::EnqueueCommands() {
   while (end > 0 && IsDownload(commands[end - 1], submission_)) {
     --end;
   }
+  size_t launches_end = 0;
   for (size_t i = 0; i < commands.size(); ++i) {
     if (IsStopped(submission_)) {
       return Cancelled("The submission was stopped.");
@@ -120,13 +130,20 @@ Status OpenClFlight::EnqueueCommands() {
       HPVMD_RETURN_IF_ERROR(FlushUploads());
     }
     if (const auto* dispatch = std::get_if<DispatchCommand>(&commands[i])) {
+      if (i >= launches_end) {
+        launches_end = EndOfLaunches(commands, i);
+        is_among_many_ = launches_end - i >= kPlainLaunchesMin;
+      }
+      precedes_empty_ = i + 1 < launches_end && gpu::IsEmpty(std::get<DispatchCommand>(commands[i + 1]));
       if (Status status = EnqueueDispatch(*dispatch); !status.ok()) {
         failed_node_ = dispatch->node;
         return status;
       }
     } else if (copy != nullptr) {
+      follows_launch_ = false;
       HPVMD_RETURN_IF_ERROR(EnqueueCopy(*copy, i >= end));
     } else {
+      follows_launch_ = false;
       HPVMD_RETURN_IF_ERROR(EnqueueFill(std::get<FillCommand>(commands[i])));
     }
     if (i % kCommandsPerFlush == kCommandsPerFlush - 1) {
@@ -159,6 +176,7 @@ Status OpenClFlight::Use(OpenClBuffer& buffer) {
   if (const cl_event wait = buffer.TakeCleared(queue_.lane_); wait != nullptr) [[unlikely]] {
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clEnqueueBarrierWithWaitList(current_, 1, &wait, nullptr), current_,
                                                "Waiting for a fresh buffer"));
+    follows_launch_ = false;
   }
   const cl_mem memory = buffer.memory();
   if (buffer.is_imported() && std::find(acquired_.begin(), acquired_.end(), memory) == acquired_.end()) {
@@ -397,10 +415,8 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     Time(dispatch, Event(), Event());
     return absl::OkStatus();
   }
-  HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
-  const bool is_measured = executable.chooser().Wants(inputs_.facts);
-  gpu::NoteVariant(parts, !is_measured, dispatch, submission_);
-  HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : queue_.main_.get()));
+  HPVMD_RETURN_IF_ERROR(executable.chooser().Choose(inputs_.facts, &chosen_));
+  gpu::NoteVariant(chosen_, dispatch, submission_);
   for (Buffer* buffer : inputs_.buffers) {
     if (buffer == nullptr) {
       continue;
@@ -411,12 +427,19 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     HPVMD_RETURN_IF_ERROR(Use(OfDevice(*buffer)));
   }
   const size_t place = nodes_.size();
-  const bool has_event = is_measured || (IsTimed() && (groups_.Begins(place) || groups_.Ends(place)));
+  const bool needs_start = groups_.Begins(place) ? !follows_launch_ : needs_start_;
+  // Launches without instances have no event to end the sample with.
+  const bool may_end = groups_.Ends(place) || precedes_empty_;
+  const bool has_event = chosen_.is_measured || (IsTimed() && (needs_start || may_end));
+  const cl_command_queue ours = is_among_many_ && !has_event ? queue_.plain_.get() : queue_.main_.get();
+  HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : ours));
   Event first, last;
-  HPVMD_RETURN_IF_ERROR(EnqueueParts(executable, parts, traps, has_event, &first, &last));
+  HPVMD_RETURN_IF_ERROR(EnqueueParts(executable, chosen_.parts, traps, has_event, &first, &last));
   Time(dispatch, first, last);
-  if (is_measured) {
-    measured_.push_back({&executable.chooser(), inputs_.facts, std::move(parts), std::move(first), std::move(last)});
+  follows_launch_ = true;
+  if (chosen_.is_measured) {
+    measured_.push_back(
+        {&executable.chooser(), inputs_.facts, std::move(chosen_.parts), std::move(first), std::move(last)});
   }
   return absl::OkStatus();
 }
@@ -469,14 +492,16 @@ void OpenClFlight::Time(const DispatchCommand& dispatch, const Event& first, con
   const size_t place = nodes_.size();
   nodes_.push_back(dispatch.node);
   if (groups_.Begins(place)) {
-    samples_.push_back({place, place + 1, Shared(first), Shared(last), &dispatch});
-    return;
+    samples_.push_back({.first_node = place, .like = &dispatch});
+    needs_start_ = !follows_launch_;
   }
   Sample& sample = samples_.back();
   sample.end_node = place + 1;
   sample.is_mixed |= !gpu::AreAlike(*sample.like, dispatch);
-  if (!sample.first) {
+  const bool is_alone = groups_.Begins(place) && groups_.Ends(place);
+  if (first && (needs_start_ || is_alone)) {
     sample.first = Shared(first);
+    needs_start_ = false;
   }
   if (last) {
     sample.last = Shared(last);

@@ -49,11 +49,11 @@ class OpenClFlight final : public gpu::Flight {
     uint8_t* target = nullptr;
     HostBlock* block = nullptr;  // Where the target lies; or null.
   };
-  // Consecutive dispatches that are timed together: from the start of one event to the end of another; without events,
-  // launches without instances.
+  // Consecutive dispatches that are timed together: from the start of one event, or without it from the end of the
+  // sample before, to the end of another; without that, launches without instances.
   struct Sample {
     size_t first_node = 0, end_node = 0;  // In nodes_.
-    Event first, last;
+    Event first{}, last{};
     const DispatchCommand* like = nullptr;  // The first of them.
     bool is_mixed = false;                  // Others are different.
   };
@@ -109,12 +109,15 @@ class OpenClFlight final : public gpu::Flight {
   gpu::Milestones behind_;
   Status status_;
   uint32_t failed_node_ = 0xffffffffu;
-  cl_command_queue current_ = nullptr;  // Where the next command goes.
+  cl_command_queue current_ = nullptr;  // Where the last command went.
+  bool is_among_many_ = false;          // The launch being enqueued is one of many in a row.
+  bool precedes_empty_ = false;         // A launch without instances is next.
   Event done_;                          // After everything that was enqueued.
 
   const uint32_t dispatch_count_;
   const gpu::TimedGroups groups_;
   gpu::LaunchInputs inputs_;  // Of the dispatch being enqueued.
+  gpu::Chosen chosen_;        // As inputs_.
   gpu::TrapSlots slots_;
   std::unique_ptr<TrapMemory> traps_;
   std::vector<cl_mem> acquired_;     // Imported memory, to be released at the end.
@@ -124,6 +127,8 @@ class OpenClFlight final : public gpu::Flight {
   gpu::SmallCopies small_downloads_{/*is_up=*/false};
   std::vector<uint32_t> nodes_;  // Of the timed dispatches, in order.
   std::vector<Sample> samples_;
+  bool follows_launch_ = false;  // The next command stands right behind a launch.
+  bool needs_start_ = false;     // Something else than a launch stood before the sample, and it has no event yet.
   std::vector<Measured> measured_;
 };
 

@@ -20,3 +20,5 @@ target_sources(backends PRIVATE
 target_link_libraries(backends PRIVATE OpenCL::OpenCL)
 hpvmd_test(opencl_device_test SOURCES opencl/opencl_device_test.cc DEPS backends LABELS fast)
 target_link_libraries(opencl_device_test PRIVATE OpenCL::OpenCL)
+hpvmd_test(opencl_launch_calls_test SOURCES opencl/launch_calls_test.cc DEPS backends LABELS fast)
+target_link_libraries(opencl_launch_calls_test PRIVATE OpenCL::OpenCL)

@@ -10,24 +10,33 @@
 namespace hpvm::opencl {
 
 StatusOr<std::unique_ptr<OpenClQueue>> OpenClQueue::Create(const Parts& parts) {
-  Queue queues[3];
-  for (Queue& queue : queues) {
+  const auto create = [&](cl_command_queue_properties properties, Queue* queue) {
     cl_int error = CL_SUCCESS;
-    queue = Queue(clCreateCommandQueue(parts.context, parts.found.device, CL_QUEUE_PROFILING_ENABLE, &error));
-    HPVMD_RETURN_IF_ERROR(FromCl(error, "Creating a queue on device \"" + parts.found.info.id + "\""));
+    *queue = Queue(clCreateCommandQueue(parts.context, parts.found.device, properties, &error));
+    return FromCl(error, "Creating a queue on device \"" + parts.found.info.id + "\"");
+  };
+  const bool has_launches = parts.lane == Lane::kCompute;
+  Queue main, plain, download, setup;
+  HPVMD_RETURN_IF_ERROR(create(has_launches ? CL_QUEUE_PROFILING_ENABLE : 0, &main));
+  HPVMD_RETURN_IF_ERROR(create(0, &download));
+  HPVMD_RETURN_IF_ERROR(create(0, &setup));
+  if (has_launches) {
+    HPVMD_RETURN_IF_ERROR(create(0, &plain));
   }
   return std::unique_ptr<OpenClQueue>(
-      new OpenClQueue(parts, std::move(queues[0]), std::move(queues[1]), std::move(queues[2])));
+      new OpenClQueue(parts, std::move(main), std::move(plain), std::move(download), std::move(setup)));
 }
 
-OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue setup)
+OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue plain, Queue download, Queue setup)
     : found_(parts.found),
       context_(parts.context),
       health_(parts.health),
       lane_(parts.lane),
+      handing_(parts.handing),
       stages_(parts.always_stage || !parts.found.info.is_emulated),
       pinner_(parts.pinner),
       main_(std::move(main)),
+      plain_(std::move(plain)),
       download_(std::move(download)),
       setup_(std::move(setup)),
       uploads_(context_, setup_.get()),
@@ -37,7 +46,10 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue s
 
 std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission, const gpu::Milestones& behind) {
   auto flight = std::make_unique<OpenClFlight>(*this, submission);
+  const uint32_t flights = lane_ == Lane::kCompute ? 1 : 0;
+  handing_ += flights;
   flight->Enqueue(behind);
+  handing_ -= flights;
   return flight;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How submissions of one lane get onto an OpenCL device: everything on one in-order queue, no event but where something
-// is measured or waited for.
+// is measured or waited for. Many launches in a row of which nobody wants the time go to another one, which has no
+// clock: a queue that has one may write times for every launch, events or not.
 //
 // Copies to host memory at the end of a submission are made when the device is done with the rest, on a queue of their
 // own, so that the next submission runs meanwhile. Copies to host memory that other commands follow wait for the device
@@ -8,6 +9,7 @@
 #ifndef HPVMD_BACKENDS_OPENCL_QUEUE_H_
 #define HPVMD_BACKENDS_OPENCL_QUEUE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -32,6 +34,7 @@ class OpenClQueue final : public gpu::Driver {
     CopyMeter& meter;
     uint64_t pinner = 0;  // What the device is called by host blocks; 0: it pins none.
     Lane lane = Lane::kCompute;
+    std::atomic<uint32_t>& handing;  // How many flights of the device hand launches to the driver just now.
     bool always_stage = false;
   };
   static StatusOr<std::unique_ptr<OpenClQueue>> Create(const Parts& parts);
@@ -49,15 +52,17 @@ class OpenClQueue final : public gpu::Driver {
   // By which copies between the device and this part of the block go without staging memory; null: they do not.
   Pin* PinOf(HostBlock* block, uint64_t bytes) const;
 
-  OpenClQueue(const Parts& parts, Queue main, Queue download, Queue setup);
+  OpenClQueue(const Parts& parts, Queue main, Queue plain, Queue download, Queue setup);
 
   const Found& found_;
   const cl_context context_;
   Health& health_;
   const Lane lane_;
+  std::atomic<uint32_t>& handing_;
   const bool stages_;
   const uint64_t pinner_;
   const Queue main_;      // Submissions; the submit thread's.
+  const Queue plain_;     // The same, without a clock; only of the lane for kernels.
   const Queue download_;  // Copies to host memory; the completion thread's.
   const Queue setup_;     // Fresh memory.
   Staging uploads_;       // The submit thread's.

@@ -92,6 +92,7 @@ class VulkanFlight final : public gpu::Flight {
 
   // Of the dispatch being recorded; kept for their storage.
   gpu::LaunchInputs inputs_;
+  gpu::Chosen chosen_;
   std::vector<VkDescriptorBufferInfo> views_;  // By parameter.
   std::vector<VkDescriptorBufferInfo> infos_;
   std::vector<VkWriteDescriptorSet> writes_;

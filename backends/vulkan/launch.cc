@@ -36,11 +36,10 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   auto& executable = static_cast<VulkanExecutable&>(*dispatch.executable);
   HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
   HPVMD_RETURN_IF_ERROR(PlaceViews(executable, executable.artifact().gpu.is_native));
-  HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
-  const bool is_wanted = executable.chooser().Wants(inputs_.facts);
-  gpu::NoteVariant(parts, !is_wanted, dispatch, submission_);
+  HPVMD_RETURN_IF_ERROR(executable.chooser().Choose(inputs_.facts, &chosen_));
+  gpu::NoteVariant(chosen_, dispatch, submission_);
   const uint32_t trap_index = traps_.Take(dispatch);
-  for (const gpu::Part& part : parts) {
+  for (const gpu::Part& part : chosen_.parts) {
     for (const Binding& binding : executable.pipelines().layout(part.variant).bindings) {
       if (binding.kind == Binding::Kind::kParam) {
         // Safety: PlaceViews has looked at every buffer.
@@ -53,13 +52,13 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   }
   HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kDispatch));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
-  const bool is_tuned = is_wanted && clock_.is_timing();
+  const bool is_tuned = chosen_.is_measured && clock_.is_timing();
   if (is_tuned || !submission_.timings.empty()) {
     if (clock_.Before(commands, dispatch, is_tuned)) {
-      tuned_.push_back({&executable.chooser(), inputs_.facts, parts});
+      tuned_.push_back({&executable.chooser(), inputs_.facts, chosen_.parts});
     }
   }
-  for (const gpu::Part& part : parts) {
+  for (const gpu::Part& part : chosen_.parts) {
     HPVMD_RETURN_IF_ERROR(RecordPart(executable, part, trap_index));
   }
   HPVMD_ASSIGN_OR_RETURN(commands, writer_.Open());

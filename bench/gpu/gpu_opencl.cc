@@ -103,7 +103,7 @@ class Peer final : public GpuPeer {
 
   StatusOr<double> Launches(uint32_t count, bool dependent) override {
     cl_int code = CL_SUCCESS;
-    cl_kernel kernel = cl_.api.create_kernel(fast_, "step", &code);
+    cl_kernel kernel = cl_.api.create_kernel(fast_, "tiny_step", &code);
     RETURN_IF_CL_ERROR("clCreateKernel", code);
     std::vector<cl_mem> buffers(dependent ? 1 : kLaunchBuffers);
     const std::vector<uint8_t> zeros(kLaunchBytes);

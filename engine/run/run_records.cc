@@ -61,6 +61,7 @@ void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTimi
       base = std::min(base, timings[i].start_ns);
     }
   }
+  records->reserve(std::min(records_max, records->size() + count));
   for (size_t i = 0; i < count && records->size() < records_max; ++i) {
     const scheduler::Task& task = plan.tasks[i];
     if (is_wanted != nullptr && !(*is_wanted)[task.node.index]) {

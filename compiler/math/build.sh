@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$here"
 # No builtins: clang would make calls of one function into calls of another. MVP: what musl's objects are made of. What
 # the objects define comes before the library's.
-for source in math reduce trig; do
+for source in math reduce trig exp_log; do
   clang-22 --target=wasm32-wasip1 -mcpu=mvp -O2 -std=c11 -Wall -Wextra -fno-builtin \
     -mllvm -disable-cgp-select2branch -isystem /usr/include/wasm32-wasi -c "$source.c" -o "$work/$source.o"
 done
@@ -31,5 +31,5 @@ clang-22 --target=wasm32-wasip1 -mcpu=mvp -mnontrapping-fptoint -O2 -std=c11 -Wa
 # The stack lies below the tables, so that running out of it faults. --export of the constructors keeps the linker from
 # wrapping every function in a call of them; there are none.
 wasm-ld-22 --no-entry --export=__wasm_call_ctors --no-export-dynamic -z stack-size=1024 --stack-first --gc-sections \
-  --strip-debug "$work/math.o" "$work/reduce.o" "$work/trig.o" "$work/fast.o" "$library" -o "$work/math.wasm"
+  --strip-debug "$work/math.o" "$work/reduce.o" "$work/trig.o" "$work/exp_log.o" "$work/fast.o" "$library" -o "$work/math.wasm"
 cp "$work/math.wasm" "$output"

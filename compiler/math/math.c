@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <math.h>
 
+#include "exp_log.h"
 #include "trig.h"
 
 /* Exact enough for float: the error of the product, at most 2^-45 of the result, is far below float's 2^-24. */

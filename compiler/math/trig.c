@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "computed_here.h"
+
 /* musl's, for |x| <= pi/4: `low` is the tail of x. */
 double __sin(double x, double low, int has_low);
 double __cos(double x, double low);
@@ -19,9 +21,6 @@ float __tandf(double x, int is_odd);
 static const double kTwoOverPi = 0x1.45f306dc9c883p-1;
 /* 1.5 * 2^52: a number of magnitude below 2^51 that is added to it is rounded, and stands in the low bits. */
 static const double kShift = 0x1.8p52;
-
-/* The compiler would move what only one side of a branch needs behind the branch. */
-#define COMPUTED_HERE(value) __asm__ volatile("" : "+r"(value))
 
 static uint64_t Bits(double x) {
   union {

@@ -171,7 +171,7 @@ std::string Table() {
   std::string table =
       "# kernel, target: shapes or tiles in the order of choice (lanes x columns x rows; \"!\": with checks; \"y\": "
       "lanes\n"
-      "# along y; \"e\": for edges; \"s\": stages in group memory; \"i\": wants to know indices; \"a\": wants "
+      "# along y; \"e\": for edges; \"s\": uses group memory; \"i\": wants to know indices; \"a\": wants "
       "alignment);\n"
       "# checks that no launch does away with; how a launch can be divided; accesses; code.\n";
   for (const Kernel& kernel : Kernels()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fast math on every device behind a driver that this machine has: the math library's f32 functions of one argument
-// keep the bounds that client/kernel/README.md states, those of a device's own functions where it has them, and
-// quotients and roots keep theirs.
+// The math library's f32 functions of one argument on every device behind a driver that this machine has: exact ones
+// are those of the interpreter to the bit; with fast math they keep the bounds that client/kernel/README.md states,
+// those of a device's own functions where it has them, and quotients and roots keep theirs.
 //   HPVMD_MATH_SAMPLES=n gpu_math_test     n times 2^18 arguments a function
 #include <algorithm>
 #include <bit>
@@ -14,6 +14,7 @@
 
 #include "gtest/gtest.h"
 
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/math/testing/kernel.h"
 #include "compiler/math/testing/reference.h"
@@ -86,9 +87,10 @@ class MathTest : public ::testing::TestWithParam<std::string> {
     return target;
   }
 
-  // Buffers of kCount floats each, through a node with "math": "fast".
-  void Run(const GpuTarget& target, const ir::Module& kernel, std::initializer_list<std::vector<float>*> buffers) {
-    StatusOr<Artifact> artifact = device_.CompileFor(target, kernel, {}, /*fast_math=*/true);
+  // Buffers of kCount floats each.
+  void Run(const GpuTarget& target, const ir::Module& kernel, std::initializer_list<std::vector<float>*> buffers,
+           bool fast_math = true) {
+    StatusOr<Artifact> artifact = device_.CompileFor(target, kernel, {}, fast_math);
     ASSERT_TRUE(artifact.ok()) << artifact.status();
     StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*std::move(artifact));
     ASSERT_TRUE(executable.ok()) << executable.status();
@@ -100,6 +102,26 @@ class MathTest : public ::testing::TestWithParam<std::string> {
     const StatusOr<ir::TrapReport> trap = device_.Launch(**executable, launch);
     ASSERT_TRUE(trap.ok()) << trap.status();
     ASSERT_EQ(trap->code, ir::TrapCode::kNone);
+  }
+
+  // Exact, for the target, against the interpreter.
+  void CheckBits(const math::Reference& function, const GpuTarget& target) {
+    SCOPED_TRACE(function.name);
+    const ir::Module kernel = math::KernelOf(function, false, wasm::MathForms::kExact);
+    std::vector<float> x = ArgumentsOf(function, 3), r(kCount), want(kCount);
+    ASSERT_NO_FATAL_FAILURE(Run(target, kernel, {&x, &r}, /*fast_math=*/false));
+    ir::Launch launch;
+    launch.extent = {kCount, 1, 1};
+    for (std::vector<float>* buffer : {&x, &want}) {
+      launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
+    }
+    const StatusOr<ir::TrapReport> trap = ir::Interpret(kernel, launch);
+    ASSERT_TRUE(trap.ok()) << trap.status();
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const bool same = std::bit_cast<uint32_t>(r[i]) == std::bit_cast<uint32_t>(want[i]);
+      ASSERT_TRUE(same || (std::isnan(r[i]) && std::isnan(want[i])))
+          << std::hexfloat << x[i] << ": " << r[i] << ", not " << want[i];
+    }
   }
 
   void CheckFunction(const math::Reference& function, bool is_device) {
@@ -156,6 +178,20 @@ class MathTest : public ::testing::TestWithParam<std::string> {
 
   DeviceRun device_{GetParam()};
 };
+
+// Tables, the ways of small and large arguments, and what a GPU gets on PoCL and lavapipe, too.
+TEST_P(MathTest, ExactFunctionsAreTheInterpreters) {
+  GpuTarget gpu = device_.info().gpu;
+  gpu.is_processor = false;
+  for (const math::Reference& function : math::References()) {
+    for (const std::string_view name : {"exp", "exp2", "log", "log2", "sin", "cos", "tan"}) {
+      if (function.name == name) {
+        CheckBits(function, device_.info().gpu);
+        CheckBits(function, gpu);
+      }
+    }
+  }
+}
 
 TEST_P(MathTest, FunctionsKeepTheirBounds) {
   const bool has_functions = device_.info().gpu.device_math;

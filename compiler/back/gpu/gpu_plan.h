@@ -85,6 +85,11 @@ struct GpuPlan {
   // in without a trap; -1: several, or bytes in no part.
   std::vector<int32_t> part;
   std::vector<bool> is_inside;         // They surely lie in it.
+  // Null: several, or none.
+  const OwnMemory* PartOf(ir::OpId id) const {
+    const auto index = static_cast<size_t>(part[id.index]);
+    return part[id.index] < 0 ? nullptr : &(reach[id.index] == Reach::kState ? state : module_memory)[index];
+  }
   uint64_t private_bytes = 0;          // All written OwnMemory together.
   uint64_t constant_bytes = 0;         // And all that is not, with what the written ones are filled from.
   uint64_t local_bytes = 0;            // What local_alloc gives out; every size is a constant.

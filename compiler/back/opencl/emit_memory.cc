@@ -187,7 +187,7 @@ bool Memory::LocateOwn(OpId id, Bytes* bytes) {
     WriteOwnAccess(id);
     return false;
   }
-  const gpu::OwnMemory& memory = (is_state ? v_.plan.state : v_.plan.module_memory)[static_cast<size_t>(part)];
+  const gpu::OwnMemory& memory = *v_.plan.PartOf(id);
   if (v_.plan.is_inside[id.index]) {
     *bytes = {memory.is_written ? "__private" : "__constant const",
               Cat(ranges_.PartPointer(is_state, part, memory), " + ", PlaceInside(op, memory)), AlignmentOf(op)};
@@ -257,8 +257,8 @@ std::string Memory::StoreWord(const Bytes& bytes, uint32_t width, uint64_t at, c
 }
 
 // The word, such that all uses see one value if any bound rests on it (pass/index_loads.h).
-std::string Memory::Once(ValueId result, uint32_t width, const std::string& word) {
-  if (!index_loads_[result.index]) {
+std::string Memory::Once(ValueId result, uint32_t width, const std::string& word, bool is_own) {
+  if (is_own || !index_loads_[result.index]) {
     return word;
   }
   const std::string name = width == 8 ? "once64" : "once32";
@@ -267,9 +267,9 @@ std::string Memory::Once(ValueId result, uint32_t width, const std::string& word
 }
 
 // A result of its type from the word of Op::width bytes.
-void Memory::DefineLoaded(const Op& op, const std::string& loaded) {
+void Memory::DefineLoaded(const Op& op, const std::string& loaded, bool is_own) {
   const std::string_view type = TypeName(op.type);
-  const std::string word = Once(op.first_result, op.width, loaded);
+  const std::string word = Once(op.first_result, op.width, loaded, is_own);
   if (!ir::IsInt(op.type)) {
     return text_.Define(op.first_result, Cat("as_", type, "(", word, ")"));
   }
@@ -299,7 +299,7 @@ std::string Memory::WordOf(const Op& op, uint32_t operand) {
 
 void Memory::WriteLoad(const Op& op, const Bytes& bytes) {
   if (op.code == Opcode::kLoad) {
-    return DefineLoaded(op, LoadWord(bytes, op.width, 0));
+    return DefineLoaded(op, LoadWord(bytes, op.width, 0), bytes.is_own());
   }
   if (bytes.alignment >= 2) {
     const std::string four = text_.Fresh("four");
@@ -308,13 +308,13 @@ void Memory::WriteLoad(const Op& op, const Bytes& bytes) {
                                      : Cat("vload4(0, (", bytes.space, " uint*)(", bytes.pointer, "))"));
     for (uint32_t i = 0; i < 4; ++i) {
       const ValueId result(op.first_result.index + i);
-      text_.Define(result, Once(result, 4, Cat(four, ".s", i)));
+      text_.Define(result, Once(result, 4, Cat(four, ".s", i), bytes.is_own()));
     }
     return;
   }
   for (uint32_t i = 0; i < 4; ++i) {
     const ValueId result(op.first_result.index + i);
-    text_.Define(result, Once(result, 4, LoadWord(bytes, 4, 4 * i)));
+    text_.Define(result, Once(result, 4, LoadWord(bytes, 4, 4 * i), bytes.is_own()));
   }
 }
 

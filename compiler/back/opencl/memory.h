@@ -49,6 +49,8 @@ class Memory {
     std::string pointer;     // Of type uchar*.
     uint32_t alignment = 0;  // log2.
     bool is_table = false;   // Constant, and work items may look up different places.
+    // Nobody else writes there, so that it does not matter how often it is read.
+    bool is_own() const { return space == "__private" || space == "__constant const"; }
   };
 
   Memory(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges)
@@ -80,8 +82,8 @@ class Memory {
   void WriteOwnAccess(OpId id);
   void WriteLoad(const Op& op, const Bytes& bytes);
   void WriteStore(const Op& op, const Bytes& bytes);
-  void DefineLoaded(const Op& op, const std::string& loaded);
-  std::string Once(ValueId result, uint32_t width, const std::string& word);
+  void DefineLoaded(const Op& op, const std::string& loaded, bool is_own = false);
+  std::string Once(ValueId result, uint32_t width, const std::string& word, bool is_own = false);
   void WriteBulk(OpId id);
 
   Variant& v_;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "compiler/back/vulkan/memory.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::vulkan {
 
@@ -12,12 +13,16 @@ using Kind = GpuArgument::Kind;
 namespace {
 
 constexpr size_t kInitializerWordsMax = 64;
+// Each group copies its tables, which larger ones do not pay for.
+constexpr uint64_t kTableBytesMax = 2'048;
 
 std::vector<uint32_t> WordsOf(const gpu::OwnMemory& memory) {
   std::vector<uint32_t> words((memory.end - memory.begin + 3) / 4, 0);
   std::memcpy(words.data(), memory.bytes.data(), std::min(memory.bytes.size(), words.size() * 4));
   return words;
 }
+
+bool IsPlainLoad(const ir::Op& op) { return op.code == ir::Opcode::kLoad || op.code == ir::Opcode::kLoad128; }
 
 }  // namespace
 
@@ -82,6 +87,7 @@ void Arrays::Declare() {
     const SpvId variable = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), words));
     group_ = WordArray{variable, spv::StorageClassWorkgroup, 0, v_.plan.local_bytes, true};
   }
+  FindTables();
 }
 
 void Arrays::EmitStart() {
@@ -93,14 +99,62 @@ void Arrays::EmitStart() {
   }
 }
 
+void Arrays::FindTables() {
+  if (v_.cuts_loops) {
+    return;  // On a processor memory is memory.
+  }
+  const Definitions definitions(v_.f);
+  const uint64_t bytes_max = std::min(kTableBytesMax, v_.m.target.local_bytes_max - v_.plan.local_bytes - 8);
+  ir::ForEachOp(v_.f, [&](ir::OpId id) {
+    const ir::Op& op = v_.f.op(id);
+    const gpu::OwnMemory* memory = v_.plan.PartOf(id);
+    if (memory == nullptr || memory->is_written || !v_.plan.is_inside[id.index] || !IsPlainLoad(op) ||
+        definitions.ConstantOf(v_.f.operands_of(op)[0]) || TableOf(id) != nullptr ||
+        table_bytes() + (memory->end - memory->begin) > bytes_max) {
+      return;
+    }
+    const SpvId type = w.Array(w.Int(32), static_cast<uint32_t>(WordsOf(*memory).size()));
+    const SpvId variable = w.GlobalVariable(spv::StorageClassWorkgroup, type);
+    tables_.push_back({memory, OwnArray(*memory), {variable, spv::StorageClassWorkgroup, 0, memory->end, false}});
+  });
+}
+
+uint64_t Arrays::table_bytes() const {
+  uint64_t bytes = 0;
+  for (const Table& table : tables_) {
+    bytes += table.memory->end - table.memory->begin;
+  }
+  return bytes;
+}
+
+const WordArray* Arrays::TableOf(ir::OpId id) const {
+  const gpu::OwnMemory* memory = v_.plan.PartOf(id);
+  const auto table = std::find_if(tables_.begin(), tables_.end(), [&](const Table& t) { return t.memory == memory; });
+  return memory != nullptr && v_.plan.is_inside[id.index] && table != tables_.end() ? &table->words : nullptr;
+}
+
+SpvId Arrays::GroupItems() {
+  return c.Mul(c.Mul(v_.m.GroupExtent(0), v_.m.GroupExtent(1)), v_.m.GroupExtent(2));
+}
+
 void Arrays::ZeroGroup(SpvId word, SpvId index) {
   v_.Use(group_->variable);
-  SpvId count = v_.m.GroupExtent(0);
-  count = c.Mul(count, v_.m.GroupExtent(1));
-  count = c.Mul(count, v_.m.GroupExtent(2));
-  c.For(index, c.K(static_cast<uint32_t>((group_->end + 3) / 4)), count, [&](SpvId i) {
+  c.For(index, c.K(static_cast<uint32_t>((group_->end + 3) / 4)), GroupItems(), [&](SpvId i) {
     c.Store(w.Op(spv::OpAccessChain, word, {group_->variable, i}), c.K(0));
   });
+}
+
+void Arrays::FillTables(SpvId word, SpvId index) {
+  const SpvId constant = w.Pointer(spv::StorageClassPrivate, w.Int(32));
+  for (const Table& table : tables_) {
+    v_.Use(table.content);
+    v_.Use(table.words.variable);
+    const auto words = static_cast<uint32_t>(WordsOf(*table.memory).size());
+    c.For(index, c.K(words), GroupItems(), [&](SpvId i) {
+      const SpvId value = c.Load(c.U32(), w.Op(spv::OpAccessChain, constant, {table.content, i}));
+      c.Store(w.Op(spv::OpAccessChain, word, {table.words.variable, i}), value);
+    });
+  }
 }
 
 SpvId Arrays::GroupBase() {

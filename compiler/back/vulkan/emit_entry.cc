@@ -35,9 +35,9 @@ Status KernelEmitter::Emit(const std::string& entry, bool* can_trap) {
   return v_.status();
 }
 
-// Zeroes group memory and the flags of traps, each work item a part of it.
+// Zeroes group memory and the flags of traps, and fills tables, each work item a part of it.
 void KernelEmitter::EmitGroupStart() {
-  if (arrays_.group() == nullptr && !meetings_.postpones()) {
+  if (arrays_.group() == nullptr && !arrays_.has_tables() && !meetings_.postpones()) {
     return;
   }
   const SpvId word = w.Pointer(spv::StorageClassWorkgroup, w.Int(32));
@@ -50,6 +50,7 @@ void KernelEmitter::EmitGroupStart() {
   if (arrays_.group() != nullptr) {
     arrays_.ZeroGroup(word, index);
   }
+  arrays_.FillTables(word, index);
   meetings_.EmitGroupBarrier();
 }
 

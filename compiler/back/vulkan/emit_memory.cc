@@ -6,6 +6,7 @@
 // less than a word, where the device has no such view, clears and sets bits of the word around it atomically, since
 // its neighbours belong to others.
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "compiler/back/vulkan/memory.h"
@@ -340,6 +341,44 @@ bool MemoryOps::EmitMemory(ir::OpId id) {
   }
 }
 
+// Of constants: what stands at a place that is known, or at one that surely lies in a table. The safety of other memory
+// does not rest on that: a place that is computed is clamped besides. 0: none of them.
+SpvId MemoryOps::LoadConstant(ir::OpId id) {
+  const ir::Op& op = v_.f.op(id);
+  const gpu::OwnMemory* memory = v_.plan.PartOf(id);
+  if (memory == nullptr || memory->is_written || !v_.plan.is_inside[id.index]) {
+    return 0;
+  }
+  const uint64_t size = memory->end - memory->begin;
+  if (const std::optional<uint64_t> address = definitions_.ConstantOf(v_.f.operands_of(op)[0])) {
+    const uint64_t place = *address + op.imm - memory->begin;
+    if (place > size || op.width > size - place) {
+      return 0;
+    }
+    std::array<uint32_t, 4> words{};
+    for (uint64_t i = 0; i < op.width && place + i < memory->bytes.size(); ++i) {
+      words[i / 4] |= static_cast<uint32_t>(memory->bytes[place + i]) << (8 * (i % 4));
+    }
+    std::vector<SpvId> parts;
+    for (uint32_t i = 0; 4 * i < op.width; ++i) {
+      parts.push_back(c.K(words[i]));
+    }
+    return parts.size() == 1 ? parts[0] : w.Composite(access_.RawType(op.width), parts);
+  }
+  const WordArray* table = arrays_.TableOf(id);
+  if (table == nullptr) {
+    return 0;
+  }
+  v_.Use(table->variable);
+  const SpvId place = c.AddK(v_.Narrow(values_.Operand(op, 0)), static_cast<uint32_t>(op.imm - memory->begin));
+  const SpvId last = c.K(static_cast<uint32_t>(size - std::min<uint64_t>(op.width, size)));
+  Spot spot;
+  spot.words = table;
+  spot.address = c.Select(c.U32(), c.Below(place, last), place, last);
+  spot.alignment = std::min(v_.AlignmentOf(op), 3u);
+  return access_.LoadRaw(spot, op.width);
+}
+
 bool MemoryOps::EmitAccess(ir::OpId id) {
   const ir::Op& op = v_.f.op(id);
   const bool is_store = op.code == Opcode::kStore || op.code == Opcode::kStore128;
@@ -368,6 +407,8 @@ bool MemoryOps::EmitAccess(ir::OpId id) {
       return true;
     }
     raw = access_.LoadRaw(*spot, op.width);
+  } else if (const SpvId constant = is_store ? 0 : LoadConstant(id); constant != 0) {
+    raw = constant;
   } else {
     const SpvId address = search_.AddressOf(op);
     const Memory memory = search_.MemoryOf(reach);

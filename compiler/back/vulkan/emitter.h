@@ -22,6 +22,8 @@ class KernelEmitter {
   // Writes the variant's functions and its entry point. `can_trap` says whether it may. kUnimplemented names what
   // cannot be written.
   Status Emit(const std::string& entry, bool* can_trap);
+  // Of group memory, beside what the kernel asks for.
+  uint64_t own_group_bytes() const { return arrays_.table_bytes() + (meetings_.postpones() ? 8 : 0); }
 
  private:
   // emit_entry.cc.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/analysis/definitions.h"
 #include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/vulkan/arithmetic.h"
 #include "compiler/back/vulkan/control.h"
@@ -47,6 +48,12 @@ class Arrays : private Room {
   void EmitStart();
   // `word`: the type of a pointer into it; `index`: the work item's, which zeroes a part.
   void ZeroGroup(SpvId word, SpvId index);
+  // The same, of tables, which get their content. Behind it the group waits.
+  void FillTables(SpvId word, SpvId index);
+  bool has_tables() const { return !tables_.empty(); }
+  uint64_t table_bytes() const;
+  // The table that the load looks up at a place that surely lies in it; null: none.
+  const WordArray* TableOf(ir::OpId id) const;
   const std::vector<WordArray>& module_memory() const { return module_memory_; }
   const std::vector<WordArray>& state() const { return state_; }
   const WordArray* group() const { return group_ ? &*group_ : nullptr; }  // Null: there is none.
@@ -54,12 +61,22 @@ class Arrays : private Room {
   const WordArray* SegmentArray(uint64_t index);
 
  private:
+  // Constants that work items look up, each at a place of its own. Drivers keep constant arrays where one place is
+  // served at a time; group memory serves many.
+  struct Table {
+    const gpu::OwnMemory* memory = nullptr;
+    SpvId content = 0;
+    WordArray words;
+  };
+  void FindTables();
+  SpvId GroupItems();
   SpvId OwnArray(const gpu::OwnMemory& memory);
   void EmitOwnStart(const gpu::OwnMemory& memory, const WordArray& array);
 
   Functions& functions_;
   std::map<uint64_t, WordArray> segments_;
   std::vector<WordArray> module_memory_, state_;
+  std::vector<Table> tables_;
   std::optional<WordArray> group_;
 };
 
@@ -168,6 +185,7 @@ class MemoryOps : private Room {
 
  private:
   bool EmitAccess(ir::OpId id);
+  SpvId LoadConstant(ir::OpId id);
   bool EmitBulk(const ir::Op& op);
   void TrapIfBulkFault(const ir::Op& op, SpvId function, SpvId address, SpvId bytes);
   SpvId FromRaw(const ir::Op& op, SpvId raw);
@@ -180,6 +198,7 @@ class MemoryOps : private Room {
   Access& access_;
   Search& search_;
   const std::vector<bool> index_loads_ = FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
+  const Definitions definitions_{v_.f};
 };
 
 // emit_atomic.cc.

@@ -87,9 +87,9 @@ class Variants {
       variant.factors = coarse->factors;
       variant.group = coarse->group;
     }
-    variant.local_bytes = plan.local_bytes + (plan.trap_exit == gpu::TrapExit::kPostpone ? 8 : 0);
     KernelEmitter kernel(emitter_, coarse == nullptr ? module_ : coarse->module, plan, options);
     HPVMD_RETURN_IF_ERROR(kernel.Emit(variant.entry, &variant.can_trap));
+    variant.local_bytes = plan.local_bytes + kernel.own_group_bytes();
     variants_.push_back(std::move(variant));
     return absl::OkStatus();
   }

@@ -39,7 +39,8 @@ double UlpError32(const Reference& function, const Arguments& at, float got);
 double UlpError64(const Reference& function, const Arguments& at, double got);
 // The same from a value in double that is nearly true.
 double UlpErrorFrom(double nearly, float got);
-// The same where denormal arguments and results may count as zeros.
+// The same where denormal arguments and results, and those of steps on the way, may count as zeros: differences up to
+// 2^-126 are none, and a denormal argument may give anything from zero to twice the result.
 double FlushedError(const Reference& function, float at, float got, bool is_absolute);
 
 // Arguments over all exponents or in the function's focus, signs included.

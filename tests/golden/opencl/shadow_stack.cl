@@ -35,20 +35,6 @@ void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint 
   }
 }
 
-uint once32(uint v) {
-#if defined(__NV_CL_C_VERSION)
-  uint same;
-  asm("mov.b32 %0, %1;" : "=r"(same) : "r"(v));
-  return same;
-#elif defined(__x86_64__) || defined(__aarch64__)
-  __asm__("" : "+r"(v));
-  return v;
-#else
-  volatile uint same = v;
-  return same;
-#endif
-}
-
 __kernel void unchecked(__global const uchar* b0,
     ulong start0,
     __global uchar* b1,
@@ -326,7 +312,7 @@ __kernel void unchecked(__global const uchar* b0,
     uint v193 = v191 << 1u;
     uint v194 = v6 + v193;
     if ((ulong)v194 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v194); return; }
-    uint v195 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v194 - 65504ul))));
+    uint v195 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v194 - 65504ul)));
     uint v197 = v195 & 65535u;
     uint v198;
     uint v199;
@@ -334,7 +320,7 @@ __kernel void unchecked(__global const uchar* b0,
     uint v201 = v190;
     for (;;) {
       if ((ulong)v200 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v200); return; }
-      uint v202 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v200 - 65504ul))));
+      uint v202 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v200 - 65504ul)));
       uint v203 = (uint)(v202 <= v197);
       if (v203 != 0u) {
         v199 = v201;
@@ -681,7 +667,7 @@ __kernel void checked(__global const uchar* b0,
     uint v193 = v191 << 1u;
     uint v194 = v6 + v193;
     if ((ulong)v194 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v194); return; }
-    uint v195 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v194 - 65504ul))));
+    uint v195 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v194 - 65504ul)));
     uint v197 = v195 & 65535u;
     uint v198;
     uint v199;
@@ -689,7 +675,7 @@ __kernel void checked(__global const uchar* b0,
     uint v201 = v190;
     for (;;) {
       if ((ulong)v200 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v200); return; }
-      uint v202 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v200 - 65504ul))));
+      uint v202 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v200 - 65504ul)));
       uint v203 = (uint)(v202 <= v197);
       if (v203 != 0u) {
         v199 = v201;

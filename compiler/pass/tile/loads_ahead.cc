@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <span>
 #include <utility>
 
 #include "compiler/analysis/counted_loops.h"
+#include "compiler/analysis/linear_form.h"
+#include "compiler/analysis/trailing_zeros.h"
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
@@ -32,6 +35,9 @@ struct LoopPlan {
   LoopEnd end;
   LoopCount count;
   uint32_t together = 1;
+  uint32_t width_max = 1;  // Bytes of the widest load.
+  // By parameter of the loop: the first one that grows by the same; itself, if there is none.
+  std::vector<uint32_t> leader;
   // From the first test of N iterations to the last.
   uint64_t way() const { return (together - 1) * count.step_size(); }
 };
@@ -51,6 +57,7 @@ class Content {
     return together;
   }
   uint32_t ops() const { return ops_; }
+  uint32_t width_max() const { return width_max_; }
 
  private:
   bool Count(RegionId region) {
@@ -74,6 +81,7 @@ class Content {
       return !Leaves(op) || ++exits_ == 1;
     }
     const bool is_load = ir::HasSpace(op.code) && op.space == ir::Space::kParam && is_free_[id.index];
+    width_max_ = is_load ? std::max<uint32_t>(width_max_, op.width) : width_max_;
     words_ += is_load ? std::max<uint32_t>(1, op.width / 4) : 0;
     const uint8_t allowed = ir::kReads | ir::kControl | (is_load ? ir::kTraps : 0);
     return (is_load || !ir::HasSpace(op.code)) && (ir::Info(op.code).effects & ~allowed) == 0;
@@ -90,7 +98,7 @@ class Content {
   const ir::Function& f_;
   const std::vector<bool>& is_free_;
   std::vector<OpId> open_;  // The loop, and the constructs around the place.
-  uint32_t ops_ = 0, words_ = 0, exits_ = 0;
+  uint32_t ops_ = 0, words_ = 0, exits_ = 0, width_max_ = 1;
   bool fits_ = false;
 };
 
@@ -110,6 +118,7 @@ class Planner {
       const Content content(f_, id, is_free_);
       LoopPlan plan;
       plan.together = content.Together();
+      plan.width_max = content.width_max();
       const uint32_t ops = plan.together * content.ops();
       if (plan.together > 1 && ops <= left && Find(id, plan)) {
         left -= ops;
@@ -128,7 +137,50 @@ class Planner {
     }
     plan.end = *end;
     plan.count = *std::move(count);
+    FindLeaders(id, plan);
     return !IsShort(id, plan);
+  }
+  // Compilers that unroll give each access an offset of its own, which grow alike. Each takes a register, and NVIDIA's
+  // compiler for OpenCL has loads wait rather than use more than 32 of them.
+  void FindLeaders(OpId id, LoopPlan& plan) {
+    std::vector<std::optional<LinearForm>> steps;
+    for (uint32_t i = 0; i < f_.region(f_.op(id).body).param_count; ++i) {
+      steps.push_back(StepOf(id, plan.end, i));
+      uint32_t leader = 0;
+      while (leader < i &&
+             !(steps[i] && steps[leader] && steps[i]->terms == steps[leader]->terms &&
+               steps[i]->constant == steps[leader]->constant && MayFollow(id, i, leader, plan.width_max))) {
+        ++leader;
+      }
+      plan.leader.push_back(leader);
+    }
+  }
+  // Of one type; and what is known of an offset's alignment, as far as loads ask, is known of a sum with a leader that
+  // has as much.
+  bool MayFollow(OpId id, uint32_t param, uint32_t leader, uint32_t width_max) {
+    const uint32_t first = f_.region(f_.op(id).body).first_param.index;
+    if (zeros_.empty()) {
+      FindRanges();
+      zeros_ = FindTrailingZeros(f_, {.params = ZerosOfParams(module_), .ranges = &ranges_});
+    }
+    return f_.type_of(ValueId(first + param)) == f_.type_of(ValueId(first + leader)) &&
+           zeros_[first + leader] >= std::min<int>(zeros_[first + param], std::countr_zero(width_max));
+  }
+  // What an iteration adds to the loop's parameter, if that is the same in all of them.
+  std::optional<LinearForm> StepOf(OpId id, const LoopEnd& end, uint32_t param) const {
+    const ValueId value(f_.region(f_.op(id).body).first_param.index + param);
+    if (!ir::IsInt(f_.type_of(value))) {
+      return std::nullopt;
+    }
+    LinearForm next = linear_.Of(f_.operands_of(f_.op(end.again))[param]);
+    const auto own = std::find(next.terms.begin(), next.terms.end(), std::pair(value.index, uint64_t{1}));
+    if (own == next.terms.end()) {
+      return std::nullopt;
+    }
+    next.terms.erase(own);
+    const bool is_fixed = std::none_of(next.terms.begin(), next.terms.end(),
+                                       [&](const auto& term) { return loops_.IsInside(ValueId(term.first), id); });
+    return is_fixed ? std::optional(std::move(next)) : std::nullopt;
   }
   // The rest of a loop that was unrolled before has fewer iterations than run together: from a small number down to 0.
   bool IsShort(OpId id, const LoopPlan& plan) {
@@ -137,18 +189,24 @@ class Planner {
         bound.constant != 0) {
       return false;
     }
+    FindRanges();
+    const ValueId first = f_.operands_of(f_.op(id))[plan.count.tested_param->param];
+    return ranges_[first.index].hi <= plan.together * plan.count.step_size();
+  }
+
+  void FindRanges() {
     if (ranges_.empty()) {
       ranges_ = FindValueRanges(module_, kGpuIdMax);
     }
-    const ValueId first = f_.operands_of(f_.op(id))[plan.count.tested_param->param];
-    return ranges_[first.index].hi <= plan.together * plan.count.step_size();
   }
 
   const ir::Module& module_;
   const ir::Function& f_;
   const std::vector<bool>& is_free_;
   const CountedLoops loops_{f_};
-  std::vector<ValueRange> ranges_;  // By ValueId; made when first asked for.
+  const LinearForms linear_{f_};
+  std::vector<ValueRange> ranges_;  // By ValueId; made when first asked for, as the next.
+  std::vector<uint8_t> zeros_;
 };
 
 class Writer final : public FunctionCopier {
@@ -194,38 +252,68 @@ class Writer final : public FunctionCopier {
     const Op& loop = f_.op(id);
     source_ = loop.source;
     const std::vector<ValueId> first = Map(loop);
-    std::vector<Type> types;
-    for (ValueId value : first) {
-      types.push_back(to_.type_of(value));
-    }
     WriteLimit(plan);
+    MeasureDistances(plan, first);
+    const std::vector<Type> types = TypesOf(first), led_types = TypesOf(Leaders(plan, first));
     const OpId rest = b_.BeginBlock(Opcode::kBlock, {}, types, loop.source);
     ValueId more = More(plan, first);
     more = has_room_.valid() ? Make(Opcode::kAnd, more, has_room_) : more;
     const OpId choice = b_.BeginIf(more, {}, loop.source);
-    const OpId ahead = b_.BeginBlock(Opcode::kLoop, first, types, loop.source);
+    const OpId ahead = b_.BeginBlock(Opcode::kLoop, Leaders(plan, first), led_types, loop.source);
     to_.op(ahead).origin = loop.origin;
-    next_ = b_.Params(ahead);
+    std::vector<ValueId> next = WithFollowers(plan, b_.Params(ahead));
     for (uint32_t i = 0; i < plan.together; ++i) {
-      const std::vector<ValueId> params = next_;
-      Bind(f_.region(loop.body).first_param, params);
+      Bind(f_.region(loop.body).first_param, next);
       CopyIteration(loop.body, plan.end);
+      next = WithFollowers(plan, Leaders(plan, next_));
     }
-    const std::vector<ValueId> next = next_;
     const OpId again = b_.BeginIf(More(plan, next), {}, loop.source);
-    b_.Continue(ahead, next);
+    b_.Continue(ahead, Leaders(plan, next));
     b_.Else();
     b_.Leave(again, {});
     b_.End();
-    b_.Leave(ahead, next);
+    b_.Leave(ahead, Leaders(plan, next));
     b_.End();
-    b_.Leave(rest, b_.Results(ahead));
+    b_.Leave(rest, WithFollowers(plan, b_.Results(ahead)));
     b_.Else();
     b_.Leave(choice, {});
     b_.End();
     b_.Leave(rest, first);
     b_.End();
     CopyLoopFrom(id, b_.Results(rest));
+  }
+
+  std::vector<Type> TypesOf(const std::vector<ValueId>& values) const {
+    std::vector<Type> types;
+    for (ValueId value : values) {
+      types.push_back(to_.type_of(value));
+    }
+    return types;
+  }
+  // How far parameters are behind their leaders, in every iteration.
+  void MeasureDistances(const LoopPlan& plan, const std::vector<ValueId>& first) {
+    distances_.assign(first.size(), ValueId());
+    for (uint32_t i = 0; i < first.size(); ++i) {
+      distances_[i] = plan.leader[i] == i ? ValueId() : Make(Opcode::kSub, first[i], first[plan.leader[i]]);
+    }
+  }
+  static std::vector<ValueId> Leaders(const LoopPlan& plan, const std::vector<ValueId>& values) {
+    std::vector<ValueId> leaders;
+    for (uint32_t i = 0; i < values.size(); ++i) {
+      if (plan.leader[i] == i) {
+        leaders.push_back(values[i]);
+      }
+    }
+    return leaders;
+  }
+  std::vector<ValueId> WithFollowers(const LoopPlan& plan, const std::vector<ValueId>& leaders) {
+    std::vector<ValueId> values;
+    for (size_t led = 0; values.size() < plan.leader.size();) {
+      const auto i = static_cast<uint32_t>(values.size());
+      values.push_back(plan.leader[i] == i ? leaders[led++]
+                                           : Make(Opcode::kAdd, values[plan.leader[i]], distances_[i]));
+    }
+    return values;
   }
 
   // From an iteration's beginning to the next one's, whose values are next_ then. False: it goes on behind
@@ -346,6 +434,7 @@ class Writer final : public FunctionCopier {
   std::vector<OpId> original_;                 // By new OpId.
   std::vector<std::array<uint8_t, 2>> place_;  // By new OpId.
   std::vector<ValueId> next_;                  // What the next iteration begins with.
+  std::vector<ValueId> distances_;             // By parameter of the loop that is being written.
   ValueId limit_, has_room_;                   // Of the loop that is being written.
   uint32_t source_ = 0;
 };

@@ -175,6 +175,42 @@ TEST(LoadsAheadTest, SumsAreTheSameToTheLastIteration) {
   }
 }
 
+// Offsets that grow alike, by what is known only at run time, are one and distances from it; not where a leader is less
+// aligned.
+TEST(LoadsAheadTest, OffsetsFollowOne) {
+  const auto kernel = [](const std::string& leader, const std::string& follower) {
+    return "%two: i32 = const.i32 2\n%step: i32 = shl.i32 %m, %four\n%p0: i32 = shl.i32 %n, " + leader +
+           "\n%q0: i32 = shl.i32 %m, " + follower +
+           "\n%sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %one, %p: i32 = %p0, %q: i32 = %q0, %r: i32 = %n) {\n"
+           "%pw: i32 = and.i32 %p, %mask\n%qw: i32 = and.i32 %q, %mask\n%rw: i32 = and.i32 %r, %mask\n"
+           "%x: i32 = load.i32 param(0) %pw\n%y: i32 = load.i32 param(0) %qw\n%z: i32 = load.i32 param(0) %rw\n"
+           "%u: i32 = mul.i32 %s, %seven\n%v: i32 = add.i32 %u, %x\n%w: i32 = xor.i32 %v, %y\n"
+           "%t: i32 = add.i32 %w, %z\n%j: i32 = add.i32 %i, %one\n%pn: i32 = add.i32 %p, %step\n"
+           "%qn: i32 = add.i32 %step, %q\n%rn: i32 = add.i32 %r, %four\n%c: i32 = lt_u.i32 %j, %n\n"
+           "if b1 %c {\ncontinue b0 (%j, %t, %pn, %qn, %rn)\n} else {\nleave b1 ()\n}\nleave b0 (%t)\n}";
+  };
+  const auto params = [](const ir::Module& module) {
+    const ir::Function& f = module.function(module.entry);
+    uint32_t count = 0;
+    ir::ForEachOp(f, [&](ir::OpId id) {
+      count = f.op(id).code == ir::Opcode::kLoop && count == 0 ? f.region(f.op(id).body).param_count : count;
+    });
+    return count;
+  };
+  for (const char* const leader : {"%one", "%two", "%four"}) {
+    for (const uint32_t m : {0u, 3u, 0x0fffffffu, 0xffffffffu}) {
+      for (const uint32_t n : {1u, 4u, 5u, 9u, 31u}) {
+        ExpectSame(kernel(leader, "%two"), n, m);
+        ExpectSame(kernel(leader, "%four"), n, m);
+      }
+    }
+  }
+  EXPECT_EQ(params(Ahead(Kernel(kernel("%two", "%two")))->module), 4u);
+  EXPECT_EQ(params(Ahead(Kernel(kernel("%four", "%two")))->module), 4u);
+  EXPECT_EQ(params(Ahead(Kernel(kernel("%two", "%four")))->module), 4u);  // Words ask for no more.
+  EXPECT_EQ(params(Ahead(Kernel(kernel("%one", "%two")))->module), 5u);
+}
+
 // What a form stands for is said through both.
 TEST(LoadsAheadTest, TilesKeepTheirPlaces) {
   const ir::Module module = Kernel(Loop(kLoad, "%zero", "%one", "lt_s", "%n"));

@@ -156,7 +156,8 @@ inline std::vector<Opcode> ArithmeticOpcodes() {
   std::vector<Opcode> codes;
   for (Opcode code : kAllOpcodes) {
     Family family = ir::Info(code).family;
-    if (family >= Family::kIntUnary && family <= Family::kConvert) {
+    // Those of kApprox are for GPUs alone.
+    if (family >= Family::kIntUnary && family <= Family::kConvert && family != Family::kApprox) {
       codes.push_back(code);
     }
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <string>
 #include <utility>
 
@@ -92,14 +91,14 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   StatusOr<gpu::Driver*> OpenLane(Lane lane) override {
     std::unique_ptr<OpenClQueue>& queue = queues_[static_cast<size_t>(lane)];
     if (queue == nullptr) {
-      HPVMD_ASSIGN_OR_RETURN(queue, OpenClQueue::Create({.found = found_,
-                                                         .context = context_.get(),
-                                                         .health = health_,
-                                                         .meter = copy_meter_,
-                                                         .pinner = pins_ ? pinner_ : 0,
-                                                         .lane = lane,
-                                                         .handing = handing_,
-                                                         .always_stage = options_.always_stage}));
+      HPVMD_ASSIGN_OR_RETURN(queue,
+                             OpenClQueue::Create({.found = found_,
+                                                  .context = context_.get(),
+                                                  .health = health_,
+                                                  .meter = copy_meter_,
+                                                  .pinner = pins_ ? pinner_ : 0,
+                                                  .lane = lane,
+                                                  .always_stage = options_.always_stage}));
     }
     return queue.get();
   }
@@ -111,7 +110,6 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   const bool pins_ = found_.pins_host_memory || options_.always_stage;
   const uint64_t pinner_ = HostBlock::NewDevice();
   Health health_;
-  std::atomic<uint32_t> handing_{0};                         // OpenClQueue::Parts.
   std::array<std::unique_ptr<OpenClQueue>, kLanes> queues_;  // By lane; those that are used.
   OpenClQueue* queue_ = nullptr;                             // That of kernels.
   std::unique_ptr<gpu::Lanes> lanes_;                        // Last: stops before what it uses goes.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The completion thread's half: what is left when the device is done.
-#include <time.h>
-
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -13,7 +11,6 @@ namespace hpvm::opencl {
 namespace {
 
 constexpr std::string_view kDownloading = "Copying to host memory";
-constexpr timespec kLookEvery{0, 20'000};
 
 std::optional<int64_t> TimeOf(const Event& event, cl_profiling_info what) {
   cl_ulong ns = 0;
@@ -21,14 +18,6 @@ std::optional<int64_t> TimeOf(const Event& event, cl_profiling_info what) {
     return std::nullopt;
   }
   return static_cast<int64_t>(ns);
-}
-
-// Above CL_COMPLETE while the command is not over, below after an error; CL_COMPLETE also when the driver does not say.
-cl_int StateOf(cl_event event) {
-  cl_int state = CL_COMPLETE;
-  const bool is_known =
-      clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state), &state, nullptr) == CL_SUCCESS;
-  return is_known ? state : CL_COMPLETE;
 }
 
 }  // namespace
@@ -65,13 +54,10 @@ Status OpenClFlight::WaitForDevice() {
     return queue_.health_.JudgeEvent(plain == CL_SUCCESS ? main : plain, "Waiting for a submission");
   }
   const cl_event done = done_.get();
-  // Drivers may let in one thread at a time, also one that only waits, and launches are many calls: while any are made
-  // the event is looked at now and then.
-  while (queue_.handing_ > 0 && StateOf(done) > CL_COMPLETE) {
-    nanosleep(&kLookEvery, nullptr);
-  }
   cl_int error = clWaitForEvents(1, &done);
-  if (const cl_int state = StateOf(done); state < CL_COMPLETE) {
+  cl_int state = CL_COMPLETE;
+  if (clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state), &state, nullptr) == CL_SUCCESS &&
+      state < CL_COMPLETE) {
     error = state;
   }
   return queue_.health_.JudgeEvent(error, "Running a submission");

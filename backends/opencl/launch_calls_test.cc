@@ -19,8 +19,6 @@ namespace {
 struct Calls {
   std::atomic<int> arguments{0}, launches{0}, events{0}, others{0};
   std::atomic<int> clocked{0};  // Launches on queues that write times.
-  std::atomic<int> waiting{0};  // Threads that wait in the driver just now.
-  std::atomic<int> beside{0};   // Launches while there was one.
 };
 Calls calls;
 
@@ -44,19 +42,10 @@ extern "C" cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_
   static const auto real = Real(&clEnqueueNDRangeKernel, "clEnqueueNDRangeKernel");
   ++calls.launches;
   calls.events += event != nullptr ? 1 : 0;
-  calls.beside += calls.waiting > 0 ? 1 : 0;
   cl_command_queue_properties properties = 0;
   clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties), &properties, nullptr);
   calls.clocked += (properties & CL_QUEUE_PROFILING_ENABLE) != 0 ? 1 : 0;
   return real(queue, kernel, dimensions, offset, global, local, wait_count, waits, event);
-}
-
-extern "C" cl_int CL_API_CALL clWaitForEvents(cl_uint count, const cl_event* events) {
-  static const auto real = Real(&clWaitForEvents, "clWaitForEvents");
-  ++calls.waiting;
-  const cl_int error = real(count, events);
-  --calls.waiting;
-  return error;
 }
 
 extern "C" cl_int CL_API_CALL clFlush(cl_command_queue queue) {
@@ -106,12 +95,12 @@ using Kind = GpuArgument::Kind;
 constexpr uint32_t kLaunches = 1000, kViews = 250, kWords = 16;
 
 struct Counts {
-  int arguments = 0, launches = 0, events = 0, others = 0, clocked = 0, beside = 0;
+  int arguments = 0, launches = 0, events = 0, others = 0, clocked = 0;
 };
 
 Counts Take() {
-  return {calls.arguments.exchange(0), calls.launches.exchange(0), calls.events.exchange(0),
-          calls.others.exchange(0),    calls.clocked.exchange(0),  calls.beside.exchange(0)};
+  return {calls.arguments.exchange(0), calls.launches.exchange(0), calls.events.exchange(0), calls.others.exchange(0),
+          calls.clocked.exchange(0)};
 }
 
 constexpr std::string_view kSteps = R"(
@@ -237,46 +226,6 @@ TEST_P(LaunchCallsTest, VariantsChangeBetweenRuns) {
     expected = After(expected, 1, 1 + run % 2);
     EXPECT_EQ(rig.Read<uint32_t>(*x), std::vector<uint32_t>(kWords, expected)) << run;
   }
-}
-
-// While a list of launches is handed over, no thread waits in the driver for the submission before it.
-TEST_P(LaunchCallsTest, NobodyWaitsInTheDriverBesideLaunches) {
-  Rig rig(GetParam());
-  std::unique_ptr<Executable> step = rig.Load(Steps());
-  std::unique_ptr<Executable> spin =
-      rig.Load(Native("__kernel void spin(__global uint* y) {\n"
-                      "  uint value = y[0];\n"
-                      "  for (uint i = 0; i < 20000000u; ++i) value = value * 1664525u + 1013904223u;\n"
-                      "  y[0] = value;\n"
-                      "}\n",
-                      "spin", {BufferParam("y")}));
-  ASSERT_TRUE(step != nullptr && spin != nullptr);
-  std::unique_ptr<Buffer> x = rig.Upload(std::vector<uint32_t>(kWords, 1)), y = rig.Upload({1});
-  // The thread that waits may get there before the launches begin; not every time.
-  constexpr uint32_t kMany = 20 * kLaunches;
-  int beside = static_cast<int>(kMany);
-  uint32_t rounds = 0;
-  for (; beside > static_cast<int>(kLaunches) && rounds < 20; ++rounds) {
-    rig.Dispatch(*spin, 1, {rig.View(*y)});
-    const CommandList first = std::exchange(rig.list, {});
-    const std::vector<Buffer*> first_slots = std::exchange(rig.buffers, {});
-    for (uint32_t i = 0; i < kMany; ++i) {
-      rig.Dispatch(*step, kWords, {rig.View(*x)});
-    }
-    const std::unique_ptr<Timeline> timeline = rig.device().CreateTimeline();
-    const TimelinePoint done{timeline.get(), 1};
-    Submission submission;
-    submission.commands = &first;
-    submission.buffers = first_slots;
-    submission.signals = {&done, 1};
-    Take();
-    ASSERT_TRUE(rig.device().Submit(submission).ok());
-    ASSERT_TRUE(rig.Run().ok());
-    ASSERT_TRUE(timeline->Wait(1, Soon()).ok());
-    beside = Take().beside;
-  }
-  EXPECT_LE(beside, static_cast<int>(kLaunches));
-  EXPECT_EQ(rig.Read<uint32_t>(*x), std::vector<uint32_t>(kWords, After(1, rounds * kMany)));
 }
 
 // Few launches in a row are not worth a change of queues, nor are many between which other commands stand.

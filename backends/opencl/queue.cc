@@ -32,7 +32,6 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue plain, Queue down
       context_(parts.context),
       health_(parts.health),
       lane_(parts.lane),
-      handing_(parts.handing),
       stages_(parts.always_stage || !parts.found.info.is_emulated),
       pinner_(parts.pinner),
       main_(std::move(main)),
@@ -46,10 +45,7 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue plain, Queue down
 
 std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission, const gpu::Milestones& behind) {
   auto flight = std::make_unique<OpenClFlight>(*this, submission);
-  const uint32_t flights = lane_ == Lane::kCompute ? 1 : 0;
-  handing_ += flights;
   flight->Enqueue(behind);
-  handing_ -= flights;
   return flight;
 }
 

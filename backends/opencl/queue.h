@@ -9,7 +9,6 @@
 #ifndef HPVMD_BACKENDS_OPENCL_QUEUE_H_
 #define HPVMD_BACKENDS_OPENCL_QUEUE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -34,7 +33,6 @@ class OpenClQueue final : public gpu::Driver {
     CopyMeter& meter;
     uint64_t pinner = 0;  // What the device is called by host blocks; 0: it pins none.
     Lane lane = Lane::kCompute;
-    std::atomic<uint32_t>& handing;  // How many flights of the device hand launches to the driver just now.
     bool always_stage = false;
   };
   static StatusOr<std::unique_ptr<OpenClQueue>> Create(const Parts& parts);
@@ -58,7 +56,6 @@ class OpenClQueue final : public gpu::Driver {
   const cl_context context_;
   Health& health_;
   const Lane lane_;
-  std::atomic<uint32_t>& handing_;
   const bool stages_;
   const uint64_t pinner_;
   const Queue main_;      // Submissions; the submit thread's.

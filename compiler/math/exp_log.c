@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "computed_here.h"
+#include "bits.h"
 
 /* musl's tables (exp2f_data.h, logf_data.h, log2f_data.h). */
 extern const struct {
@@ -27,37 +27,12 @@ extern const struct {
   double poly[4];
 } __log2f_data;
 
-static uint32_t BitsF(float x) {
-  union {
-    float value;
-    uint32_t bits;
-  } u = {x};
-  return u.bits;
-}
-static float FloatOf(uint32_t bits) {
-  union {
-    uint32_t bits;
-    float value;
-  } u = {bits};
-  return u.value;
-}
-static uint64_t Bits(double x) {
-  union {
-    double value;
-    uint64_t bits;
-  } u = {x};
-  return u.bits;
-}
-
 /* 2^((32 k + i) / 32 + r / 32), where `shifted` has 32 k + i in its low bits; c are the polynomial's factors. */
 static inline __attribute__((always_inline)) float Power(double shifted, double r, const double* c) {
   const uint64_t ki = Bits(shifted);
-  union {
-    uint64_t bits;
-    double value;
-  } scale = {__exp2f_data.tab[ki % 32] + (ki << 47)};
+  const double scale = DoubleOf(__exp2f_data.tab[ki % 32] + (ki << 47));
   const double z = c[0] * r + c[1], r2 = r * r;
-  return (float)((z * r2 + (c[2] * r + 1)) * scale.value);
+  return (float)((z * r2 + (c[2] * r + 1)) * scale);
 }
 
 float hpvm_expf(float x) {

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "computed_here.h"
+#include "bits.h"
 
 /* musl's, for |x| <= pi/4: `low` is the tail of x. */
 double __sin(double x, double low, int has_low);
@@ -22,23 +22,8 @@ static const double kTwoOverPi = 0x1.45f306dc9c883p-1;
 /* 1.5 * 2^52: a number of magnitude below 2^51 that is added to it is rounded, and stands in the low bits. */
 static const double kShift = 0x1.8p52;
 
-static uint64_t Bits(double x) {
-  union {
-    double value;
-    uint64_t bits;
-  } u = {x};
-  return u.bits;
-}
-
 /* `x` with its sign changed if bit 1 of the quadrant is set. */
-static double Signed(double x, unsigned quadrant) {
-  union {
-    double value;
-    uint64_t bits;
-  } u = {x};
-  u.bits ^= (uint64_t)(quadrant & 2) << 62;
-  return u.value;
-}
+static double Signed(double x, unsigned quadrant) { return DoubleOf(Bits(x) ^ (uint64_t)(quadrant & 2) << 62); }
 
 /* Below this the quotient times each piece of pi/2 is exact. */
 static const double kLarge = 0x1.921fbp+20;
@@ -84,12 +69,9 @@ static inline __attribute__((always_inline)) ReducedF ReduceF(float x) {
  * give multiples of four quadrants. Of the 96 bits from there on the product with m is taken modulo four quadrants, to
  * 2^-64 of one. No float comes nearer to a multiple of pi / 2 than 2^-31. */
 static inline __attribute__((always_inline)) ReducedF ReduceLargeF(float x) {
-  union {
-    float value;
-    uint32_t bits;
-  } u = {x};
-  const uint32_t skipped = (u.bits >> 23 & 0xff) - 127 - 23 - 2;
-  const uint64_t m = (u.bits & 0x7fffff) | 0x800000;
+  const uint32_t bits = BitsF(x);
+  const uint32_t skipped = (bits >> 23 & 0xff) - 127 - 23 - 2;
+  const uint64_t m = (bits & 0x7fffff) | 0x800000;
   /* Words of 2 / pi, from the one with the first bit on: selected, as a table would be memory. */
   const int far = (skipped & 64) != 0, odd = (skipped & 32) != 0;
   const uint32_t a = far ? 0xfc2757d1 : 0xa2f9836e, b = far ? 0xf534ddc0 : 0x4e441529;
@@ -105,7 +87,7 @@ static inline __attribute__((always_inline)) ReducedF ReduceLargeF(float x) {
   /* To the nearest quadrant. */
   const uint32_t quadrant = (uint32_t)(product >> 62) + (uint32_t)(fraction >> 63);
   const double angle = (double)(int64_t)fraction * 0x1.921fb54442d18p-64;
-  const int is_negative = (u.bits >> 31) != 0;
+  const int is_negative = (bits >> 31) != 0;
   return (ReducedF){is_negative ? -angle : angle, is_negative ? 0 - quadrant : quadrant};
 }
 

@@ -25,7 +25,7 @@ def main():
         done = subprocess.run([sys.executable, HERE / "chaos.py", sys.argv[1], *run, "--fault", name, "--seed", "7"],
                               capture_output=True, text=True, timeout=400)
         problems = [line for line in done.stdout.splitlines() if "PROBLEM" in line]
-        found = [line for line in problems if want in line]
+        found = [line for line in problems if re.search(want, line)]
         is_caught = done.returncode == 1 and bool(found)
         print(f"{name}: {'caught' if is_caught else 'MISSED'}: {(found or problems or [done.stdout[-500:]])[0].strip()[:200]}",
               flush=True)

@@ -175,10 +175,11 @@ def ignored_reload(chaos):
     return True
 
 
-# What, when, and what must be found of it.
+# What, when, and a pattern of what must be found of it.
 FAULTS = {
     "lose_job": (lose_job, "down", "is lost"),
-    "forget_key": (forget_key, "down", "has the jobs"),
+    # The second is what is seen where a request whose answer was lost loses its key.
+    "forget_key": (forget_key, "down", "has the jobs|no key that was answered stands for it"),
     "run_again": (run_again, "down", "ended twice"),
     "wrong_output": (wrong_output, "down", "has the outputs"),
     "orphan": (orphan, "down", "lives on"),

@@ -246,7 +246,7 @@ class LaunchChooser final : public Chooser {
   Status CheckGroup(const std::array<uint64_t, 3>& group) const;
   StatusOr<std::vector<Part>> Native(const LaunchFacts& facts) const;
   bool IsAligned(const LaunchFacts& facts) const;
-  // Whether a measurement would still change anything.
+  // True if a measurement would still change anything.
   bool Wants(const LaunchFacts& facts) { return IsMeasured(facts) && Find(facts, Allowed(facts)).open != nullptr; }
   bool IsMeasured(const LaunchFacts& facts) const {
     return !is_forced() && !code_.is_native && !target_.is_processor && Instances(facts) >= kTinyInstances;

@@ -52,10 +52,10 @@ struct LaunchFacts {
   std::vector<Param> params;  // One a kernel parameter.
 };
 
-// How a launch runs.
+// The way a launch runs.
 struct Chosen {
   std::vector<Part> parts;  // None when no instance runs.
-  // How long the launch takes would still change later choices (Took).
+  // True if the launch's time would still change later choices (Took).
   bool is_measured = false;
 };
 
@@ -71,7 +71,7 @@ class Chooser {
   // The driver has built a variant so that its groups may have no more than so many work items (its registers). Before
   // the first launch.
   virtual void Limit(uint32_t variant, uint32_t group_size_max) = 0;
-  // How long the dispatch of `parts` took on the device, for later choices.
+  // Notes the time that the dispatch of `parts` took on the device, for later choices.
   virtual void Took(const LaunchFacts& facts, std::span<const Part> parts, int64_t device_ns) = 0;
 };
 

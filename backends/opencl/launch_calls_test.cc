@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch costs a driver in calls: one, and one more for each argument that is another than before.
+// A launch costs a driver one call, and one more for each argument that is another than before.
 #include <dlfcn.h>
 
 #include <array>
@@ -292,7 +292,7 @@ TEST_P(LaunchCallsTest, AnEmptyLaunchHidesNoTime) {
   }
 }
 
-// What stands between two groups of launches is no launch's time.
+// No launch's time includes what stands between two groups of launches.
 TEST_P(LaunchCallsTest, CopiesBetweenLaunchesAreNotTheirTime) {
   constexpr uint32_t kGroup = 512;
   constexpr uint64_t kBytes = 64 << 20;

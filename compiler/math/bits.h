@@ -8,14 +8,14 @@
 /* The compiler would move what only one side of a branch needs behind the branch. */
 #define COMPUTED_HERE(value) __asm__ volatile("" : "+r"(value))
 
-static inline uint64_t Bits(double x) {
+static inline uint64_t BitsOfWide(double x) {
   union {
     double value;
     uint64_t bits;
   } u = {x};
   return u.bits;
 }
-static inline uint32_t BitsF(float x) {
+static inline uint32_t BitsOf(float x) {
   union {
     float value;
     uint32_t bits;

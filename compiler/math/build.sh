@@ -22,7 +22,7 @@ cd "$here"
 # the objects define comes before the library's.
 for source in math reduce trig exp_log; do
   clang-22 --target=wasm32-wasip1 -mcpu=mvp -O2 -std=c11 -Wall -Wextra -fno-builtin \
-    -mllvm -disable-cgp-select2branch -isystem /usr/include/wasm32-wasi -c "$source.c" -o "$work/$source.o"
+    -mllvm -disable-cgp-select2branch -I ../.. -isystem /usr/include/wasm32-wasi -c "$source.c" -o "$work/$source.o"
 done
 # Conversions that saturate, so that none is a branch; no tables where selects will do.
 clang-22 --target=wasm32-wasip1 -mcpu=mvp -mnontrapping-fptoint -O2 -std=c11 -Wall -Wextra -fno-builtin \

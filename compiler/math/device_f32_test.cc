@@ -16,7 +16,7 @@
 namespace hpvm::math {
 namespace {
 
-// By how much of what it may be the device's functions are off: -1, 1, or anything in between.
+// The part of their bounds by which the device's functions are off: -1, 1, or anything in between.
 struct Fault {
   double from = 0, to = 0;
 } fault;
@@ -86,7 +86,7 @@ TEST_P(DeviceFormTest, HoldsItsBound) {
       Measure(std::bit_cast<float>(static_cast<uint32_t>(bits)));
       Measure(static_cast<float>(Sample32(reference_, random)[0]));
     }
-    // Where sine and cosine change from one reduction to the other, and where both are far from 0.
+    // The places where sine and cosine change from one reduction to the other, and where both are far from 0.
     for (uint32_t i = 0; i < 400'000; ++i) {
       Measure(std::bit_cast<float>(std::bit_cast<uint32_t>(65536.0f) - 200'000 + i));
     }

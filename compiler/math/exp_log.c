@@ -29,7 +29,7 @@ extern const struct {
 
 /* 2^((32 k + i) / 32 + r / 32), where `shifted` has 32 k + i in its low bits; c are the polynomial's factors. */
 static inline __attribute__((always_inline)) float Power(double shifted, double r, const double* c) {
-  const uint64_t ki = Bits(shifted);
+  const uint64_t ki = BitsOfWide(shifted);
   const double scale = DoubleOf(__exp2f_data.tab[ki % 32] + (ki << 47));
   const double z = c[0] * r + c[1], r2 = r * r;
   return (float)((z * r2 + (c[2] * r + 1)) * scale);
@@ -83,13 +83,13 @@ static inline __attribute__((always_inline)) float Special(float x, float of_sma
   const float of_other = x == __builtin_inff() ? x : (x - x) / (x - x);
   return x == 0 ? -__builtin_inff() : x > 0 && x < 0x1p-126f ? of_small : of_other;
 }
-static inline __attribute__((always_inline)) uint32_t BitsOfSmall(float x) { return BitsF(x * 0x1p23f) - (23u << 23); }
-static inline __attribute__((always_inline)) int IsCommon(float x) { return BitsF(x) - 0x00800000 < 0x7f000000; }
+static inline __attribute__((always_inline)) uint32_t BitsOfSmall(float x) { return BitsOf(x * 0x1p23f) - (23u << 23); }
+static inline __attribute__((always_inline)) int IsCommon(float x) { return BitsOf(x) - 0x00800000 < 0x7f000000; }
 static __attribute__((noinline)) float SeldomLog(float x) { return Special(x, LogOf(BitsOfSmall(x))); }
 static __attribute__((noinline)) float SeldomLog2(float x) { return Special(x, Log2Of(BitsOfSmall(x))); }
 
 float hpvm_logf(float x) {
-  float result = LogOf(BitsF(x));
+  float result = LogOf(BitsOf(x));
   COMPUTED_HERE(result);
   if (!IsCommon(x)) {
     result = SeldomLog(x);
@@ -98,7 +98,7 @@ float hpvm_logf(float x) {
 }
 
 float hpvm_log2f(float x) {
-  float result = Log2Of(BitsF(x));
+  float result = Log2Of(BitsOf(x));
   COMPUTED_HERE(result);
   if (!IsCommon(x)) {
     result = SeldomLog2(x);

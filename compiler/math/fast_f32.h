@@ -10,24 +10,10 @@
 
 #include <stdint.h>
 
+#include "compiler/math/bits.h"
+
 #define INF_F32 __builtin_inff()
 #define NAN_F32 __builtin_nanf("")
-
-static inline uint32_t BitsOf(float value) {
-  union {
-    float value;
-    uint32_t bits;
-  } u = {value};
-  return u.bits;
-}
-
-static inline float FloatOf(uint32_t bits) {
-  union {
-    uint32_t bits;
-    float value;
-  } u = {bits};
-  return u.value;
-}
 
 /* A NaN stays one. */
 static inline float Clamp(float x, float low, float high) {

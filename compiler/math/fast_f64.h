@@ -6,24 +6,10 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "compiler/math/bits.h"
+
 #define INF_F64 __builtin_inf()
 #define NAN_F64 __builtin_nan("")
-
-static inline uint64_t BitsOfWide(double value) {
-  union {
-    double value;
-    uint64_t bits;
-  } u = {value};
-  return u.bits;
-}
-
-static inline double DoubleOf(uint64_t bits) {
-  union {
-    uint64_t bits;
-    double value;
-  } u = {bits};
-  return u.value;
-}
 
 static inline double ClampWide(double x, double low, double high) {
   x = x < low ? low : x;

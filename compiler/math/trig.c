@@ -23,7 +23,7 @@ static const double kTwoOverPi = 0x1.45f306dc9c883p-1;
 static const double kShift = 0x1.8p52;
 
 /* `x` with its sign changed if bit 1 of the quadrant is set. */
-static double Signed(double x, unsigned quadrant) { return DoubleOf(Bits(x) ^ (uint64_t)(quadrant & 2) << 62); }
+static double Signed(double x, unsigned quadrant) { return DoubleOf(BitsOfWide(x) ^ (uint64_t)(quadrant & 2) << 62); }
 
 /* Below this the quotient times each piece of pi/2 is exact. */
 static const double kLarge = 0x1.921fbp+20;
@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) Reduced Reduce(double x) {
   const double lost = ((a - b) - b_part) + ((b - c) - c_part);
   const double tail = n * 0x1.b839a252049c1p-104 - lost;
   const double high = c - tail;
-  return (Reduced){high, (c - high) - tail, (unsigned)Bits(shifted)};
+  return (Reduced){high, (c - high) - tail, (unsigned)BitsOfWide(shifted)};
 }
 
 typedef struct {
@@ -61,7 +61,7 @@ static const float kLargeF = 0x1.921fb4p+28f;
 static inline __attribute__((always_inline)) ReducedF ReduceF(float x) {
   const double shifted = (double)x * kTwoOverPi + kShift;
   const double n = shifted - kShift;
-  return (ReducedF){(double)x - n * 0x1.921fb5p+0 - n * 0x1.110b4611a6263p-26, (unsigned)Bits(shifted)};
+  return (ReducedF){(double)x - n * 0x1.921fb5p+0 - n * 0x1.110b4611a6263p-26, (unsigned)BitsOfWide(shifted)};
 }
 
 /* For finite |x| >= 2^28, by multiplying with those bits of 2 / pi that matter (Payne and Hanek, "Radian Reduction for
@@ -69,7 +69,7 @@ static inline __attribute__((always_inline)) ReducedF ReduceF(float x) {
  * give multiples of four quadrants. Of the 96 bits from there on the product with m is taken modulo four quadrants, to
  * 2^-64 of one. No float comes nearer to a multiple of pi / 2 than 2^-31. */
 static inline __attribute__((always_inline)) ReducedF ReduceLargeF(float x) {
-  const uint32_t bits = BitsF(x);
+  const uint32_t bits = BitsOf(x);
   const uint32_t skipped = (bits >> 23 & 0xff) - 127 - 23 - 2;
   const uint64_t m = (bits & 0x7fffff) | 0x800000;
   /* Words of 2 / pi, from the one with the first bit on: selected, as a table would be memory. */

@@ -55,7 +55,7 @@ class FenceSearch {
   }
 
  private:
-  // What may happen to buffers between `barrier` and the next fences in the direction of `edges`.
+  // Finds what may happen to buffers between `barrier` and the next fences in the direction of `edges`.
   BufferUse Around(OpId barrier, const std::vector<std::vector<OpId>>& edges, bool is_before) const {
     BufferUse use;
     std::vector<bool> seen(f_.ops.size());

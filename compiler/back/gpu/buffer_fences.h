@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which barriers must order accesses to buffers for their group.
+// Finds the barriers that must order accesses to buffers for their group.
 //
 // Group memory is ordered by all of them; a fence over buffers costs more, as it reaches past a processor's own cache.
 // A barrier needs one if what may happen since the fences before it conflicts with what may happen up to those behind

@@ -13,7 +13,7 @@ namespace {
 struct Case {
   const char* name;
   const char* body;
-  const char* want;  // Of each barrier in the order of the text: f if it must order buffers, else -.
+  const char* want;  // A letter a barrier, in the order of the text: f if it must order buffers, else -.
 };
 
 std::string FencesOf(const std::string& body) {
@@ -42,7 +42,7 @@ constexpr const char* kLoad = "%v: i32 = load.i32 param(1) %id\n";
 constexpr const char* kKeep = "store.i32 group %g, %v\n";
 constexpr const char* kStore = "store.i32 param(0) %id, %id\n";
 
-// What is written to a buffer in front of a barrier and touched behind it needs order.
+// A barrier orders what is written to a buffer in front of it and touched behind it.
 TEST(BufferFencesTest, Writes) {
   const Case kCases[] = {
       {"GroupMemoryAlone", "store.i32 group %g, %id\nbarrier\n%w: i32 = load.i32 group %g\nbarrier", "--"},
@@ -95,11 +95,11 @@ TEST(BufferFencesTest, LoadsThatAreDone) {
                      "store.f32 group %g, %s\nbarrier\n" +
                      store),
             "-");
-  // What is stored to a buffer is no sign, as nothing orders that store.
+  // A store to a buffer is no sign, as nothing orders it.
   EXPECT_EQ(FencesOf(load + "store.i32 param(0) %id, %v\nbarrier\n" + store), "f");
 }
 
-// What a loop loads anew is not done by the store of what it loaded before.
+// The store of what a loop loaded before says nothing of what it loads anew.
 TEST(BufferFencesTest, LoadsInLoops) {
   const std::string turn = std::string("if b %n {\n continue a ()\n} else {\n leave b ()\n}\nleave a ()\n}\n");
   const std::string load = kLoad, keep = kKeep, store = kStore;

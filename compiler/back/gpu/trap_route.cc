@@ -32,7 +32,7 @@ struct Skipped {
   uint32_t first = 0, place = 0;
 };
 
-// What control may come by from an operation to the barriers that are next, or to the kernel's end.
+// All that control may come by from an operation to the barriers that are next, or to the kernel's end.
 class Way {
  public:
   Way(const ir::Function& function, const OpFlow& flow, const std::function<bool(OpId)>& can_trap)
@@ -81,7 +81,7 @@ class Way {
   }
   const std::vector<OpId>& barriers() const { return barriers_; }
 
-  // What decides about the way of what is skipped: the first operation in the region that such a value comes from;
+  // Finds what is skipped and decides about the way: the first operation in the region that such a value comes from;
   // skipped.place: none. Nothing if it takes too long to find out.
   std::optional<uint32_t> Misses(const Skipped& skipped) const {
     std::map<uint32_t, uint32_t> carried;  // By ValueId: where it comes from.

@@ -25,7 +25,7 @@
 
 namespace hpvm::gpu {
 
-// Where instances that have trapped come back.
+// The place where instances that have trapped come back.
 struct TrapPlace {
   ir::OpId first;      // The operation in the same region in which the first of them does, or which that stands in.
   bool waits = false;  // All wait there and test the flag; else control goes on, and whoever has trapped with it.
@@ -51,7 +51,7 @@ struct TrapRoutes {
 // `can_trap` holds for every operation that may trap in the variant.
 TrapRoutes FindTrapRoutes(const ir::Module& module, const std::function<bool(ir::OpId)>& can_trap);
 
-// Whether an operation may end the instance, as far as is known before it is written; `omits_check`: nothing looks
+// True if an operation may end the instance, as far as is known before it is written; `omits_check`: nothing looks
 // whether its bytes lie in what it was computed from.
 bool MayTrap(const ir::Module& module, ir::OpId id, bool omits_check);
 

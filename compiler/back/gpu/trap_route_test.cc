@@ -89,7 +89,7 @@ std::string Loop(const std::string& before, const std::string& head, const std::
          rest + " {\n  continue a (" + carried + ")\n } else {\n  leave b ()\n }\n leave a ()\n}\n" + last;
 }
 
-// Who has trapped goes on without a barrier of its own where it can tell which one is next.
+// An instance that has trapped goes on without a barrier of its own where it can tell which one is next.
 TEST(TrapRouteTest, GoesOnWhereTheWayIsKnown) {
   const std::pair<const char*, std::string> kCases[] = {
       {"IntoAConstruct",
@@ -113,7 +113,7 @@ TEST(TrapRouteTest, GoesOnWhereTheWayIsKnown) {
   }
 }
 
-// Where it cannot tell, all wait for it.
+// All wait for it where it cannot tell.
 TEST(TrapRouteTest, WaitsWhereTheWayIsUnknown) {
   const auto untested = [](std::string body) {
     for (size_t at; (at = body.find("@33")) != std::string::npos;) {
@@ -143,7 +143,7 @@ TEST(TrapRouteTest, WaitsWhereTheWayIsUnknown) {
   }
 }
 
-// What is used behind the place is kept, constants and what is used in front of it alone are not.
+// The place keeps what is used behind it; constants and what is used in front of it alone are not.
 TEST(TrapRouteTest, NamesWhatIsKept) {
   const ir::Module module = Parse(
       "loop a (%x: i32 = %n) {\n barrier\n %before: i32 = add.i32 %n, %n\n %v: i32 = load.i32 param(0) %x @10\n %k: "

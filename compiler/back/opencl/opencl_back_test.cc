@@ -233,7 +233,7 @@ TEST(OpenClBackTest, TrapsGoOnToTheNextBarrier) {
   EXPECT_EQ(Count(known, "barrier(CLK_LOCAL_MEM_FENCE);\n    if (stopped[meeting] != 0u) return;"), 1u) << known;
   EXPECT_EQ(Count(known, "barrier(CLK_LOCAL_MEM_FENCE);\n  if (stopped[meeting] != 0u) return;"), 1u) << known;
   EXPECT_EQ(Count(known, "meeting ^= 1u;"), 2u) << known;
-  // What it hands on has a value.
+  // All that it hands on has a value.
   const size_t load = known.find("*(__local u32*)");
   const size_t name = known.rfind("    v", load);
   ASSERT_NE(name, std::string::npos) << known;

@@ -67,10 +67,10 @@ class Floats : private Room {
   SpvId EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b);
   // a * b + c, -a * b + c and so on as one operation, of a function of the math library.
   SpvId EmitFused(SpvId a, SpvId b, SpvId c, bool negates_product, bool negates_sum);
-  // How far the node's fast math reaches into the operation.
+  // The extent to which the node's fast math reaches into the operation.
   ir::FastMath FastMathOf(const ir::Op& op) const;
   bool IsFast(const ir::Op& op) const { return FastMathOf(op) == ir::FastMath::kAll; }
-  // Whether the math library's products and sums are contracted here and not by the driver, which might go further.
+  // True if the math library's products and sums are contracted here and not by the driver, which might go further.
   bool Contracts(const ir::Op& op) const;
   SpvId EmitConst(const ir::Op& op);
   SpvId CompareByBits(ir::Opcode code, SpvId a, SpvId b);

@@ -162,7 +162,7 @@ class Meetings : public TrapDetour, private Room {
   // In front of the operation at `index`: closes the construct that traps leave for this place, and opens those that
   // they leave for one further on.
   void Pass(std::span<const ir::OpId> ops, size_t index);
-  // What comes behind operation `from` is not reached, but by traps on the way to their place.
+  // Control does not reach what comes behind operation `from`, but by traps on the way to their place.
   void SkipRest(std::span<const ir::OpId> ops, size_t from);
   void EmitBarrier(ir::OpId id);
   void EmitGroupBarrier();

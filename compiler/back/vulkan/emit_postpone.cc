@@ -124,7 +124,7 @@ void Meetings::EmitBarrier(ir::OpId id) {
   }
 }
 
-// What comes behind operation `from` is not reached, but by traps on the way to their place.
+// Control does not reach what comes behind operation `from`, but by traps on the way to their place.
 void Meetings::SkipRest(std::span<const ir::OpId> ops, size_t from) {
   for (size_t i = from + 1; i < ops.size() && postpones_; ++i) {
     const auto found = meetings_.find(ops[i].index);

@@ -181,7 +181,7 @@ TEST(VulkanBackTest, AccessesAreValid) {
   }
 }
 
-// What the math library contracts is one operation that no driver takes apart, or goes on with.
+// A contraction of the math library is one operation that no driver takes apart, or goes on with.
 TEST(VulkanBackTest, ContractsTheLibraryItself) {
   const StatusOr<ir::Module> module = ir::ParseModule(R"(module "m"
 param buffer inout "y"

@@ -443,7 +443,7 @@ TEST(IrOpsTest, Floats) {
   }
 }
 
-// What devices approximate is here the true value, rounded.
+// The result is the true value, rounded, of what devices approximate.
 TEST(IrOpsTest, Approximations) {
   const auto rounded = [](double (*compute)(double)) {
     return [=](Type type, Type, const std::vector<uint64_t>& v) {

@@ -16,7 +16,7 @@
 
 namespace hpvm::wasm {
 
-// Where there is no form of the kind, the one before it is taken.
+// The form before it is taken where there is none of the kind.
 enum class MathForms : uint8_t {
   kExact,
   kFast,

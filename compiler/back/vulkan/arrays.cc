@@ -104,7 +104,9 @@ void Arrays::FindTables() {
     return;  // On a processor memory is memory.
   }
   const Definitions definitions(v_.f);
-  const uint64_t bytes_max = std::min(kTableBytesMax, v_.m.target.local_bytes_max - v_.plan.local_bytes - 8);
+  const uint64_t used = v_.plan.local_bytes + 8;  // With the flags of traps.
+  const uint64_t bytes_max =
+      std::min(kTableBytesMax, v_.m.target.local_bytes_max - std::min(v_.m.target.local_bytes_max, used));
   ir::ForEachOp(v_.f, [&](ir::OpId id) {
     const ir::Op& op = v_.f.op(id);
     const gpu::OwnMemory* memory = v_.plan.PartOf(id);
@@ -133,9 +135,7 @@ const WordArray* Arrays::TableOf(ir::OpId id) const {
   return memory != nullptr && v_.plan.is_inside[id.index] && table != tables_.end() ? &table->words : nullptr;
 }
 
-SpvId Arrays::GroupItems() {
-  return c.Mul(c.Mul(v_.m.GroupExtent(0), v_.m.GroupExtent(1)), v_.m.GroupExtent(2));
-}
+SpvId Arrays::GroupItems() { return c.Mul(c.Mul(v_.m.GroupExtent(0), v_.m.GroupExtent(1)), v_.m.GroupExtent(2)); }
 
 void Arrays::ZeroGroup(SpvId word, SpvId index) {
   v_.Use(group_->variable);

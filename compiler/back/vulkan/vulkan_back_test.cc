@@ -297,6 +297,32 @@ TEST(VulkanBackTest, TilesSayThatBuffersAreAligned) {
   }
 }
 
+// A table lies in group memory where there is room for it beside the kernel's own, and nowhere past the device's limit.
+TEST(VulkanBackTest, TablesLeaveTheKernelItsGroupMemory) {
+  const auto group_bytes = [](const std::string& asked, uint64_t limit) {
+    const StatusOr<ir::Module> module = ir::ParseModule(
+        "module \"m\"\nmemory 65536 65536\nuses separate_buffers\nuses group_memory\n"
+        "data 1024 \"0102030405060708090a0b0c0d0e0f10\"\nparam buffer inout \"r\"\nentry f0\n"
+        "func f0 \"f\" (%r: i32) -> () {\n%zero: i32 = const.i32 0\n%id: i32 = instance_id.i32 %zero\n"
+        "%mask: i32 = const.i32 12\n%place: i32 = and.i32 %id, %mask\n%base: i32 = const.i32 1024\n"
+        "%at: i32 = add.i32 %base, %place\n%v: i32 = load.i32 flat %at\n%size: i32 = const.i32 " +
+        asked +
+        "\n%g: i32 = local_alloc %size\nstore.i32 flat %g, %v\n%w: i32 = load.i32 flat %g\n"
+        "store.i32 flat %r, %w\nreturn ()\n}\n");
+    EXPECT_TRUE(module.ok()) << module.status();
+    GpuTarget target = FullTarget();
+    target.local_bytes_max = limit;
+    std::string why;
+    const std::optional<Artifact> artifact = Compile(*module, target, &why);
+    EXPECT_TRUE(artifact.has_value()) << why;
+    return artifact.has_value() ? artifact->gpu.variants.back().local_bytes : 0;
+  };
+  EXPECT_EQ(group_bytes("64", 16384), 64u + 16u);
+  EXPECT_EQ(group_bytes("16352", 16384), 16352u + 16u);
+  EXPECT_EQ(group_bytes("16368", 16384), 16368u);
+  EXPECT_EQ(group_bytes("16384", 16384), 16384u);
+}
+
 // The validator is heard: a module whose last word is cut off is refused with its message.
 TEST(VulkanBackTest, ValidatorSpeaks) {
   const StatusOr<ir::Module> module = ir::ParseModule(Slurp(HPVMD_SOURCE_DIR "/tests/golden/vulkan/saxpy.ir"));

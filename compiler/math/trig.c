@@ -102,13 +102,17 @@ static inline __attribute__((always_inline)) double CosOf(double x) {
   const double r = -0x16c087e80f1e27.0p-62 + z * 0x199342e0ee5069.0p-68;
   return ((1.0 + z * -0x1ffffffd0c5e81.0p-54) + w * 0x155553e1053a42.0p-57) + (w * z) * r;
 }
+/* Rounding is the same for both signs, and a float's has half the bits to change. */
+static inline __attribute__((always_inline)) float SignedF(double x, unsigned quadrant) {
+  return FloatOf(BitsOf((float)x) ^ (quadrant & 2) << 30);
+}
 static inline __attribute__((always_inline)) float SinF(ReducedF r) {
   const double sine = SinOf(r.angle), cosine = CosOf(r.angle);
-  return (float)Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
+  return SignedF(r.quadrant & 1 ? cosine : sine, r.quadrant);
 }
 static inline __attribute__((always_inline)) float CosF(ReducedF r) {
   const double sine = SinOf(r.angle), cosine = CosOf(r.angle);
-  return (float)Signed(r.quadrant & 1 ? sine : cosine, r.quadrant + 1);
+  return SignedF(r.quadrant & 1 ? sine : cosine, r.quadrant + 1);
 }
 static inline __attribute__((always_inline)) float TanF(ReducedF r) { return __tandf(r.angle, (int)(r.quadrant & 1)); }
 

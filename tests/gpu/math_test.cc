@@ -127,7 +127,6 @@ class MathTest : public ::testing::TestWithParam<std::string> {
   void CheckFunction(const math::Reference& function, bool is_device) {
     SCOPED_TRACE(function.name);
     const double bound = is_device ? function.device_f32 : function.fast_f32;
-    const bool is_absolute = is_device && function.is_absolute_on_devices;
     const ir::Module kernel =
         math::KernelOf(function, false, is_device ? wasm::MathForms::kDevice : wasm::MathForms::kFast);
     double worst = 0;
@@ -136,7 +135,8 @@ class MathTest : public ::testing::TestWithParam<std::string> {
       std::vector<float> x = ArgumentsOf(function, round), r(kCount);
       ASSERT_NO_FATAL_FAILURE(Run(is_device ? DeviceTarget() : device_.info().gpu, kernel, {&x, &r}));
       for (uint32_t i = 0; i < kCount; ++i) {
-        const double error = math::FlushedError(function, x[i], r[i], is_absolute);
+        const double error =
+            is_device ? math::DeviceError(function, x[i], r[i]) : math::FlushedError(function, x[i], r[i], false);
         if (!(error <= worst)) {
           worst = error;
           worst_at = x[i];

@@ -19,6 +19,7 @@
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/tile/guard_loops.h"
 #include "compiler/pass/tile/loads_ahead.h"
+#include "compiler/pass/tile/wide_loads.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -254,26 +255,28 @@ std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan,
   return Guarded{*std::move(form), std::move(form_plan)};
 }
 
-std::optional<Guarded> LoadAhead(const ir::Module& module, const GpuPlan& plan, const CoarseModule* coarse,
-                                 const GpuPlan& original, Trust trust, const GpuTarget& target) {
+std::optional<Guarded> ImproveLoads(const Form& form, const GpuPlan& original, Trust trust, const GpuTarget& target) {
   if (target.is_processor) {
     return std::nullopt;
   }
-  const ir::Function& f = module.function(module.entry);
-  std::vector<bool> is_free(f.ops.size());
-  for (uint32_t i = 0; i < is_free.size(); ++i) {
-    is_free[i] = plan.IsProven(OpId(i), trust) || f.ops[i].is_inside;
+  using Pass = std::optional<CoarseModule> (*)(const ir::Module&, const std::vector<bool>&, const CoarseModule*);
+  std::optional<Guarded> best;
+  for (const Pass pass : {Pass{WidenLoads}, Pass{LoadAhead}}) {
+    const Form from = best ? Form(*best) : form;
+    const ir::Function& f = from.module->function(from.module->entry);
+    std::vector<bool> is_free(f.ops.size());
+    for (uint32_t i = 0; i < is_free.size(); ++i) {
+      is_free[i] = from.plan->IsProven(OpId(i), trust) || f.ops[i].is_inside;
+    }
+    if (std::optional<CoarseModule> made = pass(*from.module, is_free, from.coarse)) {
+      Diagnostics faults;
+      GpuPlan plan = PlanCoarse(*made, original, target, faults);
+      if (!HasErrors(faults)) {
+        best = Guarded{*std::move(made), std::move(plan)};
+      }
+    }
   }
-  std::optional<CoarseModule> form = hpvm::LoadAhead(module, is_free, coarse);
-  if (!form) {
-    return std::nullopt;
-  }
-  Diagnostics faults;
-  GpuPlan form_plan = PlanCoarse(*form, original, target, faults);
-  if (HasErrors(faults)) {
-    return std::nullopt;
-  }
-  return Guarded{*std::move(form), std::move(form_plan)};
+  return best;
 }
 
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op) { return !module.is_memory64 && op.imm >> 31 == 0; }

@@ -84,7 +84,7 @@ struct GpuPlan {
   // By OpId of accesses that reach kModule or kState: the only part of module_memory (state) that their bytes can lie
   // in without a trap; -1: several, or bytes in no part.
   std::vector<int32_t> part;
-  std::vector<bool> is_inside;         // They surely lie in it.
+  std::vector<bool> is_inside;  // They surely lie in it.
   // Null: several, or none.
   const OwnMemory* PartOf(ir::OpId id) const {
     const auto index = static_cast<size_t>(part[id.index]);
@@ -135,11 +135,20 @@ struct Guarded {
 std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, Trust trust, const GpuTarget& target,
                                   KernelReport* report);
 
-// The form whose loops run several iterations at a time (compiler/pass/tile/loads_ahead.h), for a variant that rests on
-// `trust`; nothing if there is no such loop, or the target is a processor, whose compilers do so. `coarse`, which may
-// be null, is what `module` is the module of; `plan` is its plan, and `original` that of the kernel.
-std::optional<Guarded> LoadAhead(const ir::Module& module, const GpuPlan& plan, const CoarseModule* coarse,
-                                 const GpuPlan& original, Trust trust, const GpuTarget& target);
+// What a variant is written from; borrowed.
+struct Form {
+  const ir::Module* module = nullptr;
+  const GpuPlan* plan = nullptr;         // The module's.
+  const CoarseModule* coarse = nullptr;  // May be null; else `module` is its module.
+  explicit Form(const Guarded& made) : module(&made.form.module), plan(&made.plan), coarse(&made.form) {}
+  Form(const ir::Module& m, const GpuPlan& p, const CoarseModule* c) : module(&m), plan(&p), coarse(c) {}
+  bool HasWideAccesses() const { return coarse != nullptr && coarse->needs_alignment; }
+};
+
+// The form in which neighbouring loads are one (compiler/pass/tile/wide_loads.h) and loops run several iterations at a
+// time (compiler/pass/tile/loads_ahead.h), for a variant that rests on `trust`; nothing if there are none such, or the
+// target is a processor, whose compilers do so. `original` is the plan of the kernel.
+std::optional<Guarded> ImproveLoads(const Form& form, const GpuPlan& original, Trust trust, const GpuTarget& target);
 
 // Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op);

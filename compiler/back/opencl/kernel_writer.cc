@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/opencl/kernel_writer.h"
 
+#include "compiler/back/gpu/loop_constants.h"
 #include "compiler/back/opencl/literal.h"
 
 namespace hpvm::opencl {
@@ -30,8 +31,27 @@ void KernelWriter::NameParams() {
   }
 }
 
+// Constants that a loop needs again and again become variables.
+void KernelWriter::NameLoopConstants() {
+  if (!v_.target.device_math) {
+    return;
+  }
+  const std::vector<bool> is_kept = gpu::FindLoopConstants(v_.f);
+  for (uint32_t i = 0; i < is_kept.size(); ++i) {
+    if (is_kept[i]) {
+      const auto bits = v_.f.op(definitions_.Of(ValueId(i))).imm;
+      const auto known = kept_constants_.emplace(bits, Cat("k", kept_constants_.size())).first;
+      text_.SetName(ValueId(i), known->second);
+    }
+  }
+  if (!kept_constants_.empty()) {
+    facts_.Fact(Kind::kFirst, 0);
+  }
+}
+
 std::string KernelWriter::Run(GpuVariant* variant) {
   NameParams();
+  NameLoopConstants();
   WriteBody();
   std::string written = text_.Take();
   if (meetings_.by_steps()) {
@@ -63,6 +83,12 @@ std::string KernelWriter::Prologue() {
   for (uint32_t g : globals_) {
     text_.Line(TypeName(v_.module.globals[g].type), " g", g, " = ",
                Literal(v_.module.globals[g].type, v_.module.globals[g].init), ";");
+  }
+  if (!kept_constants_.empty()) {
+    text_.Line("const ulong no_bits = (ulong)(first_x >> 31u);");  // Ids end below 2^31, which no compiler knows.
+  }
+  for (const auto& [bits, name] : kept_constants_) {
+    text_.Line("const double ", name, " = as_double(", Literal(Type::kI64, bits), " | no_bits);");
   }
   ranges_.WriteValue();
   const bool zeroes = v_.module.uses_group_memory && words != 0 && v_.options.zeroes_group;

@@ -8,6 +8,7 @@
 #define HPVMD_COMPILER_BACK_OPENCL_KERNEL_WRITER_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -68,6 +69,7 @@ class KernelWriter {
     bool is_flat = false;  // Written with labels alone, as compilers limit how deep brackets nest.
   };
   void NameParams();
+  void NameLoopConstants();
   std::string Prologue();
   void WriteOp(OpId id);
   void WriteGlobal(const Op& op);
@@ -96,6 +98,8 @@ class KernelWriter {
   std::vector<bool> end_used_, next_used_;  // By OpId.
   uint32_t labels_ = 0;
   std::set<uint32_t> globals_;  // Mutable ones in use.
+  const Definitions definitions_{v_.f};
+  std::map<uint64_t, std::string> kept_constants_;  // Names by their bits, of f64.
 };
 
 }  // namespace hpvm::opencl

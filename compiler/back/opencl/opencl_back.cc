@@ -92,11 +92,12 @@ class Emitter {
       KernelOptions form = Plain(NameOf(tile) + (is_unchecked ? "" : "_checked"), trust);
       form.suffix = "_" + NameOf(tile);
       form.tile = tile.size;
-      form.is_aligned = coarse->needs_alignment;
       form.zeroes_group = !tile.is_staged;
       // Checks would cost a staged form more than it gains.
       if (is_unchecked ? HasProofs() : !tile.is_staged) {
-        Write(coarse->module, plan, form, &*coarse);
+        const gpu::Form plain(coarse->module, plan, &*coarse);
+        const auto improved = gpu::ImproveLoads(plain, plan_, trust, target_);
+        Write(improved ? gpu::Form(*improved) : plain, form, /*uses_alignment=*/true);
       }
     }
   }
@@ -110,38 +111,34 @@ class Emitter {
     }
     const std::optional<gpu::Guarded> guarded =
         gpu::GuardLoops(module_, plan_, Trust::kLaunch, target_, options_.report);
-    if (guarded && guarded->form.needs_alignment && variants_.size() + 3 <= limits::kGpuVariantsMax) {
-      WriteSingle("aligned", HasProofs() ? Trust::kLaunch : Trust::kNothing, true, guarded);
-    }
+    const bool has_room = variants_.size() + 3 <= limits::kGpuVariantsMax;
     if (HasProofs()) {
-      WriteSingle("unchecked", Trust::kLaunch, false, guarded);
+      WriteSingle("unchecked", Trust::kLaunch, has_room, guarded);
     }
-    WriteSingle("checked", Trust::kNothing, false, guarded);
+    WriteSingle("checked", Trust::kNothing, has_room && !HasProofs(), guarded);
   }
 
-  void WriteSingle(const char* name, Trust trust, bool is_aligned, const std::optional<gpu::Guarded>& guarded) {
-    KernelOptions form = Plain(name, trust);
-    form.is_aligned = is_aligned;
-    guarded ? Write(guarded->form.module, guarded->plan, form, &guarded->form) : Write(module_, plan_, form, nullptr);
-  }
-
-  void Write(const ir::Module& module, const gpu::GpuPlan& plan, const KernelOptions& form,
-             const CoarseModule* coarse) {
-    if (const auto ahead = gpu::LoadAhead(module, plan, coarse, plan_, form.trust, target_)) {
-      return WriteForm(ahead->form.module, ahead->plan, form, &ahead->form);
+  // Before it comes one for buffers at multiples of 16 bytes, if some accesses gain by that and there is room.
+  void WriteSingle(const char* name, Trust trust, bool has_room, const std::optional<gpu::Guarded>& guarded) {
+    const gpu::Form plain = guarded ? gpu::Form(*guarded) : gpu::Form(module_, plan_, nullptr);
+    const auto improved = gpu::ImproveLoads(plain, plan_, trust, target_);
+    const gpu::Form form = improved ? gpu::Form(*improved) : plain;
+    if (has_room && form.HasWideAccesses()) {
+      Write(form, Plain("aligned", trust), /*uses_alignment=*/true);
     }
-    WriteForm(module, plan, form, coarse);
+    Write(form, Plain(name, trust), /*uses_alignment=*/false);
   }
 
-  void WriteForm(const ir::Module& module, const gpu::GpuPlan& plan, KernelOptions form, const CoarseModule* coarse) {
-    form.coarse = coarse;
+  void Write(const gpu::Form& from, KernelOptions form, bool uses_alignment) {
+    form.coarse = from.coarse;
+    form.is_aligned = uses_alignment && from.HasWideAccesses();
     GpuVariant variant;
-    if (coarse != nullptr) {
+    if (from.coarse != nullptr) {
       variant.needs_alignment = form.is_aligned;
-      variant.factors = coarse->factors;
-      variant.group = coarse->group;
+      variant.factors = from.coarse->factors;
+      variant.group = from.coarse->group;
     }
-    kernels_ += KernelWriter(module, plan, target_, helpers_, form).Run(&variant);
+    kernels_ += KernelWriter(*from.module, *from.plan, target_, helpers_, form).Run(&variant);
     variants_.push_back(std::move(variant));
   }
 

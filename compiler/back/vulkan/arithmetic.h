@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/back/gpu/loop_constants.h"
 #include "compiler/back/vulkan/control.h"
 #include "compiler/back/vulkan/variant.h"
 
@@ -60,7 +61,12 @@ class FusedFloats : private Room {
 class Floats : private Room {
  public:
   Floats(Variant& variant, Functions& functions)
-      : Room(variant), functions_(functions), soft_(variant, functions), fused_(variant, functions) {}
+      : Room(variant),
+        functions_(functions),
+        soft_(variant, functions),
+        fused_(variant, functions),
+        is_kept_(variant.m.target.device_math ? gpu::FindLoopConstants(variant.f)
+                                              : std::vector<bool>(variant.f.values.size())) {}
 
   SpvId EmitFloatUnary(const ir::Op& op, SpvId a);
   SpvId EmitApprox(const ir::Op& op, SpvId a);
@@ -96,6 +102,7 @@ class Floats : private Room {
   Functions& functions_;
   SoftFloats soft_;
   FusedFloats fused_;
+  const std::vector<bool> is_kept_;  // By ValueId: constants that loops need again and again.
 };
 
 // emit_integer.cc, emit_convert.cc.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "compiler/back/vulkan/memory.h"
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::vulkan {
@@ -83,11 +84,26 @@ void Arrays::Declare() {
   declare(v_.plan.module_memory, v_.module.memory_bytes, module_memory_);
   declare(v_.plan.state, v_.module.state_bytes, state_);
   if (v_.plan.local_bytes > 0) {
-    const auto words = static_cast<uint32_t>((v_.plan.local_bytes + 3) / 4);
-    const SpvId variable = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), words));
-    group_ = WordArray{variable, spv::StorageClassWorkgroup, 0, v_.plan.local_bytes, true};
+    const bool has_vectors = UsesGroupVectors();
+    const uint64_t bytes = has_vectors ? 16 : 4;
+    const auto elements = static_cast<uint32_t>((v_.plan.local_bytes + bytes - 1) / bytes);
+    const SpvId type = has_vectors ? w.Vector(w.Int(32), 4) : w.Int(32);
+    const SpvId variable = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(type, elements));
+    group_ = WordArray{variable, spv::StorageClassWorkgroup, 0, v_.plan.local_bytes, true, has_vectors};
   }
   FindTables();
+}
+
+// If some access is of 16 bytes, and none is atomic: of a vector's component Vulkan has no atomic operation.
+bool Arrays::UsesGroupVectors() const {
+  bool is_wide = false, is_atomic = false;
+  ir::ForEachOp(v_.f, [&](ir::OpId id) {
+    const ir::Op& op = v_.f.op(id);
+    const bool is_of_group = ir::HasSpace(op.code) && op.space == ir::Space::kGroup;
+    is_wide = is_wide || (is_of_group && op.width == 16);
+    is_atomic = is_atomic || ir::Info(op.code).family == ir::Family::kAtomic;
+  });
+  return is_wide && !is_atomic;
 }
 
 void Arrays::EmitStart() {
@@ -139,6 +155,13 @@ SpvId Arrays::GroupItems() { return c.Mul(c.Mul(v_.m.GroupExtent(0), v_.m.GroupE
 
 void Arrays::ZeroGroup(SpvId word, SpvId index) {
   v_.Use(group_->variable);
+  if (group_->has_vectors) {
+    const SpvId four = w.Vector(w.Int(32), 4), pointer = w.Pointer(spv::StorageClassWorkgroup, four);
+    c.For(index, c.K(static_cast<uint32_t>((group_->end + 15) / 16)), GroupItems(), [&](SpvId i) {
+      c.Store(w.Op(spv::OpAccessChain, pointer, {group_->variable, i}), w.Null(four));
+    });
+    return;
+  }
   c.For(index, c.K(static_cast<uint32_t>((group_->end + 3) / 4)), GroupItems(), [&](SpvId i) {
     c.Store(w.Op(spv::OpAccessChain, word, {group_->variable, i}), c.K(0));
   });

@@ -121,14 +121,20 @@ SpvId Access::RawType(uint32_t width) { return width <= 4 ? c.U32() : w.Vector(c
 
 bool Access::HasView(const Spot& spot, View view) const {
   if (spot.words != nullptr) {
-    return view == View::k32;
+    return view == View::k32 || (view == View::k32x4 && spot.words->has_vectors);
   }
   return (view != View::k8 || v_.m.target.has_8_bit_storage) && (view != View::k16 || v_.m.target.has_16_bit_storage);
 }
 
 SpvId Access::Element(const Spot& spot, View view, SpvId index) {
+  if (spot.words != nullptr && view == View::k32x4) {
+    return w.Op(spv::OpAccessChain, w.Pointer(spot.words->storage, RawType(16)), {spot.words->variable, index});
+  }
   if (spot.words != nullptr) {
-    return w.Op(spv::OpAccessChain, w.Pointer(spot.words->storage, c.U32()), {spot.words->variable, index});
+    const SpvId word = w.Pointer(spot.words->storage, c.U32());
+    return spot.words->has_vectors
+               ? w.Op(spv::OpAccessChain, word, {spot.words->variable, c.ShrK(index, 2), c.AndK(index, 3)})
+               : w.Op(spv::OpAccessChain, word, {spot.words->variable, index});
   }
   const SpvId type = view == View::k8      ? w.Int(8)
                      : view == View::k16   ? w.Int(16)
@@ -257,6 +263,14 @@ void Access::StoreUnaligned(const Spot& spot, SpvId value) {
   StoreBits(spot, c.ShrK(c.AddK(spot.address, 3), 2), high_mask, high);
 }
 
+// Whether 8 or 16 bytes are one element of what is bound.
+bool Access::IsWhole(const Spot& spot, uint32_t width) const {
+  if (width == 8) {
+    return spot.words == nullptr && spot.alignment >= 3;
+  }
+  return width == 16 && spot.alignment >= 4 && HasView(spot, View::k32x4);
+}
+
 SpvId Access::LoadRaw(const Spot& spot, uint32_t width) {
   if (width < 4) {
     return LoadSmall(spot, width);
@@ -264,7 +278,7 @@ SpvId Access::LoadRaw(const Spot& spot, uint32_t width) {
   if (width == 4) {
     return spot.alignment >= 2 ? LoadWord(spot, c.ShrK(spot.address, 2)) : LoadUnaligned(spot);
   }
-  if (spot.words == nullptr && ((width == 8 && spot.alignment >= 3) || (width == 16 && spot.alignment >= 4))) {
+  if (IsWhole(spot, width)) {
     const View view = width == 8 ? View::k32x2 : View::k32x4;
     return LoadElement(spot, RawType(width), view, c.ShrK(spot.address, width == 8 ? 3 : 4));
   }
@@ -288,7 +302,7 @@ void Access::StoreRaw(const Spot& spot, uint32_t width, SpvId raw) {
     const SpvId is_aligned = c.Equal(c.AndK(spot.address, 3), c.K(0));
     return c.IfElse(is_aligned, aligned, [&] { StoreUnaligned(spot, raw); });
   }
-  if (spot.words == nullptr && ((width == 8 && spot.alignment >= 3) || (width == 16 && spot.alignment >= 4))) {
+  if (IsWhole(spot, width)) {
     const View view = width == 8 ? View::k32x2 : View::k32x4;
     return StoreElement(spot, view, c.ShrK(spot.address, width == 8 ? 3 : 4), raw);
   }

@@ -27,6 +27,7 @@ struct WordArray {
   spv::StorageClass storage = spv::StorageClassPrivate;
   uint64_t begin = 0, end = 0;
   bool is_writable = false;
+  bool has_vectors = false;  // Its elements are vectors of four words.
 };
 
 // Where an access goes once its range is known. `address` counts bytes from the beginning of what is bound.
@@ -68,6 +69,7 @@ class Arrays : private Room {
     SpvId content = 0;
     WordArray words;
   };
+  bool UsesGroupVectors() const;
   void FindTables();
   SpvId GroupItems();
   SpvId OwnArray(const gpu::OwnMemory& memory);
@@ -105,6 +107,7 @@ class Access : private Room {
   SpvId LoadUnaligned(const Spot& spot);
   void StoreUnaligned(const Spot& spot, SpvId value);
   bool HasView(const Spot& spot, View view) const;
+  bool IsWhole(const Spot& spot, uint32_t width) const;
 };
 
 enum class Memory : uint8_t { kFlat, kModule, kState };

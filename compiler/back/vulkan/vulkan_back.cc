@@ -32,13 +32,19 @@ class Variants {
   Variants(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options)
       : module_(module), plan_(plan), target_(target), options_(options), emitter_(module, target) {}
 
-  // `coarse` may be null: the module as it is.
-  Status Add(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, Trust trust, bool is_aligned) {
-    const ir::Module& module = coarse == nullptr ? module_ : coarse->module;
-    if (const auto ahead = gpu::LoadAhead(module, plan, coarse, plan_, trust, target_)) {
-      return AddForm(&ahead->form, ahead->plan, tile, trust, is_aligned);
+  // The form's variant; before it one for buffers at multiples of 16 bytes, if `has_room` and some accesses gain by
+  // that. A tile has only the second where it gains.
+  Status Add(const gpu::Form& plain, const GpuTile& tile, Trust trust, bool has_room) {
+    const auto improved = gpu::ImproveLoads(plain, plan_, trust, target_);
+    const gpu::Form form = improved ? gpu::Form(*improved) : plain;
+    const bool is_tile = tile != GpuTile{};
+    if (form.HasWideAccesses() && (is_tile || has_room)) {
+      HPVMD_RETURN_IF_ERROR(AddForm(form, tile, trust, /*is_aligned=*/true));
+      if (is_tile) {
+        return absl::OkStatus();
+      }
     }
-    return AddForm(coarse, plan, tile, trust, is_aligned);
+    return AddForm(form, tile, trust, /*is_aligned=*/false);
   }
 
   size_t size() const { return variants_.size(); }
@@ -66,8 +72,8 @@ class Variants {
   }
 
  private:
-  Status AddForm(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, Trust trust,
-                 bool is_aligned) {
+  Status AddForm(const gpu::Form& form, const GpuTile& tile, Trust trust, bool is_aligned) {
+    const CoarseModule* coarse = form.coarse;
     const std::vector<bool> proven = ProvenOf(coarse, trust);
     VariantOptions options;
     options.is_checked = trust == Trust::kNothing;
@@ -87,9 +93,9 @@ class Variants {
       variant.factors = coarse->factors;
       variant.group = coarse->group;
     }
-    KernelEmitter kernel(emitter_, coarse == nullptr ? module_ : coarse->module, plan, options);
+    KernelEmitter kernel(emitter_, *form.module, *form.plan, options);
     HPVMD_RETURN_IF_ERROR(kernel.Emit(variant.entry, &variant.can_trap));
-    variant.local_bytes = plan.local_bytes + kernel.own_group_bytes();
+    variant.local_bytes = form.plan->local_bytes + kernel.own_group_bytes();
     variants_.push_back(std::move(variant));
     return absl::OkStatus();
   }
@@ -139,12 +145,13 @@ Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const Gp
     if (HasErrors(faults)) {
       continue;
     }
+    const gpu::Form form(coarse->module, plan, &*coarse);
     if (!original.bounds.accesses.empty()) {
-      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, Trust::kLaunch, coarse->needs_alignment));
+      HPVMD_RETURN_IF_ERROR(variants.Add(form, tile, Trust::kLaunch, true));
     }
     // Checks would cost a staged form more than it gains.
     if (!tile.is_staged) {
-      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, Trust::kNothing, coarse->needs_alignment));
+      HPVMD_RETURN_IF_ERROR(variants.Add(form, tile, Trust::kNothing, true));
     }
     ++made;
   }
@@ -154,21 +161,19 @@ Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const Gp
 // One instance a work item.
 Status AddSingle(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options,
                  Variants& variants) {
-  const auto add = [&](const std::optional<gpu::Guarded>& guarded, Trust trust, bool is_aligned) {
-    return variants.Add(guarded ? &guarded->form : nullptr, guarded ? guarded->plan : plan, {}, trust, is_aligned);
+  const auto add = [&](const std::optional<gpu::Guarded>& guarded, Trust trust, bool has_room) {
+    return variants.Add(guarded ? gpu::Form(*guarded) : gpu::Form(module, plan, nullptr), {}, trust, has_room);
   };
   if (!plan.bounds.by_words.empty()) {
     HPVMD_RETURN_IF_ERROR(add(gpu::GuardLoops(module, plan, Trust::kWords, target, nullptr), Trust::kWords, false));
   }
   const bool has_proof = !plan.bounds.accesses.empty();
+  const bool has_room = variants.size() + 3 <= limits::kGpuVariantsMax;
   const std::optional<gpu::Guarded> guarded = gpu::GuardLoops(module, plan, Trust::kLaunch, target, options.report);
-  if (guarded && guarded->form.needs_alignment && variants.size() + 3 <= limits::kGpuVariantsMax) {
-    HPVMD_RETURN_IF_ERROR(add(guarded, has_proof ? Trust::kLaunch : Trust::kNothing, true));
-  }
   if (has_proof) {
-    HPVMD_RETURN_IF_ERROR(add(guarded, Trust::kLaunch, false));
+    HPVMD_RETURN_IF_ERROR(add(guarded, Trust::kLaunch, has_room));
   }
-  return add(guarded, Trust::kNothing, false);
+  return add(guarded, Trust::kNothing, has_room && !has_proof);
 }
 
 GpuTarget H200() {

@@ -58,8 +58,20 @@ constexpr Reference kReferences[] = {
      .device_f32 = 6,
      .is_absolute_on_devices = true},
     {.name = "log1p", .focus_begin = -1, .focus_end = 4, .host1 = std::log1p, .fast_f32 = 2},
-    {.name = "sin", .host1 = std::sin, .fast_f32 = 2.5, .fast_f64 = 2, .device_f32 = 8, .is_absolute_on_devices = true},
-    {.name = "cos", .host1 = std::cos, .fast_f32 = 2.5, .fast_f64 = 2, .device_f32 = 8, .is_absolute_on_devices = true},
+    {.name = "sin",
+     .host1 = std::sin,
+     .fast_f32 = 2.5,
+     .fast_f64 = 2,
+     .device_f32 = 8,
+     .is_absolute_on_devices = true,
+     .device_argument_max = 0x1p20},
+    {.name = "cos",
+     .host1 = std::cos,
+     .fast_f32 = 2.5,
+     .fast_f64 = 2,
+     .device_f32 = 8,
+     .is_absolute_on_devices = true,
+     .device_argument_max = 0x1p20},
     {.name = "tan", .host1 = std::tan, .fast_f32 = 4},
     {.name = "asin", .focus_begin = -1, .focus_end = 1, .host1 = std::asin, .fast_f32 = 2.5},
     {.name = "acos", .focus_begin = -1, .focus_end = 1, .host1 = std::acos, .fast_f32 = 1.5},
@@ -264,6 +276,13 @@ double FlushedError(const Reference& function, float at, float got, bool is_abso
   }
   const bool is_less = std::signbit(got) == std::signbit(truth) && std::fabs(got) <= 2 * std::fabs(truth);
   return is_less ? 0 : std::min(error, ErrorFrom(function.host1(0 * at), got, least));
+}
+
+double DeviceError(const Reference& function, float at, float got) {
+  if (std::isfinite(at) && std::fabs(at) > function.device_argument_max) {
+    return std::fabs(got) <= 1 ? 0 : std::numeric_limits<double>::infinity();
+  }
+  return FlushedError(function, at, got, function.is_absolute_on_devices);
 }
 
 Arguments Sample32(const Reference& function, std::mt19937_64& random) {

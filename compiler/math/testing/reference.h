@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <span>
 #include <string_view>
@@ -28,6 +29,8 @@ struct Reference {
   // the larger of 1 and the result.
   double device_f32 = 0;
   bool is_absolute_on_devices = false;
+  // Those bounds hold for |x| up to this; above, finite arguments give something from -1 to 1.
+  double device_argument_max = std::numeric_limits<double>::infinity();
 };
 std::span<const Reference> References();
 
@@ -42,6 +45,8 @@ double UlpErrorFrom(double nearly, float got);
 // The same where denormal arguments and results, and those of steps on the way, may count as zeros: differences up to
 // 2^-126 are none, and a denormal argument may give anything from zero to twice the result.
 double FlushedError(const Reference& function, float at, float got, bool is_absolute);
+// The same of a form on top of a device's own functions: 0 or infinite above device_argument_max.
+double DeviceError(const Reference& function, float at, float got);
 
 // Arguments over all exponents or in the function's focus, signs included.
 Arguments Sample32(const Reference& function, std::mt19937_64& random);

@@ -131,7 +131,20 @@ class Coarsener {
   std::vector<ir::ValueId> FlattenSums(std::span<const ir::ValueId> values, ir::ValueId first_param);
   void EmitGroupPlace();
   ir::ValueId EmitBlockCount(const ir::Op& loop);
-  void EmitPanel(const StagePanel& panel, ir::ValueId block);
+  // A piece of a panel that a work item brings: whose iteration in the block, and the how manieth of the row.
+  struct PanelPiece {
+    ir::ValueId turn{}, place{};
+  };
+  std::vector<PanelPiece> EmitPieces(const StagePanel& panel);
+  uint32_t PiecesOfRow(const StagePanel& panel) const;
+  uint32_t PiecesOfItem(const StagePanel& panel) const;
+  std::vector<ir::Type> TypesOfPiece(const StagePanel& panel) const;
+  void EmitFetch(const StagePanel& panel, ir::ValueId block, std::vector<ir::ValueId>* pieces);
+  void EmitFill(const StagePanel& panel, std::span<const ir::ValueId>* pieces);
+  std::vector<ir::ValueId> EmitFirstFetch(ir::ValueId blocks);
+  std::vector<ir::ValueId> EmitBlock(const ir::Op& loop, ir::ValueId block, std::span<const ir::ValueId> sums);
+  std::vector<ir::ValueId> EmitBlocks(const ir::Op& loop, ir::ValueId blocks);
+  std::vector<ir::Type> TypesOfCopies(std::span<const ir::ValueId> copies) const;
   void EmitPanelLoad(const StagePanel& panel);
   ir::ValueId Slice(ir::ValueId id, const Elsewhere& where, std::map<uint32_t, ir::ValueId>* known);
   ir::ValueId AfterTurns(ir::ValueId init, ir::ValueId turns, ir::ValueId step);

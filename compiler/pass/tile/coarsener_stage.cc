@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads of a loop through group memory (stage_loads.h).
 //
-//   loop blocks (b = 0, sums...) {
+//   pieces = if blocks > 0 { loads of the first block } else { zeros }
+//   loop blocks (b = 0, sums..., pieces...) {
 //     if b < blocks {} else { leave blocks (sums) }
 //     barrier                                    whoever still reads the last block's panels
-//     panels = loads of iterations b * block ... b * block + block - 1
+//     panels = pieces
 //     barrier
+//     pieces = loads of iterations n * block ... n * block + block - 1, n = min(b + 1, blocks - 1)
 //     loop inner (t = 0, sums...) { the body, with its loads from the panels }
-//     continue blocks (b + 1, sums)
+//     continue blocks (b + 1, sums, pieces)
 //   }
 //   the loop as it was, for what is left; at least one iteration, whose values it leaves with
 #include <bit>
+#include <utility>
 
 #include "compiler/pass/tile/coarsener.h"
 
@@ -123,32 +126,20 @@ ValueId Coarsener::AfterTurns(ValueId init, ValueId turns, ValueId step) {
   return Add(Opcode::kAdd, type, std::array{init, Add(Opcode::kMul, type, std::array{count, step})});
 }
 
-// The group's work items load a panel together: neighbours in memory by neighbouring work items.
-void Coarsener::EmitPanel(const StagePanel& panel, ValueId block) {
-  const StagePlan& stage = *plan_.stage;
+// The group's work items load the pieces of a panel together: neighbours in memory by neighbouring work items. What is
+// found is in `pieces` behind what was there.
+void Coarsener::EmitFetch(const StagePanel& panel, ValueId block, std::vector<ValueId>* pieces) {
   const Op& op = f_.op(panel.load);
-  const uint32_t items = stage.group[0] * stage.group[1], d = panel.is_along_x ? 0 : 1;
-  const uint32_t per_access = panel.is_along_x ? 16 / op.width : 1;
-  const uint32_t row = stage.group[d] * plan_.tile[d] / per_access;
-  const ValueId first_turn = Compute(Opcode::kShl, block, Log2(stage.block));
-  for (uint32_t i = 0; i < row * stage.block / items; ++i) {
-    const ValueId piece = Plus(stage_.item, uint64_t{i} * items);
-    // Along x a row's pieces are next to each other in memory, along y those of one instance's iterations.
-    const ValueId turn =
-        panel.is_along_x ? Compute(Opcode::kShrU, piece, Log2(row)) : Compute(Opcode::kAnd, piece, stage.block - 1);
-    const ValueId place =
-        panel.is_along_x ? Compute(Opcode::kAnd, piece, row - 1) : Compute(Opcode::kShrU, piece, Log2(stage.block));
-    const ValueId element = Compute(Opcode::kShl, place, Log2(per_access));
+  const uint32_t d = panel.is_along_x ? 0 : 1;
+  const ValueId first_turn = Compute(Opcode::kShl, block, Log2(plan_.stage->block));
+  for (const PanelPiece& piece : EmitPieces(panel)) {
+    const ValueId element = Compute(Opcode::kShl, piece.place, Log2(panel.is_along_x ? 16 / op.width : 1));
     Elsewhere where;
     where.id = stage_.first;
     where.id[d] = Add(Opcode::kAdd, kI32, std::array{stage_.first[d], element});
-    where.turn = Add(Opcode::kAdd, kI32, std::array{first_turn, turn});
+    where.turn = Add(Opcode::kAdd, kI32, std::array{first_turn, piece.turn});
     std::map<uint32_t, ValueId> known;
     const ValueId source = Slice(f_.operands_of(op)[0], where, &known);
-    const ValueId row_at = Compute(Opcode::kMul, turn, panel.row_bytes);
-    const ValueId in_row = Compute(Opcode::kShl, place, Log2(per_access * op.width));
-    const ValueId at = Add(Opcode::kAdd, kI32, std::array{row_at, in_row});
-    std::vector<ValueId> operands = {Add(Opcode::kAdd, kI32, std::array{stage_.memory, at})};
     Op access = op;
     access.operand_count = access.result_count = 0;
     if (panel.is_along_x) {
@@ -157,15 +148,102 @@ void Coarsener::EmitPanel(const StagePanel& panel, ValueId block) {
       access.width = 16;
     }
     Charge(access);
-    const std::vector<Type> types(panel.is_along_x ? 4 : 1, panel.is_along_x ? kI32 : op.type);
-    const std::vector<ValueId> found = builder_.Results(AppendAccess(panel.load, access, std::array{source}, types));
-    operands.insert(operands.end(), found.begin(), found.end());
+    const std::vector<ValueId> found =
+        builder_.Results(AppendAccess(panel.load, access, std::array{source}, TypesOfPiece(panel)));
+    pieces->insert(pieces->end(), found.begin(), found.end());
+  }
+}
+
+// Which pieces of a panel a work item has: along x a row's pieces are next to each other in memory, along y those of
+// one instance's iterations.
+std::vector<Coarsener::PanelPiece> Coarsener::EmitPieces(const StagePanel& panel) {
+  const StagePlan& stage = *plan_.stage;
+  const uint32_t items = stage.group[0] * stage.group[1], row = PiecesOfRow(panel);
+  std::vector<PanelPiece> pieces;
+  for (uint32_t i = 0; i < PiecesOfItem(panel); ++i) {
+    const ValueId number = Plus(stage_.item, uint64_t{i} * items);
+    const bool by_row = panel.is_along_x;
+    pieces.push_back(
+        {by_row ? Compute(Opcode::kShrU, number, Log2(row)) : Compute(Opcode::kAnd, number, stage.block - 1),
+         by_row ? Compute(Opcode::kAnd, number, row - 1) : Compute(Opcode::kShrU, number, Log2(stage.block))});
+  }
+  return pieces;
+}
+
+uint32_t Coarsener::PiecesOfRow(const StagePanel& panel) const {
+  const uint32_t d = panel.is_along_x ? 0 : 1;
+  return plan_.stage->group[d] * plan_.tile[d] / (panel.is_along_x ? 16 / f_.op(panel.load).width : 1);
+}
+
+uint32_t Coarsener::PiecesOfItem(const StagePanel& panel) const {
+  const StagePlan& stage = *plan_.stage;
+  return PiecesOfRow(panel) * stage.block / (stage.group[0] * stage.group[1]);
+}
+
+std::vector<Type> Coarsener::TypesOfPiece(const StagePanel& panel) const {
+  return panel.is_along_x ? std::vector<Type>(4, kI32) : std::vector<Type>{f_.op(panel.load).type};
+}
+
+// Puts the pieces that EmitFetch found into group memory; `pieces` keeps those of the panels behind.
+void Coarsener::EmitFill(const StagePanel& panel, std::span<const ValueId>* pieces) {
+  const Op& op = f_.op(panel.load);
+  const size_t words = TypesOfPiece(panel).size();
+  for (const PanelPiece& piece : EmitPieces(panel)) {
+    const ValueId row_at = Compute(Opcode::kMul, piece.turn, panel.row_bytes);
+    ValueId in_row = Compute(Opcode::kShl, piece.place, Log2(op.width));
+    if (panel.is_along_x) {
+      // The first piece of each work item, then the second of each: neighbours then read what lies side by side.
+      const ValueId section = Compute(Opcode::kAnd, piece.place, panel.sections - 1);
+      const ValueId item = Compute(Opcode::kShrU, piece.place, Log2(panel.sections));
+      in_row =
+          Add(Opcode::kAdd, kI32,
+              std::array{Compute(Opcode::kMul, section, panel.section_bytes), Compute(Opcode::kShl, item, Log2(16))});
+    }
+    const ValueId at = Add(Opcode::kAdd, kI32, std::array{row_at, in_row});
+    std::vector<ValueId> operands = {Add(Opcode::kAdd, kI32, std::array{stage_.memory, at})};
+    operands.insert(operands.end(), pieces->begin(), pieces->begin() + static_cast<ptrdiff_t>(words));
+    *pieces = pieces->subspan(words);
+    Op access = op;
+    access.operand_count = access.result_count = 0;
     access.code = panel.is_along_x ? Opcode::kStore128 : Opcode::kStore;
+    if (panel.is_along_x) {
+      access.type = kI32;
+      access.width = 16;
+    }
     access.space = ir::Space::kGroup;
     access.space_index = 0;
     access.imm = panel.offset;
     AppendAccess(panel.load, access, operands, {});
   }
+}
+
+// The first block's pieces, or zeros where there is no block.
+std::vector<ValueId> Coarsener::EmitFirstFetch(ValueId blocks) {
+  std::vector<Type> types;
+  for (const StagePanel& panel : plan_.stage->panels) {
+    for (uint32_t i = 0; i < PiecesOfItem(panel); ++i) {
+      const std::vector<Type> more = TypesOfPiece(panel);
+      types.insert(types.end(), more.begin(), more.end());
+    }
+  }
+  const OpId check = builder_.BeginIf(Add(Opcode::kLtU, kI32, std::array{Number(kI32, 0), blocks}), types);
+  OpenScope();
+  std::vector<ValueId> pieces;
+  for (const StagePanel& panel : plan_.stage->panels) {
+    EmitFetch(panel, Number(kI32, 0), &pieces);
+  }
+  builder_.Leave(check, pieces);
+  CloseScope();
+  builder_.Else();
+  OpenScope();
+  std::vector<ValueId> zeros;
+  for (const Type type : types) {
+    zeros.push_back(Number(type, 0));
+  }
+  builder_.Leave(check, zeros);
+  CloseScope();
+  builder_.End();
+  return builder_.Results(check);
 }
 
 // What the tile needs of a panel's row.
@@ -174,7 +252,8 @@ void Coarsener::EmitPanelLoad(const StagePanel& panel) {
   const uint32_t d = panel.is_along_x ? 0 : 1;
   const uint32_t per_access = 16 / op.width, words = op.width / 4;
   const ValueId row = Compute(Opcode::kMul, stage_.turn, panel.row_bytes);
-  const ValueId own = Compute(Opcode::kMul, stage_.local[d], uint64_t{plan_.tile[d]} * op.width);
+  const ValueId own =
+      Compute(Opcode::kMul, stage_.local[d], panel.is_along_x ? 16 : uint64_t{plan_.tile[d]} * op.width);
   const ValueId own_at = Add(Opcode::kAdd, kI32, std::array{stage_.memory, own});
   const ValueId at = Add(Opcode::kAdd, kI32, std::array{own_at, row});
   constexpr std::array kWords = {kI32, kI32, kI32, kI32};
@@ -186,7 +265,7 @@ void Coarsener::EmitPanelLoad(const StagePanel& panel) {
     access.width = 16;
     access.space = ir::Space::kGroup;
     access.space_index = 0;
-    access.imm = panel.offset + uint64_t{i} * op.width;
+    access.imm = panel.offset + (panel.is_along_x ? i / per_access * panel.section_bytes : uint64_t{i} * op.width);
     cost_ += weight_;
     const std::vector<ValueId> found = builder_.Results(AppendAccess(panel.load, access, std::array{at}, kWords));
     for (uint32_t j = 0; j < per_access; ++j) {
@@ -239,48 +318,22 @@ ValueId Coarsener::StepOf(uint32_t param) {
   return Slice(*plan_.stage->steps[param], {}, &known);  // Steps are the same for all instances and iterations.
 }
 
-// The blocks; what the loop's parameters then are.
-std::vector<ValueId> Coarsener::EmitStage(const Op& loop) {
-  const StagePlan& stage = *plan_.stage;
-  const ir::Region& body = f_.region(loop.body);
-  EmitGroupPlace();
-  Op allocate{.code = Opcode::kLocalAlloc};
-  stage_.memory = builder_.Append1(allocate, std::array{Number(kI32, stage.bytes)}, kI32);
-  const ValueId blocks = EmitBlockCount(loop);
-  std::vector<ValueId> sums = FlattenSums(f_.operands_of(loop), body.first_param);
-  std::vector<Type> types;
-  for (ValueId sum : sums) {
-    types.push_back(out_.type_of(sum));
-  }
-  sums.insert(sums.begin(), Number(kI32, 0));
-  const OpId outer = builder_.BeginBlock(Opcode::kLoop, sums, types, loop.source);
+// The iterations of a block, with their loads from the panels: what the loop has accumulated then.
+std::vector<ValueId> Coarsener::EmitBlock(const Op& loop, ValueId block, std::span<const ValueId> sums) {
+  const uint64_t count = plan_.stage->block;
+  const ValueId first_turn = Compute(Opcode::kShl, block, Log2(count));
+  std::vector<ValueId> arguments = {Number(kI32, 0)};
+  arguments.insert(arguments.end(), sums.begin(), sums.end());
+  const OpId inner = builder_.BeginBlock(Opcode::kLoop, arguments, TypesOfCopies(sums), loop.source);
   OpenScope();
-  std::vector<ValueId> params = builder_.Params(outer);
-  const ValueId block = params[0];
-  const OpId check = builder_.BeginIf(Add(Opcode::kLtU, kI32, std::array{block, blocks}), {});
-  builder_.Leave(check, {});
-  builder_.Else();
-  builder_.Leave(outer, std::span(params).subspan(1));
-  builder_.End();
-  builder_.Append(Op{.code = Opcode::kBarrier}, {}, {});
-  const double outside = weight_;
-  weight_ *= 16.0 / stage.block;
-  for (const StagePanel& panel : stage.panels) {
-    EmitPanel(panel, block);
-  }
-  builder_.Append(Op{.code = Opcode::kBarrier}, {}, {});
-  const ValueId first_turn = Compute(Opcode::kShl, block, Log2(stage.block));
-  params[0] = Number(kI32, 0);
-  const OpId inner = builder_.BeginBlock(Opcode::kLoop, params, types, loop.source);
-  OpenScope();
-  const std::vector<ValueId> inner_params = builder_.Params(inner);
-  stage_.turn = inner_params[0];
-  weight_ = outside * 16;
+  const std::vector<ValueId> params = builder_.Params(inner);
+  stage_.turn = params[0];
+  const double outside = std::exchange(weight_, weight_ * 16);
   const ValueId turns = Add(Opcode::kAdd, kI32, std::array{first_turn, stage_.turn});
-  std::vector<ValueId> next = EmitTurn(loop, turns, std::span(inner_params).subspan(1));
+  std::vector<ValueId> next = EmitTurn(loop, turns, std::span(params).subspan(1));
   weight_ = outside;
   const ValueId next_turn = Plus(stage_.turn, 1);
-  const OpId again = builder_.BeginIf(Add(Opcode::kLtU, kI32, std::array{next_turn, Number(kI32, stage.block)}), {});
+  const OpId again = builder_.BeginIf(Add(Opcode::kLtU, kI32, std::array{next_turn, Number(kI32, count)}), {});
   next.insert(next.begin(), next_turn);
   builder_.Continue(inner, next, loop.source);
   builder_.Else();
@@ -289,13 +342,68 @@ std::vector<ValueId> Coarsener::EmitStage(const Op& loop) {
   builder_.Leave(inner, std::span(next).subspan(1));
   CloseScope();
   builder_.End();
-  std::vector<ValueId> carried = builder_.Results(inner);
-  carried.insert(carried.begin(), Plus(block, 1));
+  return builder_.Results(inner);
+}
+
+std::vector<Type> Coarsener::TypesOfCopies(std::span<const ValueId> copies) const {
+  std::vector<Type> types;
+  for (const ValueId copy : copies) {
+    types.push_back(out_.type_of(copy));
+  }
+  return types;
+}
+
+// All blocks: what the loop has accumulated then.
+std::vector<ValueId> Coarsener::EmitBlocks(const Op& loop, ValueId blocks) {
+  const StagePlan& stage = *plan_.stage;
+  const std::vector<ValueId> sums = FlattenSums(f_.operands_of(loop), f_.region(loop.body).first_param);
+  const std::vector<ValueId> first = EmitFirstFetch(blocks);
+  std::vector<ValueId> arguments = {Number(kI32, 0)};
+  arguments.insert(arguments.end(), sums.begin(), sums.end());
+  arguments.insert(arguments.end(), first.begin(), first.end());
+  const OpId outer = builder_.BeginBlock(Opcode::kLoop, arguments, TypesOfCopies(sums), loop.source);
+  OpenScope();
+  const std::vector<ValueId> params = builder_.Params(outer);
+  const ValueId block = params[0];
+  const std::span<const ValueId> sums_now = std::span(params).subspan(1, sums.size());
+  std::span<const ValueId> pieces_now = std::span(params).subspan(1 + sums.size());
+  const OpId check = builder_.BeginIf(Add(Opcode::kLtU, kI32, std::array{block, blocks}), {});
+  builder_.Leave(check, {});
+  builder_.Else();
+  builder_.Leave(outer, sums_now);
+  builder_.End();
+  builder_.Append(Op{.code = Opcode::kBarrier}, {}, {});
+  for (const StagePanel& panel : stage.panels) {
+    EmitFill(panel, &pieces_now);
+  }
+  builder_.Append(Op{.code = Opcode::kBarrier}, {}, {});
+  const double outside = std::exchange(weight_, weight_ * 16.0 / stage.block);
+  const ValueId next = Plus(block, 1);
+  const ValueId is_last = Add(Opcode::kEq, kI32, std::array{next, blocks});
+  const ValueId ahead = Add(Opcode::kSelect, kI32, std::array{is_last, block, next});
+  std::vector<ValueId> pieces;
+  for (const StagePanel& panel : stage.panels) {
+    EmitFetch(panel, ahead, &pieces);
+  }
+  weight_ = outside;
+  std::vector<ValueId> carried = EmitBlock(loop, block, sums_now);
+  carried.insert(carried.begin(), next);
+  carried.insert(carried.end(), pieces.begin(), pieces.end());
   builder_.Continue(outer, carried, loop.source);
   CloseScope();
   builder_.End();
-  // The loop's own parameters.
-  const std::vector<ValueId> found = builder_.Results(outer);
+  return builder_.Results(outer);
+}
+
+// The blocks; what the loop's parameters then are.
+std::vector<ValueId> Coarsener::EmitStage(const Op& loop) {
+  const StagePlan& stage = *plan_.stage;
+  const ir::Region& body = f_.region(loop.body);
+  EmitGroupPlace();
+  Op allocate{.code = Opcode::kLocalAlloc};
+  stage_.memory = builder_.Append1(allocate, std::array{Number(kI32, stage.bytes)}, kI32);
+  const ValueId blocks = EmitBlockCount(loop);
+  const std::vector<ValueId> found = EmitBlocks(loop, blocks);
   const ValueId done = Compute(Opcode::kShl, blocks, Log2(stage.block));
   std::vector<ValueId> arguments;
   size_t at = 0;

@@ -16,6 +16,7 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/tile/wide_loads.h"
 
 namespace hpvm {
 namespace {
@@ -53,9 +54,9 @@ struct LoopPlan {
   LoopCount count;
   std::vector<Hull> hulls;
   std::vector<Search> searches;
-  std::map<uint32_t, size_t> search_of;           // By OpId of a load: in `searches`.
-  std::set<uint32_t> covered;                     // OpIds of the members of hulls.
-  std::map<uint32_t, std::array<OpId, 4>> quads;  // By OpId of the load that is met first, which is the lowest.
+  std::map<uint32_t, size_t> search_of;        // By OpId of a load: in `searches`.
+  std::set<uint32_t> covered;                  // OpIds of the members of hulls.
+  std::map<uint32_t, std::vector<OpId>> wide;  // By OpId of the load that is met first, which is the lowest.
   uint32_t ops = 0;
 };
 
@@ -144,7 +145,7 @@ class Planner {
     if (content.only_computes) {
       PlanSearches(others, content, f_.op(loop).body, plan);
       for (const Hull& hull : plan.hulls) {
-        FindQuads(hull, content, plan);
+        FindWide(hull, content, plan);
       }
     }
     const auto gains = [&](OpId id) {
@@ -231,7 +232,7 @@ class Planner {
     }
   }
   // All members lie inside in every iteration, so that each may be loaded before it is asked for.
-  void FindQuads(const Hull& hull, const Content& content, LoopPlan& plan) {
+  void FindWide(const Hull& hull, const Content& content, LoopPlan& plan) {
     std::map<int64_t, OpId> words;  // By place; the first of those alike.
     for (const auto& [id, constant] : hull.members) {
       const Op& op = f_.op(id);
@@ -239,20 +240,13 @@ class Planner {
         words.emplace(From(hull, constant) + static_cast<int64_t>(op.imm), id);
       }
     }
-    for (auto word = words.begin(); word != words.end();) {
-      const auto [place, id] = *word++;
-      std::array<OpId, 4> quad{id};
-      bool is_quad = IsAligned(f_.op(id));
-      for (int64_t i = 1; i < 4 && is_quad; ++i) {
-        const auto next = words.find(place + 4 * i);
-        is_quad = next != words.end() && IsBefore(hull, id, next->second) &&
-                  IsAround(content.region_of.at(id.index), content.region_of.at(next->second.index));
-        quad[static_cast<size_t>(i)] = is_quad ? next->second : OpId();
-      }
-      if (is_quad) {
-        plan.quads[id.index] = quad;
-        word = words.upper_bound(place + 12);
-      }
+    const auto is_aligned = [&](OpId lowest) { return IsAligned(f_.op(lowest)); };
+    const auto may_join = [&](OpId lowest, OpId other) {
+      return IsBefore(hull, lowest, other) &&
+             IsAround(content.region_of.at(lowest.index), content.region_of.at(other.index));
+    };
+    for (std::vector<OpId>& wide : FindWideLoads(words, 4, is_aligned, may_join)) {
+      plan.wide.emplace(wide[0].index, std::move(wide));
     }
   }
   static bool IsBefore(const Hull& hull, OpId a, OpId b) {
@@ -290,7 +284,7 @@ class Writer final : public FunctionCopier {
     original_.resize(to_.ops.size());
     guarded.original = std::move(original_);
     guarded.place.resize(to_.ops.size());
-    guarded.needs_alignment = has_quads_;
+    guarded.needs_alignment = has_wide_;
     guarded.module.function(module.entry) = std::move(to_);
     return guarded;
   }
@@ -476,8 +470,8 @@ class Writer final : public FunctionCopier {
     if (is_done_[id.index] == plan_) {
       return true;  // It was loaded with another.
     }
-    if (const auto quad = plan_->quads.find(id.index); quad != plan_->quads.end()) {
-      CopyQuad(quad->second);
+    if (const auto quad = plan_->wide.find(id.index); quad != plan_->wide.end()) {
+      CopyWide(quad->second);
       return true;
     }
     std::vector<ValueId> operands = Map(op);
@@ -496,24 +490,14 @@ class Writer final : public FunctionCopier {
     Bind(op.first_result, b_.Results(made));
     return true;
   }
-  void CopyQuad(const std::array<OpId, 4>& quad) {
-    has_quads_ = true;
-    const Op& lowest = f_.op(quad[0]);
-    Op four = lowest;
-    four.code = Opcode::kLoad128;
-    four.type = Type::kI32;
-    four.width = 16;
-    four.is_inside = true;
-    const std::array<Type, 4> words = {Type::kI32, Type::kI32, Type::kI32, Type::kI32};
-    const OpId made = b_.Append(four, Map(lowest), words);
-    NoteOriginal(quad[0]);
-    const std::vector<ValueId> loaded = b_.Results(made);
-    for (size_t i = 0; i < quad.size(); ++i) {
-      const Op& op = f_.op(quad[i]);
-      const ValueId value =
-          op.type == Type::kI32 ? loaded[i] : Make(Opcode::kReinterpret, Type::kI32, {loaded[i]}, op.type);
-      Bind(op.first_result, std::span(&value, 1));
-      is_done_[quad[i].index] = plan_;
+  void CopyWide(const std::vector<OpId>& loads) {
+    has_wide_ = true;
+    const WideLoad made = AppendWideLoad(b_, f_, loads, Map(f_.op(loads[0]))[0], /*is_inside=*/true);
+    original_.resize(to_.ops.size());
+    original_[made.op.index] = loads[0];
+    for (size_t i = 0; i < loads.size(); ++i) {
+      Bind(f_.op(loads[i]).first_result, std::span(made.values).subspan(i, 1));
+      is_done_[loads[i].index] = plan_;
     }
   }
 
@@ -525,7 +509,7 @@ class Writer final : public FunctionCopier {
   std::map<uint32_t, ValueId> sizes_;          // By parameter, for that check.
   std::vector<ValueId> last_place_, highest_;  // One a search.
   uint32_t source_ = 0;
-  bool has_quads_ = false;
+  bool has_wide_ = false;
 };
 
 std::string Count(size_t count, const std::string& one, const std::string& more) {

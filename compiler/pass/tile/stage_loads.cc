@@ -22,6 +22,9 @@ using ir::ValueId;
 constexpr uint64_t kPanelBytesMax = 32 * 1024;
 // Rows along y lie so far apart that neighbours in a row's column are in different banks.
 constexpr uint64_t kPadBytes = 16;
+constexpr uint64_t kPieceBytes = 16;
+// All banks of group memory together: neighbours that write pieces of different sections meet in none.
+constexpr uint64_t kBanksBytes = 128;
 // Operations of an expression that is computed again for another instance.
 constexpr size_t kSliceMax = 64;
 constexpr size_t kPanelsMax = 16;
@@ -223,10 +226,19 @@ class Planner {
     }
   }
   void AddPanel(OpId load, bool is_along_x) {
-    const uint64_t instances = uint64_t{plan_.group[is_along_x ? 0 : 1]} * tile_.tile[is_along_x ? 0 : 1];
-    const uint64_t row_bytes = instances * f_.op(load).width + (is_along_x ? 0 : kPadBytes);
-    plan_.panels.push_back({load, is_along_x, plan_.bytes, row_bytes});
-    plan_.bytes += row_bytes * plan_.block;
+    const size_t d = is_along_x ? 0 : 1;
+    const uint64_t item_bytes = uint64_t{tile_.tile[d]} * f_.op(load).width;
+    StagePanel panel{.load = load, .is_along_x = is_along_x, .offset = plan_.bytes};
+    if (is_along_x) {
+      panel.sections = static_cast<uint32_t>(item_bytes / kPieceBytes);
+      const uint64_t apart = panel.sections > 1 ? kBanksBytes / panel.sections : 0;
+      panel.section_bytes = plan_.group[0] * kPieceBytes + apart;
+      panel.row_bytes = panel.sections * panel.section_bytes;
+    } else {
+      panel.row_bytes = plan_.group[1] * item_bytes + kPadBytes;
+    }
+    plan_.bytes += panel.row_bytes * plan_.block;
+    plan_.panels.push_back(panel);
   }
 
   const ir::Module& module_;

@@ -26,6 +26,9 @@ struct StagePanel {
   bool is_along_x = false;  // Neighbours in memory; shared along y. Else along y, and shared along x.
   uint64_t offset = 0;      // In group memory.
   uint64_t row_bytes = 0;
+  // Along x a work item has so many pieces of 16 bytes in a row; the first of all lie together, then the second of all.
+  uint32_t sections = 1;
+  uint64_t section_bytes = 0;  // From one to the next.
 };
 
 struct StagePlan {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of 64 bits that loops need again in every iteration. NVIDIA's compilers make a constant of f64 anew at each
+// use, in two moves: in a loop of sines that is a fifth of all it does. A constant that they cannot see through stays
+// in registers: a sum of bits with a zero of the launch's.
+#ifndef HPVMD_COMPILER_BACK_GPU_LOOP_CONSTANTS_H_
+#define HPVMD_COMPILER_BACK_GPU_LOOP_CONSTANTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace hpvm::gpu {
+
+// A register pair each. Fewer than the least are not worth their registers.
+inline constexpr size_t kLoopConstantsMax = 16, kLoopConstantsMin = 4;
+
+// By ValueId: the f64 constants that operations ask for in every iteration of a loop, of not more than
+// kLoopConstantsMax numbers; those that are met first. What stands behind a jump out of its construct, or in a branch,
+// is done in some iterations only.
+std::vector<bool> FindLoopConstants(const ir::Function& function);
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_COMPILER_BACK_GPU_LOOP_CONSTANTS_H_

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/tile/wide_loads.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include "compiler/analysis/definitions.h"
+#include "compiler/analysis/linear_form.h"
+#include "compiler/analysis/trailing_zeros.h"
+#include "compiler/analysis/value_ranges.h"
+#include "compiler/ir/spelling.h"
+#include "compiler/pass/memory/copy_function.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::Type;
+using ir::ValueId;
+
+constexpr uint32_t kWideBytes = 16;
+constexpr uint8_t kWideZeros = 4;
+
+// By OpId of the load in whose place they stand: the loads that become one, the lowest first.
+using Plan = std::map<uint32_t, std::vector<OpId>>;
+
+class Planner {
+ public:
+  Planner(const ir::Module& module, const std::vector<bool>& is_free)
+      : module_(module), f_(module.function(module.entry)), is_free_(is_free) {}
+
+  Plan Run() {
+    for (const ir::Region& region : f_.regions) {
+      LookThrough(region);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  // The buffer, the width, Op::is_inside, and what the address is the sum of besides a constant.
+  using Key = std::tuple<uint32_t, uint32_t, bool, std::vector<std::pair<uint32_t, uint64_t>>>;
+
+  void LookThrough(const ir::Region& region) {
+    position_.clear();
+    for (uint32_t i = 0; i < region.ops.size(); ++i) {
+      const OpId id = region.ops[i];
+      const Op& op = f_.op(id);
+      position_[id.index] = i;
+      const bool is_load = ir::HasSpace(op.code) && op.space == ir::Space::kParam && is_free_[id.index] &&
+                           (op.code == Opcode::kLoad || op.code == Opcode::kLoad128);
+      if (is_load) {
+        Note(id);
+      } else if (ir::OwnsRegions(op.code) || (ir::Info(op.code).effects & ~ir::kReads) != 0) {
+        Join(region);
+      }
+    }
+    Join(region);
+  }
+  void Note(OpId id) {
+    const Op& op = f_.op(id);
+    if (op.code != Opcode::kLoad || op.width < 4 || op.width != ir::Bytes(op.type)) {
+      return;
+    }
+    const ValueId address = f_.operands_of(op)[0];
+    LinearForm form = linear_.Of(address);
+    // No wrap-around hides here: what is free lies in the buffer, which begins far above 16 bytes.
+    const int64_t place = ir::SignedBits(f_.type_of(address), form.constant + op.imm);
+    loads_[{op.space_index, op.width, op.is_inside, std::move(form.terms)}].emplace(place, id);
+  }
+  void Join(const ir::Region& region) {
+    for (const auto& [key, loads] : loads_) {
+      const auto is_aligned = [&](OpId id) { return IsAligned(f_.op(id)); };
+      const auto all = [](OpId, OpId) { return true; };
+      for (std::vector<OpId>& wide : FindWideLoads(loads, std::get<1>(key), is_aligned, all)) {
+        if (const std::optional<OpId> where = PlaceOf(wide, region)) {
+          plan_.emplace(where->index, std::move(wide));
+        }
+      }
+    }
+    loads_.clear();
+  }
+  // Which of the loads all of them can stand at: the first, or the lowest, whose address is known there, if nothing
+  // needs one of them before.
+  std::optional<OpId> PlaceOf(const std::vector<OpId>& wide, const ir::Region& region) const {
+    const auto position = [&](OpId id) { return position_.at(id.index); };
+    const OpId first = *std::ranges::min_element(wide, {}, position);
+    const OpId by = definitions_.Of(f_.operands_of(f_.op(wide[0]))[0]);
+    const auto made = by.valid() ? position_.find(by.index) : position_.end();
+    if (made == position_.end() || made->second < position(first)) {
+      return first;
+    }
+    for (uint32_t i = position(first); i < position(wide[0]); ++i) {
+      for (const ValueId operand : f_.operands_of(f_.op(region.ops[i]))) {
+        if (std::ranges::find(wide, definitions_.Of(operand)) != wide.end()) {
+          return std::nullopt;
+        }
+      }
+    }
+    return wide[0];
+  }
+  bool IsAligned(const Op& op) {
+    if (zeros_.empty()) {
+      ranges_ = FindValueRanges(module_, kGpuIdMax);
+      zeros_ = FindTrailingZeros(f_, {.params = ZerosOfParams(module_), .ranges = &ranges_});
+    }
+    return zeros_[f_.operands_of(op)[0].index] >= kWideZeros && op.imm % kWideBytes == 0;
+  }
+
+  const ir::Module& module_;
+  const ir::Function& f_;
+  const std::vector<bool>& is_free_;
+  const Definitions definitions_{f_};
+  const LinearForms linear_{f_};
+  std::map<uint32_t, uint32_t> position_;  // By OpId, in the region that is looked through.
+  std::map<Key, std::map<int64_t, OpId>> loads_;
+  std::vector<ValueRange> ranges_;  // By ValueId; made when first asked for, as the next.
+  std::vector<uint8_t> zeros_;
+  Plan plan_;
+};
+
+class Writer final : public FunctionCopier {
+ public:
+  Writer(const ir::Module& module, const Plan& plan, const CoarseModule* coarse)
+      : FunctionCopier(module.function(module.entry)), plan_(plan), coarse_(coarse), is_joined_(f_.ops.size()) {
+    for (const auto& [place, loads] : plan) {
+      for (OpId id : loads) {
+        is_joined_[id.index] = true;
+      }
+    }
+  }
+
+  CoarseModule Run(const ir::Module& module) && {
+    CopyAll();
+    CoarseModule wide;
+    if (coarse_ != nullptr) {
+      wide.factors = coarse_->factors;
+      wide.group = coarse_->group;
+    }
+    wide.needs_alignment = true;
+    original_.resize(to_.ops.size());
+    place_.resize(to_.ops.size());
+    wide.original = std::move(original_);
+    wide.place = std::move(place_);
+    wide.module = module;
+    wide.module.function(module.entry) = std::move(to_);
+    return wide;
+  }
+
+ private:
+  void CopyOp(OpId id) override {
+    if (const auto wide = plan_.find(id.index); wide != plan_.end()) {
+      return Join(wide->second);
+    }
+    if (is_joined_[id.index]) {
+      return;
+    }
+    FunctionCopier::CopyOp(id);
+    if (!ir::OwnsRegions(f_.op(id).code)) {
+      NoteOriginal(OpId(static_cast<uint32_t>(to_.ops.size() - 1)), id);
+    }
+  }
+  void Join(const std::vector<OpId>& loads) {
+    const Op& lowest = f_.op(loads[0]);
+    const WideLoad made = AppendWideLoad(b_, f_, loads, Map(lowest)[0], lowest.is_inside);
+    NoteOriginal(made.op, loads[0]);
+    for (size_t i = 0; i < loads.size(); ++i) {
+      Bind(f_.op(loads[i]).first_result, std::span(made.values).subspan(i, 1));
+    }
+  }
+  void NoteOriginal(OpId made, OpId id) {
+    original_.resize(to_.ops.size());
+    place_.resize(to_.ops.size());
+    original_[made.index] = coarse_ != nullptr ? coarse_->original[id.index] : id;
+    place_[made.index] = coarse_ != nullptr ? coarse_->place[id.index] : std::array<uint8_t, 2>{};
+  }
+
+  const Plan& plan_;
+  const CoarseModule* coarse_;
+  std::vector<bool> is_joined_;                // By OpId.
+  std::vector<OpId> original_;                 // By new OpId.
+  std::vector<std::array<uint8_t, 2>> place_;  // By new OpId.
+};
+
+}  // namespace
+
+std::vector<std::vector<OpId>> FindWideLoads(const std::map<int64_t, OpId>& loads, uint32_t width,
+                                             const std::function<bool(OpId)>& is_aligned,
+                                             const std::function<bool(OpId, OpId)>& may_join) {
+  std::vector<std::vector<OpId>> found;
+  for (auto load = loads.begin(); load != loads.end();) {
+    const auto [place, id] = *load++;
+    std::vector<OpId> wide = {id};
+    while (wide.size() * width < kWideBytes) {
+      const auto next = loads.find(place + static_cast<int64_t>(wide.size() * width));
+      if (next == loads.end() || !may_join(id, next->second)) {
+        break;
+      }
+      wide.push_back(next->second);
+    }
+    if (wide.size() * width == kWideBytes && is_aligned(id)) {
+      found.push_back(std::move(wide));
+      load = loads.lower_bound(place + kWideBytes);
+    }
+  }
+  return found;
+}
+
+WideLoad AppendWideLoad(ir::Builder& builder, const ir::Function& from, std::span<const OpId> loads, ValueId address,
+                        bool is_inside) {
+  const Op& lowest = from.op(loads[0]);
+  Op four = lowest;
+  four.operand_count = four.result_count = 0;
+  four.code = Opcode::kLoad128;
+  four.type = Type::kI32;
+  four.width = kWideBytes;
+  four.is_inside = is_inside;
+  constexpr std::array kWords = {Type::kI32, Type::kI32, Type::kI32, Type::kI32};
+  WideLoad made;
+  made.op = builder.Append(four, std::array{address}, kWords);
+  const std::vector<ValueId> words = builder.Results(made.op);
+  const auto make = [&](Opcode code, Type type, std::initializer_list<ValueId> operands, Type result) {
+    return builder.Append1({.code = code, .type = type, .source = lowest.source}, operands, result);
+  };
+  for (size_t k = 0; k < loads.size(); ++k) {
+    const size_t i = k * lowest.width / 4;
+    const Type wanted = from.op(loads[k]).type;
+    ValueId bits = words[i];
+    Type type = Type::kI32;
+    if (lowest.width == 8) {
+      type = Type::kI64;
+      const ValueId low = make(Opcode::kExtendU, Type::kI32, {bits}, type);
+      const ValueId high = make(Opcode::kExtendU, Type::kI32, {words[i + 1]}, type);
+      bits = make(Opcode::kOr, type, {make(Opcode::kShl, type, {high, builder.Const(type, 32)}, type), low}, type);
+    }
+    made.values.push_back(ir::IsInt(wanted) ? bits : make(Opcode::kReinterpret, type, {bits}, wanted));
+  }
+  return made;
+}
+
+std::optional<CoarseModule> WidenLoads(const ir::Module& module, const std::vector<bool>& is_free,
+                                       const CoarseModule* coarse) {
+  // A trap's place that is computed would have to be found again.
+  if (coarse != nullptr && (coarse->computed[0].valid() || coarse->computed[1].valid())) {
+    return std::nullopt;
+  }
+  const Plan plan = Planner(module, is_free).Run();
+  return plan.empty() ? std::nullopt : std::optional(Writer(module, plan, coarse).Run(module));
+}
+
+}  // namespace hpvm

@@ -82,6 +82,13 @@ Interval ShiftRight(const Interval& a, const Interval& b, const Interval& otherw
   return {*a.lo() >> count, *a.hi() >> count};
 }
 
+Interval ShiftLeft(const Interval& a, const Interval& b, const Interval& all, uint8_t bits) {
+  const bool fits = *b.hi() < bits && *a.hi() <= *all.hi() >> *b.hi();
+  return fits ? Interval{*a.lo() << *b.lo(), *a.hi() << *b.hi()} : all;
+}
+
+bool IsPowerOrZero(Wide value) { return value >= 0 && (value & (value - 1)) == 0; }
+
 Interval DivideOrRemain(Opcode code, const Interval& a, const Interval& b, const Interval& otherwise) {
   const Wide least = std::max<Wide>(*b.lo(), 1), most = *b.hi();  // 0 traps.
   if (*a.lo() < 0 || *b.lo() < 0 || least > most) {
@@ -332,6 +339,9 @@ Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
       return Operation(atom);
     case Atom::Kind::kEither:
       return Either(atom);
+    case Atom::Kind::kCarried:
+      return Meet(Unsigned(atom.bits),
+                  prover_.carried_[static_cast<size_t>(&atom - prover_.program_.atoms.data())].range);
   }
   return {};
 }
@@ -378,7 +388,10 @@ Interval BoundsProver::Scope::Operation(const Atom& atom) {
     case Opcode::kShrU:
     case Opcode::kShrS:
       return ShiftRight(a, b, all, bits);
+    case Opcode::kShl:
+      return ShiftLeft(a, b, all, bits);
     case Opcode::kAnd:
+      KeepMasked(atom, all);
       return And(a, b, bits);
     case Opcode::kOr:
       return Or(a, b);
@@ -474,6 +487,84 @@ void BoundsProver::Scope::KeepQuotient(const Atom& quotient, Wide divisor) {
     term.factor = Product(term.factor, -1);
   }
   Keep(&quotient.operands, rest, divisor - 1);
+}
+
+// For y = x & mask, 0 <= x - y. Where mask + 1 is a power of two s, x - y is the multiple of s below x, and x itself
+// where s is 0; as x lies below some multiple of all that s may be, x - y + s is at most that.
+void BoundsProver::Scope::KeepMasked(const Atom& masked, const Interval& canonical) {
+  ReducedTerm y;
+  y.atoms[y.count++] = AtomId(static_cast<uint32_t>(&masked - prover_.program_.atoms.data()));
+  for (size_t side = masked.operands.size(); side-- > 0;) {
+    const Polynomial& mask = masked.operands[side];
+    const Reduced x = Reduce(masked.operands[1 - side]), power = Reduce(mask, 1, ConstantPolynomial(-1));
+    const Interval range = Of(x), powers = Of(power);
+    const bool is_power = IsPower(power), is_constant = mask.empty() || mask[0].atoms.empty();
+    if (!range.Within(0, *canonical.hi()) || (is_constant && !is_power)) {
+      continue;
+    }
+    y.factor = -1;
+    Reduced rest = {y};
+    std::ranges::for_each(x, [&](const ReducedTerm& term) { AddTo(&rest, term); });
+    Keep(&mask, rest, 0);
+    if (!is_power || !powers.Within(0, *canonical.hi())) {
+      continue;
+    }
+    const Wide largest = std::max<Wide>((AllOnes(*powers.hi()) + 1) / 2, 1);
+    const Wide above = (*range.hi() + largest) / largest * largest;
+    std::ranges::for_each(power, [&](const ReducedTerm& term) { AddTo(&rest, term); });
+    for (ReducedTerm& term : rest) {
+      term.factor = Product(term.factor, -1);
+    }
+    std::erase_if(rest, [](const ReducedTerm& term) { return term.factor == Exact(0); });
+    Keep(mask.data(), rest, above);
+  }
+}
+
+// Modulo 2^bits a power of two is one, or 0.
+bool BoundsProver::Scope::IsPower(const Reduced& terms) {
+  return terms.empty() || (terms.size() == 1 && terms[0].factor && IsPowerOrZero(*terms[0].factor) &&
+                           std::ranges::all_of(terms[0].all(), [&](AtomId atom) { return IsPower(atom); }));
+}
+
+bool BoundsProver::Scope::IsPower(AtomId id) {
+  if (!prover_.Spend(1)) {
+    return false;
+  }
+  const Atom& atom = prover_.program_.atoms[id.index];
+  if (const Exact single = Of(id).single()) {
+    return IsPowerOrZero(*single);
+  }
+  switch (atom.kind) {
+    case Atom::Kind::kCarried:
+      return prover_.carried_[id.index].is_power;
+    case Atom::Kind::kEither:
+      return std::ranges::all_of(atom.operands, [&](const Polynomial& p) { return IsPower(Reduce(p)); });
+    case Atom::Kind::kOperation:
+      return IsPowerOperation(atom);
+    default:
+      return false;
+  }
+}
+
+bool BoundsProver::Scope::IsPowerOperation(const Atom& atom) {
+  const auto is_power = [&](size_t operand) { return IsPower(Reduce(atom.operands[operand])); };
+  const auto has_no_sign = [&](size_t operand) {
+    return Of(atom.operands[operand]).Within(0, *Signed(atom.bits).hi());
+  };
+  switch (atom.code) {
+    case Opcode::kShl:
+    case Opcode::kShrU:
+    case Opcode::kExtendU:
+      return is_power(0);
+    case Opcode::kShrS:
+    case Opcode::kExtendS:
+      return has_no_sign(0) && is_power(0);
+    case Opcode::kDivU:
+    case Opcode::kDivS:
+      return has_no_sign(0) && has_no_sign(1) && is_power(0) && is_power(1);
+    default:
+      return false;
+  }
 }
 
 void BoundsProver::Scope::Apply(const Constraint& c) {
@@ -611,6 +702,64 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance
     }
   }
   return {};
+}
+
+// What the edges back bring where the carried value lies in the range.
+Interval BoundsProver::NextIn(const BoundsLoop& loop, size_t carried, const Interval& range) const {
+  const AtomId atom = loop.carried[carried].atom;
+  const uint8_t bits = program_.atoms[atom.index].bits;
+  Interval hull = Interval::Empty();
+  for (const LoopEnd& end : loop.ends) {
+    Scope scope(*this, loop.context);
+    scope.Refine(atom, range);
+    scope.Assume(end.goes_on);
+    if (!scope.is_impossible()) {
+      hull = Hull(hull, Canonical(scope.Of(end.next[carried]), Unsigned(bits), bits));
+    }
+  }
+  return hull;
+}
+
+// By induction: a range that has the first iteration's value, and the next one's of each value in it, has all.
+Interval BoundsProver::RangeOf(const BoundsLoop& loop, size_t carried) const {
+  const uint8_t bits = program_.atoms[loop.carried[carried].atom.index].bits;
+  Scope before(*this, loop.context);
+  const Interval first = Canonical(before.Of(loop.carried[carried].first), Unsigned(bits), bits);
+  if (before.is_impossible() || first.is_empty()) {
+    return Unsigned(bits);
+  }
+  // What is halved stays below its first value. What is doubled stays above it, if it does not wrap: comparisons tell
+  // that of values with room for their double below the sign.
+  const Interval guesses[] = {{0, first.hi()}, {first.lo(), Modulus(bits) / 4 - 1}, {first.lo(), Modulus(bits) - 1}};
+  for (const Interval& guess : guesses) {
+    if (!first.Within(*guess.lo(), *guess.hi())) {
+      continue;
+    }
+    const Interval all = Hull(first, NextIn(loop, carried, guess));
+    if (all.Within(*guess.lo(), *guess.hi())) {
+      return all;
+    }
+  }
+  return Unsigned(bits);
+}
+
+// By induction, too.
+bool BoundsProver::StaysPower(const BoundsLoop& loop, size_t carried) {
+  CarriedValue& value = carried_[loop.carried[carried].atom.index];
+  value.is_power = true;
+  Scope scope(*this, loop.context);
+  const bool stays = scope.IsPower(scope.Reduce(loop.carried[carried].first)) &&
+                     std::ranges::all_of(
+                         loop.ends, [&](const LoopEnd& end) { return scope.IsPower(scope.Reduce(end.next[carried])); });
+  return stays;
+}
+
+void BoundsProver::FindCarried(const BoundsLoop& loop) {
+  for (size_t i = 0; i < loop.carried.size(); ++i) {
+    CarriedValue& value = carried_[loop.carried[i].atom.index];
+    value.range = RangeOf(loop, i);
+    value.is_power = StaysPower(loop, i);
+  }
 }
 
 Exact BoundsProver::TripMax(size_t index) const {

@@ -496,17 +496,19 @@ void BoundsProver::Scope::KeepMasked(const Atom& masked, const Interval& canonic
   y.atoms[y.count++] = AtomId(static_cast<uint32_t>(&masked - prover_.program_.atoms.data()));
   for (size_t side = masked.operands.size(); side-- > 0;) {
     const Polynomial& mask = masked.operands[side];
+    if (mask.empty() || mask.back().atoms.empty()) {
+      continue;  // Many kernels mask with constants, and few take anything off again.
+    }
     const Reduced x = Reduce(masked.operands[1 - side]), power = Reduce(mask, 1, ConstantPolynomial(-1));
     const Interval range = Of(x), powers = Of(power);
-    const bool is_power = IsPower(power), is_constant = mask.empty() || mask[0].atoms.empty();
-    if (!range.Within(0, *canonical.hi()) || (is_constant && !is_power)) {
+    if (!range.Within(0, *canonical.hi())) {
       continue;
     }
     y.factor = -1;
     Reduced rest = {y};
     std::ranges::for_each(x, [&](const ReducedTerm& term) { AddTo(&rest, term); });
     Keep(&mask, rest, 0);
-    if (!is_power || !powers.Within(0, *canonical.hi())) {
+    if (!powers.Within(0, *canonical.hi()) || !IsPower(power)) {
       continue;
     }
     const Wide largest = std::max<Wide>((AllOnes(*powers.hi()) + 1) / 2, 1);

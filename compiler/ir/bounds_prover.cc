@@ -194,8 +194,11 @@ Interval BoundsProver::Scope::Of(const Polynomial& polynomial) { return OfTied(R
 Interval BoundsProver::Scope::OfTied(const Reduced& terms) {
   Interval interval = Of(terms);
   for (size_t i = 0; i < ties_.size() && terms.size() > 1; ++i) {
-    const NotNegative holds = ties_[i].holds;  // More may come while this one is looked at.
-    interval = Meet(interval, By(holds, terms));
+    const Tie tie = ties_[i];  // More may come while this one is looked at.
+    const auto has = [&](const ReducedTerm& term) { return term.Has(tie.of); };
+    if (!tie.of.valid() || std::ranges::any_of(terms, has)) {
+      interval = Meet(interval, By(tie.holds, terms));
+    }
   }
   return interval;
 }
@@ -464,13 +467,13 @@ bool IsComparable(const Constraint& c, const Interval& less, const Interval& mor
 
 }  // namespace
 
-void BoundsProver::Scope::Keep(const void* by, const Reduced& terms, Wide added) {
+void BoundsProver::Scope::Keep(const void* by, const Reduced& terms, Wide added, AtomId of) {
   const auto has_atoms = [](const ReducedTerm& term) { return term.count != 0; };
   const auto known = std::find_if(ties_.begin(), ties_.end(), [&](const Tie& tie) { return tie.by == by; });
   if (known != ties_.end() || ties_.size() == kTiesMax || std::count_if(terms.begin(), terms.end(), has_atoms) < 2) {
     return;
   }
-  ties_.push_back({by, {terms, added}});
+  ties_.push_back({by, {terms, added}, of});
   ++age_;
 }
 
@@ -482,11 +485,11 @@ void BoundsProver::Scope::KeepQuotient(const Atom& quotient, Wide divisor) {
   times.factor = -divisor;
   Reduced rest = Reduce(quotient.operands[0]);
   AddTo(&rest, times);
-  Keep(&quotient, rest, 0);
+  Keep(&quotient, rest, 0, id);
   for (ReducedTerm& term : rest) {
     term.factor = Product(term.factor, -1);
   }
-  Keep(&quotient.operands, rest, divisor - 1);
+  Keep(&quotient.operands, rest, divisor - 1, id);
 }
 
 // For y = x & mask, 0 <= x - y. Where mask + 1 is a power of two s, x - y is the multiple of s below x, and x itself
@@ -507,7 +510,7 @@ void BoundsProver::Scope::KeepMasked(const Atom& masked, const Interval& canonic
     y.factor = -1;
     Reduced rest = {y};
     std::ranges::for_each(x, [&](const ReducedTerm& term) { AddTo(&rest, term); });
-    Keep(&mask, rest, 0);
+    Keep(&mask, rest, 0, y.atoms[0]);
     if (!powers.Within(0, *canonical.hi()) || !IsPower(power)) {
       continue;
     }
@@ -518,7 +521,7 @@ void BoundsProver::Scope::KeepMasked(const Atom& masked, const Interval& canonic
       term.factor = Product(term.factor, -1);
     }
     std::erase_if(rest, [](const ReducedTerm& term) { return term.factor == Exact(0); });
-    Keep(mask.data(), rest, above);
+    Keep(mask.data(), rest, above, y.atoms[0]);
   }
 }
 

@@ -71,7 +71,7 @@ class BoundsProver {
         : prover_(prover), atoms_(prover.program_.atoms.size()) {
       prover_.Spend(atoms_.size() / 8);
       for (const LoopTie& tie : prover_.loop_ties_) {
-        Keep(tie.loop, tie.holds.terms, tie.holds.added);
+        Keep(tie.loop, tie.holds.terms, tie.holds.added, tie.loop->trip);
       }
       Assume(context);
     }
@@ -114,8 +114,11 @@ class BoundsProver {
     static constexpr size_t kTiesMax = 16;
     // A fact about several atoms, none of which can be bounded by itself.
     struct Tie {
-      const void* by;  // The constraint, or the quotient's atom; only compared.
+      const void* by;  // The constraint, or what the atom is made of; only compared.
       NotNegative holds;
+      // If valid, it speaks of that atom's value: it holds where the atom has one, which is sure only of sums that have
+      // the atom. Code that an instance does not run says nothing of the instance.
+      AtomId of{};
     };
 
     Interval Evaluate(const Atom& atom);
@@ -124,7 +127,7 @@ class BoundsProver {
     Interval Either(const Atom& atom);
     void Apply(const Constraint& constraint);
     void Tighten(const Reduced& terms, Wide added);
-    void Keep(const void* by, const Reduced& terms, Wide added);
+    void Keep(const void* by, const Reduced& terms, Wide added, AtomId of = AtomId());
     void KeepQuotient(const Atom& quotient, Wide divisor);
     void KeepMasked(const Atom& masked, const Interval& canonical);
     bool IsPowerOperation(const Atom& atom);

@@ -260,6 +260,18 @@ TEST(FindBoundsTest, StepsOfTwoWays) {
   }
 }
 
+// What a loop's iterations know of the values around it says nothing of instances that do not run the loop.
+TEST(FindBoundsTest, LoopsTellOfTheirIterationsOnly) {
+  const std::string loop =
+      " %a: i32 = ge_u.i32 %x, %c2\n if g0 %a {\n loop l (%j: i32 = %c2) {\n %t: i32 = add.i32 %j, %c1\n"
+      " %g: i32 = lt_u.i32 %j, %x\n" +
+      std::string(kLoopEnd) + " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+  const std::string store = " %i: i32 = sub.i32 %x, %c2\n" + At("i");
+  for (const std::string& body : {loop + store, store + loop}) {
+    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(body)), {{10, 1, 1}, 400, 0, 0}));
+  }
+}
+
 // What looks bounded but wraps, never ends or comes from memory is not proven.
 TEST(FindBoundsTest, Traps) {
   struct Case {

@@ -56,7 +56,7 @@ struct Atom {
     kRange,        // Anything in `range`.
     kOperation,    // `code` of `operands`.
     kEither,       // One of `operands`.
-    kCarried,  // What an iteration of loop `index` has in one of its BoundsLoop::carried; canonical, without a sign.
+    kCarried,      // The value of one of loop `index`'s BoundsLoop::carried; canonical, without a sign.
   };
   Kind kind = Kind::kRange;
   uint8_t bits = 32;  // 32 or 64: of the value; kOperation: of the operands.

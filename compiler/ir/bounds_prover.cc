@@ -709,7 +709,7 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance
   return {};
 }
 
-// What the edges back bring where the carried value lies in the range.
+// The values that edges back bring where the carried one lies in the range.
 Interval BoundsProver::NextIn(const BoundsLoop& loop, size_t carried, const Interval& range) const {
   const AtomId atom = loop.carried[carried].atom;
   const uint8_t bits = program_.atoms[atom.index].bits;
@@ -725,7 +725,7 @@ Interval BoundsProver::NextIn(const BoundsLoop& loop, size_t carried, const Inte
   return hull;
 }
 
-// By induction: a range that has the first iteration's value, and the next one's of each value in it, has all.
+// Induction shows it: a range that has the first iteration's value, and the next one's of each value in it, has all.
 Interval BoundsProver::RangeOf(const BoundsLoop& loop, size_t carried) const {
   const uint8_t bits = program_.atoms[loop.carried[carried].atom.index].bits;
   Scope before(*this, loop.context);
@@ -733,8 +733,8 @@ Interval BoundsProver::RangeOf(const BoundsLoop& loop, size_t carried) const {
   if (before.is_impossible() || first.is_empty()) {
     return Unsigned(bits);
   }
-  // What is halved stays below its first value. What is doubled stays above it, if it does not wrap: comparisons tell
-  // that of values with room for their double below the sign.
+  // A halved value stays below its first one. A doubled one stays above it unless it wraps, which comparisons exclude
+  // for values with room for their double below the sign.
   const Interval guesses[] = {{0, first.hi()}, {first.lo(), Modulus(bits) / 4 - 1}, {first.lo(), Modulus(bits) - 1}};
   for (const Interval& guess : guesses) {
     if (!first.Within(*guess.lo(), *guess.hi())) {
@@ -748,15 +748,14 @@ Interval BoundsProver::RangeOf(const BoundsLoop& loop, size_t carried) const {
   return Unsigned(bits);
 }
 
-// By induction, too.
+// Induction shows this, too.
 bool BoundsProver::StaysPower(const BoundsLoop& loop, size_t carried) {
   CarriedValue& value = carried_[loop.carried[carried].atom.index];
   value.is_power = true;
   Scope scope(*this, loop.context);
-  const bool stays = scope.IsPower(scope.Reduce(loop.carried[carried].first)) &&
-                     std::ranges::all_of(
-                         loop.ends, [&](const LoopEnd& end) { return scope.IsPower(scope.Reduce(end.next[carried])); });
-  return stays;
+  return scope.IsPower(scope.Reduce(loop.carried[carried].first)) &&
+         std::ranges::all_of(loop.ends,
+                             [&](const LoopEnd& end) { return scope.IsPower(scope.Reduce(end.next[carried])); });
 }
 
 void BoundsProver::FindCarried(const BoundsLoop& loop) {

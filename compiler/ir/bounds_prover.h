@@ -101,7 +101,7 @@ class BoundsProver {
     bool Split(const Constraint& constraint, std::vector<NotNegative>* conditions);
     Truth Decide(const NotNegative& condition);
     Truth Decide(const Constraint& constraint);
-    // Whether the sum, or the atom's value, surely is 0 or a power of two.
+    // True if the sum, or the atom's value, surely is 0 or a power of two.
     bool IsPower(const Reduced& terms);
     bool IsPower(AtomId atom);
     // What was said of it by constraints and by Refine.
@@ -164,7 +164,7 @@ class BoundsProver {
     NotNegative holds;
   };
 
-  // Of a kCarried, in all iterations of its loop.
+  // The values of a kCarried in all iterations of its loop.
   struct CarriedValue {
     Interval range;
     bool is_power = false;  // 0 or a power of two.

@@ -32,7 +32,7 @@ using ir::ValueId;
 constexpr auto kGroupBytesMax = static_cast<int64_t>(ir::kGroupMemoryBytesMax);
 constexpr uint32_t kNoLoop = 0xffffffffu;
 constexpr size_t kEdgesMax = 8;  // Of a merge that is followed.
-constexpr int kScalesMax = 4;    // Between two values of a loop's parameter.
+constexpr int kScalesMax = 4;    // Operations between two values of a loop's parameter.
 
 uint8_t Bits(ir::Type type) { return static_cast<uint8_t>(8 * ir::Bytes(type)); }
 ir::Interval UnsignedRange(int bits) { return {0, (ir::Wide{1} << bits) - 1}; }
@@ -739,7 +739,7 @@ class Finder {
     program_.loops[open.loop].carried.push_back({id, first});
     return ir::AtomPolynomial(id);
   }
-  // Whether each edge back brings the loop's parameter number `index`, multiplied or divided by constants.
+  // True if each edge back brings the loop's parameter number `index`, multiplied or divided by constants.
   bool IsScaled(OpId id, uint32_t index) {
     const ValueId param(f_.region(f_.op(id).body).first_param.index + index);
     return std::ranges::all_of(edges_back_[id.index], [&](OpId back) {

@@ -206,7 +206,7 @@ TEST(FindBoundsTest, DoublingAndHalving) {
   }
 }
 
-// What is doubled without a test wraps around; what is no power of two leaves no multiple of it.
+// Doubling without a test wraps around; a number that is no power of two leaves no multiple of it.
 TEST(FindBoundsTest, DoublingTraps) {
   const std::string upper =
       " %d: i32 = shl.i32 %x, %c1\n %k: i32 = sub.i32 %n, %c1\n %w: i32 = and.i32 %x, %k\n %p: i32 = sub.i32 %d, %w\n"
@@ -260,7 +260,7 @@ TEST(FindBoundsTest, StepsOfTwoWays) {
   }
 }
 
-// What a loop's iterations know of the values around it says nothing of instances that do not run the loop.
+// Facts of a loop's iterations say nothing of instances that do not run the loop.
 TEST(FindBoundsTest, LoopsTellOfTheirIterationsOnly) {
   const std::string loop =
       " %a: i32 = ge_u.i32 %x, %c2\n if g0 %a {\n loop l (%j: i32 = %c2) {\n %t: i32 = add.i32 %j, %c1\n"

@@ -18,8 +18,11 @@ static auto FieldsOf(Term& term) { return std::tie(term.factor, term.atoms); }
 static auto FieldsOf(Atom& a) { return std::tie(a.kind, a.bits, a.code, a.index, a.range, a.operands, a.contexts); }
 static auto FieldsOf(Constraint& c) { return std::tie(c.is_signed, c.or_equal, c.bits, c.less, c.more); }
 static auto FieldsOf(Distance& distance) { return std::tie(distance.polynomial, distance.bits); }
-static auto FieldsOf(LoopEnd& end) { return std::tie(end.goes_on, end.distances, end.steady); }
-static auto FieldsOf(BoundsLoop& l) { return std::tie(l.trip, l.context, l.ends, l.goes_on_when, l.is_exact); }
+static auto FieldsOf(LoopEnd& end) { return std::tie(end.goes_on, end.distances, end.steady, end.next); }
+static auto FieldsOf(Carried& carried) { return std::tie(carried.atom, carried.first); }
+static auto FieldsOf(BoundsLoop& l) {
+  return std::tie(l.trip, l.context, l.ends, l.goes_on_when, l.is_exact, l.carried);
+}
 static auto FieldsOf(BoundsAccess& a) {
   return std::tie(a.op, a.param, a.reach, a.is_store, a.group_bytes, a.offset, a.context, a.width, a.is_load,
                   a.reads_own, a.is_certain, a.happens_when, a.loops);

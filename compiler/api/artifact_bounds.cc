@@ -97,6 +97,7 @@ class Validator {
       case Atom::Kind::kWord:
         return atom.index < params_.size() && params_[atom.index].is_buffer && !params_[atom.index].is_writable;
       case Atom::Kind::kTrip:
+      case Atom::Kind::kCarried:
         return atom.index < program_.loops.size();
       case Atom::Kind::kRange:
         return true;
@@ -128,9 +129,18 @@ class Validator {
   }
   bool IsValid(const ir::BoundsLoop& loop) const {
     return loop.trip.index < program_.atoms.size() && AreConstraints(loop.context) &&
-           AreConstraints(loop.goes_on_when) && loop.ends.size() <= limits::kBoundsItemsMax &&
+           AreConstraints(loop.goes_on_when) && loop.carried.size() <= limits::kBoundsItemsMax &&
+           std::all_of(loop.carried.begin(), loop.carried.end(),
+                       [&](const ir::Carried& carried) {
+                         return carried.atom.index < program_.atoms.size() &&
+                                program_.atoms[carried.atom.index].kind == Atom::Kind::kCarried &&
+                                HasAtoms(carried.first);
+                       }) &&
+           loop.ends.size() <= limits::kBoundsItemsMax &&
            std::all_of(loop.ends.begin(), loop.ends.end(), [&](const ir::LoopEnd& end) {
              return AreConstraints(end.goes_on) && AreConstraints(end.steady) &&
+                    end.next.size() == loop.carried.size() &&
+                    std::all_of(end.next.begin(), end.next.end(), [&](const Polynomial& p) { return HasAtoms(p); }) &&
                     end.distances.size() <= limits::kBoundsItemsMax &&
                     std::all_of(end.distances.begin(), end.distances.end(), [&](const ir::Distance& distance) {
                       return IsBits(distance.bits) && HasAtoms(distance.polynomial);

@@ -42,10 +42,13 @@ ir::BoundsProgram SampleBounds() {
   b.atoms.back().code = ir::Opcode::kShrU;
   b.atoms.push_back(AtomOf(Kind::kEither, 0, {atom(5), ir::ConstantPolynomial(0)}));
   b.atoms.back().contexts = {{0}, {}};
+  b.atoms.push_back(AtomOf(Kind::kCarried, 0));
   b.constraints.push_back({false, true, 64, atom(0), atom(1)});
   b.loops.push_back({ir::AtomId(3u), {0}, {{{0}, {{atom(3), 32}}}}});
   b.loops[0].goes_on_when = {0};
   b.loops[0].is_exact = true;
+  b.loops[0].carried = {{ir::AtomId(7u), atom(1)}};
+  b.loops[0].ends[0].next = {{{2, {ir::AtomId(7u)}}}};
   b.accesses.push_back({ir::OpId(17u), 0, 4, false, atom(6), {0}});
   b.accesses[0].width = 4;
   b.accesses[0].is_load = b.accesses[0].is_certain = true;
@@ -125,11 +128,14 @@ TEST(ArtifactTest, RoundTrips) {
   EXPECT_EQ(parsed->lines[1].line, 30u);
   EXPECT_EQ(parsed->code.size(), 3u);
   EXPECT_EQ(parsed->variants, Sample().variants);
-  ASSERT_EQ(parsed->bounds.atoms.size(), 7u);
+  ASSERT_EQ(parsed->bounds.atoms.size(), 8u);
   EXPECT_EQ(parsed->bounds.atoms[4].range, (ir::Interval{-5, ir::Wide{1} << 90}));
   EXPECT_EQ(parsed->bounds.atoms[5].operands[1][1].factor, -2);
   EXPECT_EQ(parsed->bounds.accesses[0].reach, 4u);
   EXPECT_EQ(parsed->bounds.loops[0].goes_on_when, std::vector<uint32_t>{0});
+  ASSERT_EQ(parsed->bounds.loops[0].carried.size(), 1u);
+  EXPECT_EQ(parsed->bounds.loops[0].carried[0].atom, ir::AtomId(7u));
+  EXPECT_EQ(parsed->bounds.loops[0].ends[0].next[0][0].factor, 2);
   EXPECT_EQ(parsed->bounds.accesses[0].loops, std::vector<uint32_t>{0});
   EXPECT_TRUE(parsed->bounds.accesses[0].is_certain && !parsed->bounds.accesses[0].reads_own);
   EXPECT_TRUE(parsed->bounds.others[0].reads_own);
@@ -275,9 +281,9 @@ TEST(ArtifactTest, RefusesMalformedBounds) {
     void (*change)(ir::BoundsProgram&);
   };
   const auto last = [](uint32_t i) { return ir::AtomPolynomial(ir::AtomId(i)); };
-  static const ir::Polynomial kSelf = last(6), kOutside = last(7), kScalar = last(5);
+  static const ir::Polynomial kSelf = last(6), kOutside = last(8), kScalar = last(5);
   const Case kCases[] = {
-      {"UnknownKind", [](ir::BoundsProgram& b) { b.atoms[0].kind = static_cast<Kind>(11); }},
+      {"UnknownKind", [](ir::BoundsProgram& b) { b.atoms[0].kind = static_cast<Kind>(13); }},
       {"UnknownOpcode", [](ir::BoundsProgram& b) { b.atoms[5].code = static_cast<ir::Opcode>(255); }},
       {"FourthDimension", [](ir::BoundsProgram& b) { b.atoms[0].index = 3; }},
       {"ScalarThatIsABuffer", [](ir::BoundsProgram& b) { b.atoms[1].index = 0; }},
@@ -295,12 +301,18 @@ TEST(ArtifactTest, RefusesMalformedBounds) {
       {"ContextNamesTheChoice", [](ir::BoundsProgram& b) { b.constraints[0].less = kSelf; }},
       {"ConstraintOutside", [](ir::BoundsProgram& b) { b.constraints[0].more = kOutside; }},
       {"BitsOfAConstraint", [](ir::BoundsProgram& b) { b.constraints[0].bits = 0; }},
-      {"TripOutside", [](ir::BoundsProgram& b) { b.loops[0].trip = ir::AtomId(7u); }},
+      {"TripOutside", [](ir::BoundsProgram& b) { b.loops[0].trip = ir::AtomId(8u); }},
       {"LoopContextOutside", [](ir::BoundsProgram& b) { b.loops[0].context = {9}; }},
       {"GoesOnOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].goes_on = {1}; }},
       {"SteadyOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].steady = {1}; }},
       {"DistanceOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].distances[0].polynomial = kOutside; }},
       {"BitsOfADistance", [](ir::BoundsProgram& b) { b.loops[0].ends[0].distances[0].bits = 200; }},
+      {"CarriedOfNoLoop", [](ir::BoundsProgram& b) { b.atoms[7].index = 1; }},
+      {"CarriedOutside", [](ir::BoundsProgram& b) { b.loops[0].carried[0].atom = ir::AtomId(8u); }},
+      {"CarriedIsATrip", [](ir::BoundsProgram& b) { b.loops[0].carried[0].atom = ir::AtomId(3u); }},
+      {"FirstOutside", [](ir::BoundsProgram& b) { b.loops[0].carried[0].first = kOutside; }},
+      {"NextOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].next[0] = kOutside; }},
+      {"NextOfNothing", [](ir::BoundsProgram& b) { b.loops[0].ends[0].next.clear(); }},
       {"AccessOfNoParam", [](ir::BoundsProgram& b) { b.accesses[0].param = 2; }},
       {"AccessOfAScalar", [](ir::BoundsProgram& b) { b.accesses[0].param = 1; }},
       {"WiderThanItsReach", [](ir::BoundsProgram& b) { b.accesses[0].width = 5; }},
@@ -313,10 +325,7 @@ TEST(ArtifactTest, RefusesMalformedBounds) {
       {"GoesOnWhenOutside", [](ir::BoundsProgram& b) { b.loops[0].goes_on_when = {1}; }},
       {"OffsetOutside", [](ir::BoundsProgram& b) { b.accesses[0].offset = kOutside; }},
       {"AccessContextOutside", [](ir::BoundsProgram& b) { b.accesses[0].context = {1}; }},
-      {"TooManyTerms",
-       [](ir::BoundsProgram& b) {
-         b.accesses[0].offset.assign(65, {1, {}});
-       }},
+      {"TooManyTerms", [](ir::BoundsProgram& b) { b.accesses[0].offset.assign(65, {1, {}}); }},
       {"TooHighADegree", [](ir::BoundsProgram& b) { b.accesses[0].offset[0].atoms.assign(65, ir::AtomId(0u)); }},
       {"TooManyAtoms", [](ir::BoundsProgram& b) { b.atoms.resize(limits::kBoundsAtomsMax + 1, b.atoms[0]); }},
   };

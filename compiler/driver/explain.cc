@@ -15,13 +15,13 @@ namespace {
 
 using Kind = KernelRemark::Kind;
 
-// Group memory and the instance's own are checked against constants; buffers are what launches know the sizes of.
-bool ReachesBuffers(const ir::Op& op) {
+// The instance's own memory is checked against constants.
+bool ReachesOthers(const ir::Op& op) {
   const ir::Family family = ir::Info(op.code).family;
   const bool is_access =
       family == ir::Family::kAtomic ||
       (family == ir::Family::kMemory && op.code != ir::Opcode::kMemorySize && op.code != ir::Opcode::kMemoryGrow);
-  return is_access && (op.space == ir::Space::kParam || op.space == ir::Space::kFlat);
+  return is_access && (op.space == ir::Space::kParam || op.space == ir::Space::kFlat || op.space == ir::Space::kGroup);
 }
 
 std::string WhatIsAccessed(const ir::Module& module, const ir::Op& op) {
@@ -29,8 +29,9 @@ std::string WhatIsAccessed(const ir::Module& module, const ir::Op& op) {
   const std::string verb = ir::Info(op.code).family == ir::Family::kAtomic ? "atomic access to"
                            : writes                                        ? "store to"
                                                                            : "load from";
-  return verb + (op.space == ir::Space::kParam ? " \"" + module.params[op.space_index].name + "\""
-                                               : " an address that no one buffer is known for");
+  return verb + (op.space == ir::Space::kParam   ? " \"" + module.params[op.space_index].name + "\""
+                 : op.space == ir::Space::kGroup ? " group memory"
+                                                 : " an address that no one buffer is known for");
 }
 
 bool Touch(const ir::AccessRange& a, const ir::AccessRange& b) {
@@ -48,14 +49,15 @@ void ExplainBounds(const ir::Module& module, const ir::BoundsProgram& bounds, Ke
   for (const ir::BoundsAccess& access : bounds.by_words) {
     is_by_words[access.op.index] = true;
   }
-  size_t accesses = 0, proven = 0, by_words = 0;
+  size_t accesses = 0, proven = 0, by_words = 0, group_accesses = 0, group_proven = 0;
   ir::ForEachOp(entry, [&](ir::OpId id) {
     const ir::Op& op = entry.op(id);
-    if (!ReachesBuffers(op)) {
+    if (!ReachesOthers(op)) {
       return;
     }
-    ++accesses;
-    proven += is_proven[id.index] ? 1 : 0;
+    const bool is_group = op.space == ir::Space::kGroup;
+    ++(is_group ? group_accesses : accesses);
+    (is_group ? group_proven : proven) += is_proven[id.index] ? 1 : 0;
     by_words += is_by_words[id.index] ? 1 : 0;
     report->Add(Kind::kBounds, op.source,
                 "The " + WhatIsAccessed(module, op) +
@@ -67,6 +69,11 @@ void ExplainBounds(const ir::Module& module, const ir::BoundsProgram& bounds, Ke
               std::to_string(proven) + " of " + std::to_string(accesses) +
                   " accesses to buffers are unchecked in launches that show that they stay inside" +
                   (by_words != 0 ? ", and " + std::to_string(by_words) + " more where indices are known" : "") + ".");
+  if (group_accesses != 0) {
+    report->Add(Kind::kBounds, 0,
+                std::to_string(group_proven) + " of " + std::to_string(group_accesses) +
+                    " accesses to group memory are unchecked in such launches.");
+  }
 }
 
 LaunchHalves FindHalves(const ir::Module& module, const ir::BoundsProgram& bounds) {
@@ -124,7 +131,7 @@ void ExplainParts(const ir::Module& module, const ir::BoundsProgram& bounds, Ker
     const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0;
     const bool is_cause = halves.shared ? writes && op.space == ir::Space::kParam && op.space_index == *halves.shared
                                         : !is_known[id.index];
-    if (!is_said && ReachesBuffers(op) && is_cause) {
+    if (!is_said && op.space != ir::Space::kGroup && ReachesOthers(op) && is_cause) {
       is_said = true;
       report->Add(Kind::kBounds, op.source,
                   "No part of a launch can be split off: the " + WhatIsAccessed(module, op) +

@@ -11,6 +11,10 @@
 // shifts, divisions, extensions) its interval must show that it is canonical, else nothing is concluded. The final
 // question is whether the interval lies in [0, bytes): then the offset, taken modulo 2^bits, does too.
 //
+// Powers of two. A loop's parameter that is doubled or halved is bounded by induction (BoundsProver::FindCarried),
+// which also tells that it stays a power of two. Of such an s, x & (s - 1) leaves a multiple of s, so that both halves
+// of a butterfly, x + (x - (x & (s - 1))) and that + s, are bounded.
+//
 // Indices. An offset that rests on words from memory (`x[columns[k]]`) is bounded once somebody knows the least and the
 // greatest word of the buffer that they come from. ProveByWords asks for those, too. The caller that brings them must
 // be sure that nobody writes to the buffer between looking at the words and the kernel's end.
@@ -52,6 +56,7 @@ struct Atom {
     kRange,        // Anything in `range`.
     kOperation,    // `code` of `operands`.
     kEither,       // One of `operands`.
+    kCarried,      // The value of one of loop `index`'s BoundsLoop::carried; canonical, without a sign.
   };
   Kind kind = Kind::kRange;
   uint8_t bits = 32;  // 32 or 64: of the value; kOperation: of the operands.
@@ -80,6 +85,13 @@ struct LoopEnd {
   std::vector<Distance> distances;
   // Those of `goes_on` of whose atoms none but the loop's trip changes while it runs.
   std::vector<uint32_t> steady{};
+  // One a BoundsLoop::carried: what the edge brings to the next iteration, modulo the atom's 2^bits.
+  std::vector<Polynomial> next{};
+};
+// A parameter of a loop that each edge back multiplies or divides: known by induction.
+struct Carried {
+  AtomId atom;       // A kCarried.
+  Polynomial first;  // In the first iteration, modulo the atom's 2^bits.
 };
 struct BoundsLoop {
   AtomId trip;
@@ -88,6 +100,7 @@ struct BoundsLoop {
   // Exactly when these hold, an iteration is followed by another; nothing is known of it unless `is_exact`.
   std::vector<uint32_t> goes_on_when{};
   bool is_exact = false;
+  std::vector<Carried> carried{};
 };
 
 struct BoundsAccess {

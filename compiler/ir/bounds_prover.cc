@@ -82,6 +82,13 @@ Interval ShiftRight(const Interval& a, const Interval& b, const Interval& otherw
   return {*a.lo() >> count, *a.hi() >> count};
 }
 
+Interval ShiftLeft(const Interval& a, const Interval& b, const Interval& all, uint8_t bits) {
+  const bool fits = *b.hi() < bits && *a.hi() <= *all.hi() >> *b.hi();
+  return fits ? Interval{*a.lo() << *b.lo(), *a.hi() << *b.hi()} : all;
+}
+
+bool IsPowerOrZero(Wide value) { return value >= 0 && (value & (value - 1)) == 0; }
+
 Interval DivideOrRemain(Opcode code, const Interval& a, const Interval& b, const Interval& otherwise) {
   const Wide least = std::max<Wide>(*b.lo(), 1), most = *b.hi();  // 0 traps.
   if (*a.lo() < 0 || *b.lo() < 0 || least > most) {
@@ -187,8 +194,11 @@ Interval BoundsProver::Scope::Of(const Polynomial& polynomial) { return OfTied(R
 Interval BoundsProver::Scope::OfTied(const Reduced& terms) {
   Interval interval = Of(terms);
   for (size_t i = 0; i < ties_.size() && terms.size() > 1; ++i) {
-    const NotNegative holds = ties_[i].holds;  // More may come while this one is looked at.
-    interval = Meet(interval, By(holds, terms));
+    const Tie tie = ties_[i];  // More may come while this one is looked at.
+    const auto has = [&](const ReducedTerm& term) { return term.Has(tie.of); };
+    if (!tie.of.valid() || std::ranges::any_of(terms, has)) {
+      interval = Meet(interval, By(tie.holds, terms));
+    }
   }
   return interval;
 }
@@ -332,6 +342,9 @@ Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
       return Operation(atom);
     case Atom::Kind::kEither:
       return Either(atom);
+    case Atom::Kind::kCarried:
+      return Meet(Unsigned(atom.bits),
+                  prover_.carried_[static_cast<size_t>(&atom - prover_.program_.atoms.data())].range);
   }
   return {};
 }
@@ -378,7 +391,10 @@ Interval BoundsProver::Scope::Operation(const Atom& atom) {
     case Opcode::kShrU:
     case Opcode::kShrS:
       return ShiftRight(a, b, all, bits);
+    case Opcode::kShl:
+      return ShiftLeft(a, b, all, bits);
     case Opcode::kAnd:
+      KeepMasked(atom, all);
       return And(a, b, bits);
     case Opcode::kOr:
       return Or(a, b);
@@ -451,13 +467,13 @@ bool IsComparable(const Constraint& c, const Interval& less, const Interval& mor
 
 }  // namespace
 
-void BoundsProver::Scope::Keep(const void* by, const Reduced& terms, Wide added) {
+void BoundsProver::Scope::Keep(const void* by, const Reduced& terms, Wide added, AtomId of) {
   const auto has_atoms = [](const ReducedTerm& term) { return term.count != 0; };
   const auto known = std::find_if(ties_.begin(), ties_.end(), [&](const Tie& tie) { return tie.by == by; });
   if (known != ties_.end() || ties_.size() == kTiesMax || std::count_if(terms.begin(), terms.end(), has_atoms) < 2) {
     return;
   }
-  ties_.push_back({by, {terms, added}});
+  ties_.push_back({by, {terms, added}, of});
   ++age_;
 }
 
@@ -469,11 +485,91 @@ void BoundsProver::Scope::KeepQuotient(const Atom& quotient, Wide divisor) {
   times.factor = -divisor;
   Reduced rest = Reduce(quotient.operands[0]);
   AddTo(&rest, times);
-  Keep(&quotient, rest, 0);
+  Keep(&quotient, rest, 0, id);
   for (ReducedTerm& term : rest) {
     term.factor = Product(term.factor, -1);
   }
-  Keep(&quotient.operands, rest, divisor - 1);
+  Keep(&quotient.operands, rest, divisor - 1, id);
+}
+
+// For y = x & mask, 0 <= x - y. Where mask + 1 is a power of two s, x - y is the multiple of s below x, and x itself
+// where s is 0; as x lies below some multiple of all that s may be, x - y + s is at most that.
+void BoundsProver::Scope::KeepMasked(const Atom& masked, const Interval& canonical) {
+  ReducedTerm y;
+  y.atoms[y.count++] = AtomId(static_cast<uint32_t>(&masked - prover_.program_.atoms.data()));
+  for (size_t side = masked.operands.size(); side-- > 0;) {
+    const Polynomial& mask = masked.operands[side];
+    if (mask.empty() || mask.back().atoms.empty()) {
+      continue;  // Many kernels mask with constants, and few take anything off again.
+    }
+    const Reduced x = Reduce(masked.operands[1 - side]), power = Reduce(mask, 1, ConstantPolynomial(-1));
+    const Interval range = Of(x), powers = Of(power);
+    if (!range.Within(0, *canonical.hi())) {
+      continue;
+    }
+    y.factor = -1;
+    Reduced rest = {y};
+    std::ranges::for_each(x, [&](const ReducedTerm& term) { AddTo(&rest, term); });
+    Keep(&mask, rest, 0, y.atoms[0]);
+    if (!powers.Within(0, *canonical.hi()) || !IsPower(power)) {
+      continue;
+    }
+    const Wide largest = std::max<Wide>((AllOnes(*powers.hi()) + 1) / 2, 1);
+    const Wide above = (*range.hi() + largest) / largest * largest;
+    std::ranges::for_each(power, [&](const ReducedTerm& term) { AddTo(&rest, term); });
+    for (ReducedTerm& term : rest) {
+      term.factor = Product(term.factor, -1);
+    }
+    std::erase_if(rest, [](const ReducedTerm& term) { return term.factor == Exact(0); });
+    Keep(mask.data(), rest, above, y.atoms[0]);
+  }
+}
+
+// Modulo 2^bits a power of two is one, or 0.
+bool BoundsProver::Scope::IsPower(const Reduced& terms) {
+  return terms.empty() || (terms.size() == 1 && terms[0].factor && IsPowerOrZero(*terms[0].factor) &&
+                           std::ranges::all_of(terms[0].all(), [&](AtomId atom) { return IsPower(atom); }));
+}
+
+bool BoundsProver::Scope::IsPower(AtomId id) {
+  if (!prover_.Spend(1)) {
+    return false;
+  }
+  const Atom& atom = prover_.program_.atoms[id.index];
+  if (const Exact single = Of(id).single()) {
+    return IsPowerOrZero(*single);
+  }
+  switch (atom.kind) {
+    case Atom::Kind::kCarried:
+      return prover_.carried_[id.index].is_power;
+    case Atom::Kind::kEither:
+      return std::ranges::all_of(atom.operands, [&](const Polynomial& p) { return IsPower(Reduce(p)); });
+    case Atom::Kind::kOperation:
+      return IsPowerOperation(atom);
+    default:
+      return false;
+  }
+}
+
+bool BoundsProver::Scope::IsPowerOperation(const Atom& atom) {
+  const auto is_power = [&](size_t operand) { return IsPower(Reduce(atom.operands[operand])); };
+  const auto has_no_sign = [&](size_t operand) {
+    return Of(atom.operands[operand]).Within(0, *Signed(atom.bits).hi());
+  };
+  switch (atom.code) {
+    case Opcode::kShl:
+    case Opcode::kShrU:
+    case Opcode::kExtendU:
+      return is_power(0);
+    case Opcode::kShrS:
+    case Opcode::kExtendS:
+      return has_no_sign(0) && is_power(0);
+    case Opcode::kDivU:
+    case Opcode::kDivS:
+      return has_no_sign(0) && has_no_sign(1) && is_power(0) && is_power(1);
+    default:
+      return false;
+  }
 }
 
 void BoundsProver::Scope::Apply(const Constraint& c) {
@@ -611,6 +707,63 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance
     }
   }
   return {};
+}
+
+// The values that edges back bring where the carried one lies in the range.
+Interval BoundsProver::NextIn(const BoundsLoop& loop, size_t carried, const Interval& range) const {
+  const AtomId atom = loop.carried[carried].atom;
+  const uint8_t bits = program_.atoms[atom.index].bits;
+  Interval hull = Interval::Empty();
+  for (const LoopEnd& end : loop.ends) {
+    Scope scope(*this, loop.context);
+    scope.Refine(atom, range);
+    scope.Assume(end.goes_on);
+    if (!scope.is_impossible()) {
+      hull = Hull(hull, Canonical(scope.Of(end.next[carried]), Unsigned(bits), bits));
+    }
+  }
+  return hull;
+}
+
+// Induction shows it: a range that has the first iteration's value, and the next one's of each value in it, has all.
+Interval BoundsProver::RangeOf(const BoundsLoop& loop, size_t carried) const {
+  const uint8_t bits = program_.atoms[loop.carried[carried].atom.index].bits;
+  Scope before(*this, loop.context);
+  const Interval first = Canonical(before.Of(loop.carried[carried].first), Unsigned(bits), bits);
+  if (before.is_impossible() || first.is_empty()) {
+    return Unsigned(bits);
+  }
+  // A halved value stays below its first one. A doubled one stays above it unless it wraps, which comparisons exclude
+  // for values with room for their double below the sign.
+  const Interval guesses[] = {{0, first.hi()}, {first.lo(), Modulus(bits) / 4 - 1}, {first.lo(), Modulus(bits) - 1}};
+  for (const Interval& guess : guesses) {
+    if (!first.Within(*guess.lo(), *guess.hi())) {
+      continue;
+    }
+    const Interval all = Hull(first, NextIn(loop, carried, guess));
+    if (all.Within(*guess.lo(), *guess.hi())) {
+      return all;
+    }
+  }
+  return Unsigned(bits);
+}
+
+// Induction shows this, too.
+bool BoundsProver::StaysPower(const BoundsLoop& loop, size_t carried) {
+  CarriedValue& value = carried_[loop.carried[carried].atom.index];
+  value.is_power = true;
+  Scope scope(*this, loop.context);
+  return scope.IsPower(scope.Reduce(loop.carried[carried].first)) &&
+         std::ranges::all_of(loop.ends,
+                             [&](const LoopEnd& end) { return scope.IsPower(scope.Reduce(end.next[carried])); });
+}
+
+void BoundsProver::FindCarried(const BoundsLoop& loop) {
+  for (size_t i = 0; i < loop.carried.size(); ++i) {
+    CarriedValue& value = carried_[loop.carried[i].atom.index];
+    value.range = RangeOf(loop, i);
+    value.is_power = StaysPower(loop, i);
+  }
 }
 
 Exact BoundsProver::TripMax(size_t index) const {

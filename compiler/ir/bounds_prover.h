@@ -48,10 +48,14 @@ class BoundsProver {
  public:
   // No extent, no group size and no count of the box is 0, and the box lies in the extent.
   BoundsProver(const BoundsProgram& program, const BoundsFacts& facts, const InstanceBox& box)
-      : program_(program), facts_(facts), box_(box) {}
+      : program_(program), facts_(facts), box_(box), carried_(program.atoms.size()) {}
 
-  // For loop after loop, from the first: the interval of its trip, which scopes then know.
-  Interval NextTrip() const { return {Exact(0), TripMax(trips_.size())}; }
+  // For loop after loop, from the first: the interval of its trip, which scopes know once it is added. They know at
+  // once what the loop carries.
+  Interval NextTrip() {
+    FindCarried(program_.loops[trips_.size()]);
+    return {Exact(0), TripMax(trips_.size())};
+  }
   void AddTrip(const Interval& trip) { trips_.push_back(trip); }
   void FindTrips() {
     while (trips_.size() < program_.loops.size()) {
@@ -67,7 +71,7 @@ class BoundsProver {
         : prover_(prover), atoms_(prover.program_.atoms.size()) {
       prover_.Spend(atoms_.size() / 8);
       for (const LoopTie& tie : prover_.loop_ties_) {
-        Keep(tie.loop, tie.holds.terms, tie.holds.added);
+        Keep(tie.loop, tie.holds.terms, tie.holds.added, tie.loop->trip);
       }
       Assume(context);
     }
@@ -97,6 +101,9 @@ class BoundsProver {
     bool Split(const Constraint& constraint, std::vector<NotNegative>* conditions);
     Truth Decide(const NotNegative& condition);
     Truth Decide(const Constraint& constraint);
+    // True if the sum, or the atom's value, surely is 0 or a power of two.
+    bool IsPower(const Reduced& terms);
+    bool IsPower(AtomId atom);
     // What was said of it by constraints and by Refine.
     Interval Refined(AtomId atom) const { return atoms_[atom.index].refined; }
     // No instance gets where the constraints hold.
@@ -104,11 +111,14 @@ class BoundsProver {
 
    private:
     static constexpr int kPasses = 2;
-    static constexpr size_t kTiesMax = 12;
+    static constexpr size_t kTiesMax = 16;
     // A fact about several atoms, none of which can be bounded by itself.
     struct Tie {
-      const void* by;  // The constraint, or the quotient's atom; only compared.
+      const void* by;  // The constraint, or what the atom is made of; only compared.
       NotNegative holds;
+      // If valid, it speaks of that atom's value: it holds where the atom has one, which is sure only of sums that have
+      // the atom. Code that an instance does not run says nothing of the instance.
+      AtomId of{};
     };
 
     Interval Evaluate(const Atom& atom);
@@ -117,8 +127,10 @@ class BoundsProver {
     Interval Either(const Atom& atom);
     void Apply(const Constraint& constraint);
     void Tighten(const Reduced& terms, Wide added);
-    void Keep(const void* by, const Reduced& terms, Wide added);
+    void Keep(const void* by, const Reduced& terms, Wide added, AtomId of = AtomId());
     void KeepQuotient(const Atom& quotient, Wide divisor);
+    void KeepMasked(const Atom& masked, const Interval& canonical);
+    bool IsPowerOperation(const Atom& atom);
     Interval By(const NotNegative& holds, const Reduced& terms);
     static void AddTo(Reduced* sum, const ReducedTerm& term);
     void AddTerms(const Polynomial& polynomial, Wide sign, Reduced* sum);
@@ -152,6 +164,16 @@ class BoundsProver {
     NotNegative holds;
   };
 
+  // The values of a kCarried in all iterations of its loop.
+  struct CarriedValue {
+    Interval range;
+    bool is_power = false;  // 0 or a power of two.
+  };
+
+  void FindCarried(const BoundsLoop& loop);
+  Interval RangeOf(const BoundsLoop& loop, size_t carried) const;
+  Interval NextIn(const BoundsLoop& loop, size_t carried, const Interval& range) const;
+  bool StaysPower(const BoundsLoop& loop, size_t carried);
   Exact TripMax(size_t loop) const;
   Exact TripMaxBy(const BoundsLoop& loop, const Constraint& goes_on, bool is_steady) const;
   void TieTrip(const BoundsLoop& loop, const Reduced& rest, Wide added, Wide slope) const;
@@ -161,7 +183,8 @@ class BoundsProver {
   const BoundsProgram& program_;
   const BoundsFacts& facts_;
   const InstanceBox box_;
-  std::vector<Interval> trips_;  // Of the loops so far.
+  std::vector<Interval> trips_;        // Of the loops so far.
+  std::vector<CarriedValue> carried_;  // By AtomId.
   mutable std::vector<LoopTie> loop_ties_;
   mutable int64_t steps_left_ = kStepsMax;
 };

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 namespace hpvm::ir {
 namespace {
 
@@ -42,14 +44,13 @@ class Sample {
     return ProveBounds(program, facts);
   }
 
-  BoundsProgram program;
-  BoundsFacts facts;
-
- private:
   Polynomial Add(const Atom& atom) {
     program.atoms.push_back(atom);
     return AtomPolynomial(AtomId(program.atoms.size() - 1));
   }
+
+  BoundsProgram program;
+  BoundsFacts facts;
 };
 
 Polynomial Times(const Polynomial& a, const Polynomial& b) {
@@ -103,6 +104,50 @@ TEST(BoundsTest, ConstraintsOfSumsBoundSums) {
   EXPECT_FALSE(sample.Proves(offset(1, -300)));
   sample.program.accesses[0].context = {};
   EXPECT_FALSE(sample.Proves(offset(1, -300)));
+}
+
+// A loop's parameter that each iteration doubles stays where a test keeps it, and a power of two if it begins as one.
+TEST(BoundsTest, CarriedByInduction) {
+  const auto with = [](int64_t first, int64_t factor, std::optional<int64_t> most) {
+    Sample sample;
+    sample.program.is_wide = false;
+    Atom trip, carried;
+    trip.kind = Atom::Kind::kTrip;
+    carried.kind = Atom::Kind::kCarried;
+    sample.Add(trip);
+    const Polynomial s = sample.Add(carried);
+    sample.program.loops.resize(1);
+    sample.program.loops[0].trip = AtomId(0u);
+    sample.program.loops[0].carried = {{AtomId(1u), ConstantPolynomial(first)}};
+    sample.program.loops[0].ends.resize(1);
+    sample.program.loops[0].ends[0].next = {Times(s, ConstantPolynomial(factor))};
+    if (most) {
+      sample.program.constraints = {{.or_equal = true, .bits = 32, .less = s, .more = ConstantPolynomial(*most)}};
+      sample.program.loops[0].ends[0].goes_on = {0};
+    }
+    return sample;
+  };
+  const Polynomial s = AtomPolynomial(AtomId(1u));
+  EXPECT_TRUE(with(3, 2, 510).Proves(s));  // Up to 1020.
+  EXPECT_FALSE(with(3, 2, 511).Proves(s));
+  EXPECT_FALSE(with(3, 2, {}).Proves(s));
+  EXPECT_TRUE(with(3, 2, 510).Proves(Plus(s, ConstantPolynomial(-3))));
+  EXPECT_FALSE(with(3, 2, 510).Proves(Plus(s, ConstantPolynomial(-4))));
+  EXPECT_FALSE(with(3, 2, 0x80000000).Proves(Plus(s, ConstantPolynomial(-3))));  // It wraps, to 0.
+  EXPECT_FALSE(with(-3, 2, 510).Proves(s));
+  // x - (x & (s - 1)) + s is at most the next multiple of all strides, for x up to 767.
+  const auto rounds = [&](int64_t first, int64_t factor, int64_t most, int64_t added) {
+    Sample sample = with(first, factor, most);
+    const Polynomial x = sample.Range({0, 767});
+    const Polynomial y = sample.Operation(Opcode::kAnd, 32, {Plus(s, ConstantPolynomial(-1)), x});
+    return sample.Proves(Plus(Plus(Plus(x, Times(y, ConstantPolynomial(-1))), s), ConstantPolynomial(added)));
+  };
+  EXPECT_TRUE(rounds(1, 2, 128, 1020 - 768));
+  EXPECT_FALSE(rounds(1, 2, 128, 1021 - 768));
+  EXPECT_FALSE(rounds(1, 2, 256, 1020 - 768));  // 512 does not divide 768.
+  EXPECT_FALSE(rounds(3, 2, 128, 1020 - 768));
+  EXPECT_FALSE(rounds(1, 3, 128, 1020 - 768));
+  EXPECT_FALSE(rounds(1, 2, 128, -2));
 }
 
 // A division leaves less than the divisor, where dividend and divisor are known not to be negative.

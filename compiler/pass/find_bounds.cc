@@ -32,6 +32,7 @@ using ir::ValueId;
 constexpr auto kGroupBytesMax = static_cast<int64_t>(ir::kGroupMemoryBytesMax);
 constexpr uint32_t kNoLoop = 0xffffffffu;
 constexpr size_t kEdgesMax = 8;  // Of a merge that is followed.
+constexpr int kScalesMax = 4;    // Operations between two values of a loop's parameter.
 
 uint8_t Bits(ir::Type type) { return static_cast<uint8_t>(8 * ir::Bytes(type)); }
 ir::Interval UnsignedRange(int bits) { return {0, (ir::Wide{1} << bits) - 1}; }
@@ -79,8 +80,8 @@ class Hope {
     });
   }
   // True if conditions bound it, above and below, by what a launch knows.
-  bool IsTamed(AtomId atom, const std::vector<uint32_t>& context) {
-    bool has_least = false, has_most = false;
+  bool IsTamed(AtomId atom, const std::vector<uint32_t>& context, bool has_least = false) {
+    bool has_most = false;
     for (const uint32_t index : context) {
       const Constraint& c = program_.constraints[index];
       if (AnyWild(c.less, atom) || AnyWild(c.more, atom)) {
@@ -111,6 +112,8 @@ class Hope {
         return !knows_words_;
       case Atom::Kind::kTrip:
         return IsEndless(program_.loops[atom.index]);
+      case Atom::Kind::kCarried:
+        return IsEscaping(program_.loops[atom.index], AtomId(static_cast<uint32_t>(&atom - program_.atoms.data())));
       case Atom::Kind::kOperation:
         return IsWildOperation(atom);
       case Atom::Kind::kEither:
@@ -137,6 +140,19 @@ class Hope {
       default:
         return std::any_of(atom.operands.begin(), atom.operands.end(), [&](const Polynomial& p) { return AnyWild(p); });
     }
+  }
+  // True unless what is carried begins as something that a launch knows, and then falls or is compared.
+  bool IsEscaping(const ir::BoundsLoop& loop, AtomId atom) {
+    const auto place = std::ranges::find(loop.carried, atom, &ir::Carried::atom) - loop.carried.begin();
+    const auto falls = [&](const Polynomial& next) {
+      return next.size() == 1 && std::ranges::any_of(next[0].atoms, [&](AtomId a) {
+               return program_.atoms[a.index].kind == Atom::Kind::kOperation;
+             });
+    };
+    return IsLost(loop.carried[place].first, loop.context) ||
+           !std::ranges::all_of(loop.ends, [&](const ir::LoopEnd& end) {
+             return falls(end.next[place]) || IsTamed(atom, end.goes_on, /*has_least=*/true);
+           });
   }
   bool IsEndless(const ir::BoundsLoop& loop) {
     if (loop.ends.size() != 1) {
@@ -245,7 +261,8 @@ class Finder {
     OpId owner;
     size_t first_fact = 0;  // Of those that were added inside.
     uint32_t loop = kNoLoop;
-    std::vector<Edge> edges;  // Those that leave; one too many when there are more than kEdgesMax.
+    std::vector<uint32_t> carried{};  // By BoundsLoop::carried: which parameter it is.
+    std::vector<Edge> edges;          // Those that leave; one too many when there are more than kEdgesMax.
   };
 
   // An integer that something of importance rests on.
@@ -416,8 +433,10 @@ class Finder {
       case Opcode::kShl: {
         const bool is_power = ConstantOf(f_.operands_of(op)[1], &count);
         count = ((count % bits) + bits) % bits;
-        const bool fits =
-            is_power && count < 62 && ir::Multiply(a, ir::ConstantPolynomial(int64_t{1} << count), &result);
+        if (!is_power) {
+          return OperationAtom(op.code, bits, {a, b});
+        }
+        const bool fits = count < 62 && ir::Multiply(a, ir::ConstantPolynomial(int64_t{1} << count), &result);
         return fits ? result : Fresh(RangeOf(op));
       }
       case Opcode::kWrap:
@@ -499,7 +518,26 @@ class Finder {
         return value;
       }
     }
+    Polynomial result;
+    for (const auto& [value, mask] : {std::pair(a, b), std::pair(b, a)}) {
+      // x & ~m = x - (x & m); without a carry, so that it holds of any two.
+      if (op.code == Opcode::kAnd && IsComplement(mask) && ir::Add(ir::ConstantPolynomial(-1), mask, -1, &result) &&
+          ir::Add(value, OperationAtom(op.code, bits, {value, result}), -1, &result)) {
+        return result;
+      }
+    }
     return OperationAtom(op.code, bits, {a, b});
+  }
+  // -1 - m, where m has atoms that are all added.
+  static bool IsComplement(const Polynomial& mask) {
+    bool has_atoms = false;
+    for (const ir::Term& term : mask) {
+      has_atoms |= !term.atoms.empty();
+      if (!term.atoms.empty() && term.factor > 0) {
+        return false;
+      }
+    }
+    return has_atoms;
   }
   Polynomial Query(const Op& op) {
     const uint8_t bits = Bits(f_.type_of(op.first_result));
@@ -632,7 +670,7 @@ class Finder {
     if (op.code == Opcode::kLoop) {
       open.loop = AddLoop(id);
       open_.push_back(std::move(open));
-      LoopParams(id, op, open_.back().loop);
+      LoopParams(id, op, open_.back());
     } else {
       const ir::Region& body = f_.region(op.body);
       for (uint32_t i = 0; i < body.param_count; ++i) {
@@ -665,7 +703,8 @@ class Finder {
     trace_.branches.emplace(id.index, std::move(branch));
     Merge(op);
   }
-  void LoopParams(OpId id, const Op& op, uint32_t loop) {
+  void LoopParams(OpId id, const Op& op, Open& open) {
+    const uint32_t loop = open.loop;
     const ir::Region& body = f_.region(op.body);
     for (uint32_t i = 0; i < body.param_count; ++i) {
       const ValueId param(body.first_param.index + i);
@@ -681,7 +720,54 @@ class Finder {
       const bool is_linear = step && !IsLost(Operand(op, i)) &&
                              ir::Multiply(*step, ir::AtomPolynomial(program_.loops[loop].trip), &grown) &&
                              ir::Add(Operand(op, i), grown, 1, &value);
-      known_[param.index] = is_linear ? value : Fresh(UnsignedRange(Bits(f_.type_of(param))));
+      known_[param.index] = is_linear         ? value
+                            : IsScaled(id, i) ? CarriedAtom(op, i, open)
+                                              : Fresh(UnsignedRange(Bits(f_.type_of(param))));
+    }
+  }
+  Polynomial CarriedAtom(const Op& loop, uint32_t index, Open& open) {
+    Atom atom;
+    atom.kind = Atom::Kind::kCarried;
+    atom.bits = Bits(f_.type_of(f_.operands_of(loop)[index]));
+    atom.index = open.loop;
+    const Polynomial first = Operand(loop, index);
+    const AtomId id = NewAtom(std::move(atom), open.loop);
+    if (is_too_large_ || (lost_.valid() && id == lost_)) {
+      return ir::AtomPolynomial(id);
+    }
+    open.carried.push_back(index);
+    program_.loops[open.loop].carried.push_back({id, first});
+    return ir::AtomPolynomial(id);
+  }
+  // True if each edge back brings the loop's parameter number `index`, multiplied or divided by constants.
+  bool IsScaled(OpId id, uint32_t index) {
+    const ValueId param(f_.region(f_.op(id).body).first_param.index + index);
+    return std::ranges::all_of(edges_back_[id.index], [&](OpId back) {
+      const Op& edge = f_.op(back);
+      ValueId value = f_.operands_of(edge)[(edge.code == Opcode::kLeaveTable ? 1 : 0) + index];
+      for (int depth = 0; depth < kScalesMax && value != param; ++depth) {
+        const Op* op = definitions_.OpOf(value);
+        if (op == nullptr || !IsScale(*op)) {
+          return false;
+        }
+        value = f_.operands_of(*op)[0];
+      }
+      return value == param;
+    });
+  }
+  bool IsScale(const Op& op) const {
+    switch (op.code) {
+      case Opcode::kAdd:
+        return f_.operands_of(op)[0] == f_.operands_of(op)[1];
+      case Opcode::kMul:
+      case Opcode::kShl:
+      case Opcode::kShrS:
+      case Opcode::kShrU:
+      case Opcode::kDivS:
+      case Opcode::kDivU:
+        return definitions_.OpOf(f_.operands_of(op)[1], Opcode::kConst) != nullptr;
+      default:
+        return false;
     }
   }
   // The step by which `value` differs from the loop's parameter, if it is the parameter plus something that stays.
@@ -734,7 +820,7 @@ class Finder {
   void Jump(const Op& op, const ir::Target& target) {
     Open& open = *std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.owner == target.op; });
     if (target.is_continue) {
-      return EndLoopEdge(open);
+      return EndLoopEdge(open, op);
     }
     if (open.edges.size() > kEdgesMax) {
       return;
@@ -757,11 +843,14 @@ class Finder {
     return std::ranges::all_of(constraint.less, is_steady) && std::ranges::all_of(constraint.more, is_steady);
   }
   // Here the loop goes on: what holds since it began tells when it ends.
-  void EndLoopEdge(const Open& open) {
+  void EndLoopEdge(const Open& open, const Op& edge) {
     if (open.loop == kNoLoop) {
       return;
     }
     ir::LoopEnd end;
+    for (const uint32_t param : open.carried) {
+      end.next.push_back(Operand(edge, (edge.code == Opcode::kLeaveTable ? 1 : 0) + param));
+    }
     const ir::Polynomial trip = ir::AtomPolynomial(program_.loops[open.loop].trip);
     for (size_t i = open.first_fact; i < facts_.size(); ++i) {
       const Fact& fact = facts_[i];

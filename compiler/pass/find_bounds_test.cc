@@ -26,6 +26,8 @@ bool Proven(const ir::BoundsProgram& program, const KernelLaunch& launch) {
 const std::string kNoise = NoisyValues(2 * kBoundsAtomsMax, "noise");
 
 constexpr char kStore[] = " store.i32 param(0) %o, %x\n";
+// The end of a loop l that goes on with %t where %g holds.
+constexpr char kLoopEnd[] = " if ge %g {\n continue l (%t)\n} else {\n leave ge ()\n}\n leave l ()\n}\n";
 // The offset of element %i.
 std::string At(const std::string& i) { return " %o: i32 = shl.i32 %" + i + ", %c2\n" + kStore; }
 
@@ -126,6 +128,126 @@ TEST(FindBoundsTest, KnownKernels) {
   }
 }
 
+// Loops that double or halve, exactly from the size at which they fit.
+TEST(FindBoundsTest, DoublingAndHalving) {
+  const std::string halves = " %t: i32 = shr_u.i32 %s, %c1\n %g: i32 = ne.i32 %t, %c0\n" + std::string(kLoopEnd);
+  const auto doubles = [](const std::string& compare) {
+    return " %t: i32 = shl.i32 %s, %c1\n %g: i32 = " + compare + ".i32 %t, %n\n" + kLoopEnd;
+  };
+  const std::string twice = " %d: i32 = shl.i32 %x, %c1\n", mask = " %k: i32 = sub.i32 %s, %c1\n";
+  // Element 2 x - (x & (s - 1)) + s.
+  const std::string upper = mask + " %w: i32 = and.i32 %x, %k\n %p: i32 = sub.i32 %d, %w\n %i: i32 = add.i32 %p, %s\n";
+  const std::string guard_end = " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+  struct Case {
+    const char* name;
+    std::string body;
+    KernelLaunch fits;  // With 4 bytes less it must not be proven.
+  };
+  const Case kCases[] = {
+      {"Doubled", " loop l (%s: i32 = %c1) {\n" + At("s") + doubles("lt_u"), {{1, 1, 1}, 4 * 9, 10, 0}},
+      {"DoubledWithSign", " loop l (%s: i32 = %c1) {\n" + At("s") + doubles("lt_s"), {{1, 1, 1}, 4 * 9, 10, 0}},
+      {"DoubledBeforeTheTest",
+       " loop l (%s: i32 = %c2) {\n" + At("s") + " %t: i32 = shl.i32 %s, %c1\n %g: i32 = lt_u.i32 %s, %n\n" + kLoopEnd,
+       {{1, 1, 1}, 4 * 19, 10, 0}},
+      {"Tripled",
+       " loop l (%s: i32 = %c1) {\n" + At("s") + " %t: i32 = mul.i32 %s, %c3\n %g: i32 = lt_u.i32 %t, %n\n" + kLoopEnd,
+       {{1, 1, 1}, 40, 10, 0}},
+      {"Halved", " loop l (%s: i32 = %n) {\n" + At("s") + halves, {{1, 1, 1}, 44, 10, 0}},
+      {"HalvedWithSign",
+       " loop l (%s: i32 = %n) {\n" + At("s") + " %t: i32 = shr_s.i32 %s, %c1\n %g: i32 = gt_s.i32 %t, %c0\n" +
+           kLoopEnd,
+       {{1, 1, 1}, 44, 10, 0}},
+      {"TreeSum",
+       " loop l (%s: i32 = %n) {\n %a: i32 = lt_u.i32 %x, %s\n if g0 %a {\n %i: i32 = add.i32 %x, %s\n" + At("i") +
+           guard_end + halves,
+       {{64, 1, 1}, 4 * 16, 8, 0}},
+      {"ScanBack",
+       " loop l (%s: i32 = %c1) {\n %a: i32 = ge_u.i32 %x, %s\n if g0 %a {\n %i: i32 = sub.i32 %x, %s\n" + At("i") +
+           guard_end + doubles("lt_s"),
+       {{10, 1, 1}, 4 * 9, 10, 0}},
+      {"LowerHalf",
+       twice + " loop l (%s: i32 = %n) {\n" + mask + " %w: i32 = and.i32 %x, %k\n %i: i32 = sub.i32 %d, %w\n" +
+           At("i") + halves,
+       {{16, 1, 1}, 4 * 31, 16, 0}},
+      {"UpperHalf", twice + " loop l (%s: i32 = %n) {\n" + upper + At("i") + halves, {{16, 1, 1}, 4 * 32, 16, 0}},
+      {"UpperHalfOfManyBlocks",
+       twice + " loop l (%s: i32 = %n) {\n" + upper + At("i") + halves,
+       {{48, 1, 1}, 4 * 96, 16, 0}},
+      {"UpperHalfOfPartOfABlock",
+       twice + " loop l (%s: i32 = %n) {\n" + upper + At("i") + halves,
+       {{10, 1, 1}, 4 * 26, 16, 0}},
+      {"UpperHalfByShift",
+       twice + " loop l (%e: i32 = %c0) {\n %s: i32 = shl.i32 %c1, %e\n" + upper + At("i") +
+           " %t: i32 = add.i32 %e, %c1\n %g: i32 = lt_u.i32 %t, %n\n" + kLoopEnd,
+       {{24, 1, 1}, 4 * 48, 4, 0}},
+      {"UpperHalfByComplement",  // (x & -s) * 2 + (x & (s - 1)) + s
+       " loop l (%s: i32 = %n) {\n" + mask +
+           " %m0: i32 = sub.i32 %c0, %s\n %a: i32 = and.i32 %m0, %x\n %d: i32 = shl.i32 %a, %c1\n"
+           " %w: i32 = and.i32 %x, %k\n %p: i32 = add.i32 %d, %w\n %i: i32 = add.i32 %p, %s\n" +
+           At("i") + halves,
+       {{16, 1, 1}, 4 * 32, 16, 0}},
+      {"Sort",  // Sizes that double, strides that halve.
+       twice + " loop q (%z: i32 = %c2) {\n %s0: i32 = shr_u.i32 %z, %c1\n loop l (%s: i32 = %s0) {\n" + upper +
+           At("i") + halves +
+           " %z2: i32 = shl.i32 %z, %c1\n %h: i32 = lt_u.i32 %z, %n\n if h0 %h {\n continue q (%z2)\n} else {\n"
+           " leave h0 ()\n}\n leave q ()\n}\n",
+       {{16, 1, 1}, 4 * 32, 17, 0}},
+  };
+  for (const Case& c : kCases) {
+    for (const std::string& noise : {std::string(), kNoise}) {
+      SCOPED_TRACE(c.name);
+      const ir::BoundsProgram program = FindBounds(BoundsKernel(noise + c.body));
+      EXPECT_EQ(program.accesses.size(), 1u);
+      EXPECT_TRUE(Proven(program, c.fits));
+      KernelLaunch tight = c.fits;
+      tight.bytes -= 4;
+      EXPECT_FALSE(Proven(program, tight));
+    }
+  }
+}
+
+// Doubling without a test wraps around; a number that is no power of two leaves no multiple of it.
+TEST(FindBoundsTest, DoublingTraps) {
+  const std::string upper =
+      " %d: i32 = shl.i32 %x, %c1\n %k: i32 = sub.i32 %n, %c1\n %w: i32 = and.i32 %x, %k\n %p: i32 = sub.i32 %d, %w\n"
+      " %i: i32 = add.i32 %p, %n\n" +
+      At("i");
+  const std::string twice = " %t: i32 = shl.i32 %s, %c1\n";
+  struct Case {
+    const char* name;
+    std::string body;
+    KernelLaunch launch;
+  };
+  const Case kCases[] = {
+      {"Unguarded",
+       " loop l (%s: i32 = %c1) {\n" + At("s") + twice + " %g: i32 = ne.i32 %t, %n\n" + kLoopEnd,
+       {{1, 1, 1}, 4000, 9, 0}},
+      {"GuardedByAnother",
+       " loop l (%s: i32 = %c1) {\n" + At("s") + twice + " %g: i32 = lt_u.i32 %m, %n\n" + kLoopEnd,
+       {{1, 1, 1}, 4000, 9, 3}},
+      {"GuardedFromBelow",
+       " loop l (%s: i32 = %c1) {\n" + At("s") + twice + " %g: i32 = gt_u.i32 %s, %m\n" + kLoopEnd,
+       {{1, 1, 1}, 4000, 9, 0}},
+      {"NegativeHalves",
+       " loop l (%s: i32 = %n) {\n" + At("s") + " %t: i32 = shr_s.i32 %s, %c1\n %g: i32 = ne.i32 %t, %c0\n" + kLoopEnd,
+       {{1, 1, 1}, 4000, 0xfffffff6u, 0}},
+      {"AddedTo",  // One of two ways back adds.
+       " loop l (%s: i32 = %c1) {\n" + At("s") + twice +
+           " %u: i32 = add.i32 %s, %c1\n %g: i32 = lt_u.i32 %t, %n\n"
+           " if g2 %m {\n continue l (%u)\n} else {\n leave g2 ()\n}\n" +
+           kLoopEnd,
+       {{1, 1, 1}, 4000, 9, 3}},
+      {"NoPowerOfTwo", upper, {{12, 1, 1}, 4 * 24, 6, 0}},        // x = 11: 27
+      {"PartOfABlock", upper, {{9, 1, 1}, 4 * 20, 8, 0}},         // x = 8: 24
+      {"BehindTheBlocks", upper, {{8, 1, 1}, 4 * 16 - 4, 8, 0}},  // x = 7: 15
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(c.body)), c.launch));
+    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(kNoise + c.body)), c.launch));
+  }
+}
+
 // A loop that is gone on with in two ways, of which one moves on: how far is not known.
 TEST(FindBoundsTest, StepsOfTwoWays) {
   for (const bool is_first : {true, false}) {
@@ -135,6 +257,18 @@ TEST(FindBoundsTest, StepsOfTwoWays) {
                              ")\n} else {\n leave g0 ()\n}\n if g1 %m {\n continue l (%" + second +
                              ")\n} else {\n leave g1 ()\n}\n leave l ()\n}\n";
     EXPECT_FALSE(Proven(FindBounds(BoundsKernel(body, true)), {{1, 1, 1}, 40, 1, 1})) << is_first;
+  }
+}
+
+// Facts of a loop's iterations say nothing of instances that do not run the loop.
+TEST(FindBoundsTest, LoopsTellOfTheirIterationsOnly) {
+  const std::string loop =
+      " %a: i32 = ge_u.i32 %x, %c2\n if g0 %a {\n loop l (%j: i32 = %c2) {\n %t: i32 = add.i32 %j, %c1\n"
+      " %g: i32 = lt_u.i32 %j, %x\n" +
+      std::string(kLoopEnd) + " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+  const std::string store = " %i: i32 = sub.i32 %x, %c2\n" + At("i");
+  for (const std::string& body : {loop + store, store + loop}) {
+    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(body)), {{10, 1, 1}, 400, 0, 0}));
   }
 }
 

@@ -34,7 +34,7 @@ std::vector<uint8_t> Read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Known KnownOf(const std::string& folder, const std::string& entry, ArtifactKind target) {
+FrontResult Prepared(const std::string& folder, const std::string& entry, ArtifactKind target) {
   const std::vector<uint8_t> bytes = Read(std::string(HPVMD_BINARY_DIR) + "/" + folder + "/kernels.wasm");
   CompileRequest request;
   request.module_name = folder;
@@ -42,7 +42,11 @@ Known KnownOf(const std::string& folder, const std::string& entry, ArtifactKind 
   request.entry = entry;
   request.infers_params = true;
   request.target = target;
-  const FrontResult front = PrepareModule(request, bytes, nullptr);
+  return PrepareModule(request, bytes, nullptr);
+}
+
+Known KnownOf(const std::string& folder, const std::string& entry, ArtifactKind target) {
+  const FrontResult front = Prepared(folder, entry, target);
   EXPECT_TRUE(front.module.has_value()) << (front.diagnostics.empty() ? "" : front.diagnostics[0].message);
   if (!front.module.has_value()) {
     return {};
@@ -83,14 +87,7 @@ TEST(IndicesTest, AreEnough) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.folder + "/" + c.entry);
-    const std::vector<uint8_t> bytes = Read(std::string(HPVMD_BINARY_DIR) + "/" + c.folder + "/kernels.wasm");
-    CompileRequest request;
-    request.module_name = c.folder;
-    request.module = bytes;
-    request.entry = c.entry;
-    request.infers_params = true;
-    request.target = ArtifactKind::kOpenCl;
-    const FrontResult front = PrepareModule(request, bytes, nullptr);
+    const FrontResult front = Prepared(c.folder, c.entry, ArtifactKind::kOpenCl);
     ASSERT_TRUE(front.module.has_value());
     const ir::BoundsProgram program = FindBounds(*front.module);
     EXPECT_TRUE(program.others.empty());
@@ -108,6 +105,26 @@ TEST(IndicesTest, AreEnough) {
     }
     EXPECT_FALSE(ir::ProveByWords(program, facts));
   }
+}
+
+// A sort of 1024 numbers by 512 instances needs no check, neither of its buffer nor of group memory.
+TEST(SortTest, NeedsNoChecks) {
+  const FrontResult front = Prepared("bench_gpu", "bitonic_sort", ArtifactKind::kOpenCl);
+  ASSERT_TRUE(front.module.has_value());
+  const ir::BoundsProgram program = FindBounds(*front.module);
+  EXPECT_EQ(program.accesses.size(), 12u);
+  EXPECT_TRUE(program.is_complete && program.others.empty());
+  const auto is_proven = [&](uint64_t group, uint64_t bytes) {
+    ir::BoundsFacts facts;
+    facts.extent = {3 * 512, 1, 1};
+    facts.group = {group, 1, 1};
+    facts.params = {{true, true, bytes, 32, {}}};
+    return ir::ProveBounds(program, facts);
+  };
+  EXPECT_TRUE(is_proven(512, 3 * 4096));
+  EXPECT_FALSE(is_proven(512, 3 * 4096 - 4));
+  EXPECT_FALSE(is_proven(513, 4 * 4096));
+  EXPECT_FALSE(is_proven(1024, 4 * 4096));
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, BenchKernelsTest,

@@ -82,12 +82,18 @@ size_t NumberIn(const std::string& text) { return std::strtoul(text.c_str(), nul
 
 // "7 of 9 checked" and the like, from what is said of the kernel.
 std::string BoundsOf(const std::vector<KernelRemark>& remarks) {
-  std::string checks, apart = "whole";
+  std::string checks, group_checks, apart = "whole";
   size_t guarded = 0;
   for (const KernelRemark& remark : remarks) {
-    if (remark.kind == Kind::kBounds && remark.text.find(" accesses to buffers are unchecked") != std::string::npos) {
+    const auto left = [&] {
       const size_t proven = NumberIn(remark.text), all = NumberIn(remark.text.substr(remark.text.find(" of ") + 4));
-      checks = std::to_string(all - proven) + " of " + std::to_string(all) + " checks left";
+      return std::to_string(all - proven) + " of " + std::to_string(all);
+    };
+    if (remark.kind == Kind::kBounds && remark.text.find(" accesses to buffers are unchecked") != std::string::npos) {
+      checks = left() + " checks left";
+    }
+    if (remark.kind == Kind::kBounds && remark.text.find(" accesses to group memory are unch") != std::string::npos) {
+      group_checks = ", " + left() + " in group memory";
     }
     constexpr std::string_view kBefore = "One check before the loop stands for those of ";
     if (remark.text.starts_with(kBefore)) {
@@ -100,7 +106,7 @@ std::string BoundsOf(const std::vector<KernelRemark>& remarks) {
       apart = "divided along " + remark.text.substr(kAlong.size(), remark.text.find(" and run") - kAlong.size());
     }
   }
-  return checks + (guarded == 0 ? "" : " (" + std::to_string(guarded) + " once a loop)") + ", " + apart;
+  return checks + group_checks + (guarded == 0 ? "" : " (" + std::to_string(guarded) + " once a loop)") + ", " + apart;
 }
 
 // How vectors of instances access memory, in one word each.

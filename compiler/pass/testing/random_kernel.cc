@@ -49,6 +49,9 @@ std::string KernelGenerator::Body() {
     text += NoisyValues(200 + Below(150), "noise");
     values_.push_back("noise" + std::to_string(Below(200)));
   }
+  if (scales_) {
+    ScaledLoop(2, &text);
+  }
   Statements(2, 3, &text);
   return text;
 }
@@ -282,6 +285,54 @@ void KernelGenerator::Loop(int depth, std::string* text) {
   wides_.resize(wide_count);
 }
 
+std::string KernelGenerator::Scaled(const std::string& value, std::string* text) {
+  constexpr const char* kOps[] = {"shl", "shl", "shr_u", "shr_u", "shr_s", "mul", "div_u"};
+  const std::string name = Name();
+  *text += " %" + name + ": i32 = " + kOps[Below(7)] + ".i32 " + value + ", %c" + std::to_string(1 + Below(3)) + "\n";
+  return name;
+}
+
+// Both halves of what lies `stride` apart, 2 x - (x & (stride - 1)) and that + stride, or parts of them.
+void KernelGenerator::Butterfly(const std::string& stride, std::string* text) {
+  const std::string x = Chance(3) ? Pick() : Chance(2) ? "%x" : "%y";
+  const std::string less = Name(), masked = Name(), twice = Name(), low = Name(), high = Name();
+  const bool is_complement = Chance(3);
+  *text += " %" + less + ": i32 = sub.i32 " + (is_complement ? "%c0, %" + stride : "%" + stride + ", %c1") + "\n %" +
+           masked + ": i32 = and.i32 " + (Chance(2) ? x + ", %" + less : "%" + less + ", " + x) + "\n %" + twice +
+           ": i32 = shl.i32 " + x + ", %c" + std::to_string(Below(2)) + "\n %" + low +
+           ": i32 = " + (is_complement ? "add" : "sub") + ".i32 %" + twice + ", %" + masked + "\n %" + high +
+           ": i32 = add.i32 %" + low + ", " + (Chance(4) ? Pick() : "%" + stride) + "\n";
+  values_.insert(values_.end(), {masked, low, high});
+}
+
+void KernelGenerator::ScaledLoop(int depth, std::string* text) {
+  const std::string label = Name(), s = Name(), exit = Name();
+  const std::string first = Chance(2) ? "%c" + std::to_string(1u << Below(4)) : Chance(2) ? "%n" : Pick();
+  *text += " loop " + label + " (%" + s + ": i32 = " + first + ") {\n";
+  const size_t count = values_.size(), wide_count = wides_.size();
+  values_.push_back(s);
+  Butterfly(s, text);
+  Statements(depth - 1, 1, text);
+  const std::string next = Scaled("%" + s, text);
+  if (Chance(4)) {  // A second edge back.
+    const std::string early = Compare(text), way = Name(), other = Scaled("%" + (Chance(2) ? s : next), text);
+    *text += " if " + way + " " + early + " {\n continue " + label + " (%" + other + ")\n} else {\n leave " + way +
+             " ()\n}\n";
+  }
+  constexpr const char* kCompares[] = {"lt_u", "lt_s", "le_u", "le_s", "gt_s", "ne"};
+  const std::string condition = Name(), code = kCompares[Below(6)], tested = Chance(2) ? s : next;
+  const bool falls = code == "gt_s" || code == "ne";
+  *text += " %" + condition + ": i32 = " + code + ".i32 %" + tested + ", " +
+           (falls       ? "%c0"
+            : Chance(3) ? Pick()
+            : Chance(2) ? "%n"
+                        : "%m") +
+           "\n if " + exit + " %" + condition + " {\n continue " + label + " (%" + next + ")\n} else {\n leave " +
+           exit + " ()\n}\n leave " + label + " ()\n}\n";
+  values_.resize(count);
+  wides_.resize(wide_count);
+}
+
 void KernelGenerator::Statement(int depth, std::string* text) {
   switch (Below(depth > 0 ? 15 : 10)) {
     case 0:
@@ -307,7 +358,7 @@ void KernelGenerator::Statement(int depth, std::string* text) {
     case 11:
       return If(depth, text);
     default:
-      return Loop(depth, text);
+      return scales_ && Chance(2) ? ScaledLoop(depth, text) : Loop(depth, text);
   }
 }
 

@@ -28,10 +28,11 @@ struct KernelLaunch {
 };
 
 // Random kernels: arithmetic of 32 and 64 bits, branches, loops and stores over few small or extreme values; powers and
-// products up to where proofs stop counting; some have more values than a launch can look at.
+// products up to where proofs stop counting; some have more values than a launch can look at. Of each eighth the loops
+// double or halve a parameter and mask with it.
 class KernelGenerator {
  public:
-  explicit KernelGenerator(uint32_t seed) : random_(seed) {}
+  explicit KernelGenerator(uint32_t seed) : random_(seed), scales_(seed % 8 == 5) {}
 
   std::string Body();
   KernelLaunch Facts();
@@ -63,10 +64,14 @@ class KernelGenerator {
   void If(int depth, std::string* text);
   void Merge(std::string* text);
   void Loop(int depth, std::string* text);
+  void ScaledLoop(int depth, std::string* text);
+  void Butterfly(const std::string& stride, std::string* text);
+  std::string Scaled(const std::string& value, std::string* text);
   void Statement(int depth, std::string* text);
   void Statements(int depth, int count, std::string* text);
 
   std::mt19937 random_;
+  const bool scales_;
   std::vector<std::string> values_, wides_, group_;  // Of 32 and of 64 bits.
   int names_ = 0;
 };

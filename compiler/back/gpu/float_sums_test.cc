@@ -200,7 +200,7 @@ const PartnersCase kPartnersCases[] = {
     {"a place of an iteration",
      "loop l (%k: i32 = %zero) {\n%t: i32 = mul.i32 %k, %four\n%at: i32 = add.i32 %b, %t\n"
      "%s: f32 = atomic_fadd.f32 flat %at, %x\n%m: i32 = add.i32 %k, %four\n%c: i32 = lt_u.i32 %m, %n\n"
-     "if c0 %c {\ncontinue l (%m)\n} else {\nleave l ()\n}\n}\n",
+     "if c0 %c {\ncontinue l (%m)\n} else {\nleave c0 ()\n}\nleave l ()\n}\n",
      SumPartners::kAtOnce},
     // Nobody may see another's sum too early.
     {"old values", "%s: f32 = atomic_fadd.f32 flat %b, %x\nstore.f32 flat %b + 4, %s\n", SumPartners::kNone},

@@ -28,6 +28,9 @@ struct Case {
 
 const Case kCases[] = {
     {"to one place", "%o: T = atomic_fadd.T flat %s, %x\n"},
+    {"one after the other",
+     "%o: T = atomic_fadd.T flat %s, %x\n%y: T = fadd.T %x, %x\n%p: T = atomic_fadd.T flat %s, %y\n"
+     "%q: T = atomic_fadd.T flat %s + W, %x\n"},
     {"from a branch that every third takes",
      "%r: i32 = rem_u.i32 %i, %three\n%is: i32 = eqz.i32 %r\n"
      "if b0 %is {\n%o: T = atomic_fadd.T flat %s, %x\nleave b0 ()\n} else {\nleave b0 ()\n}\n"

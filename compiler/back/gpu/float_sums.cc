@@ -125,10 +125,56 @@ bool IsFast(const ir::Module& module, const Op& op, bool fast_math) {
   return fast_math && module.functions[written].fast_math == ir::FastMath::kAll;
 }
 
+// True if both are the same, or computed alike.
+bool AreSame(const ir::Function& f, const Definitions& definitions, ir::ValueId a, ir::ValueId b, int depth = 0) {
+  constexpr int kAlikeMax = 4;
+  const Op *x = definitions.OpOf(a), *y = definitions.OpOf(b);
+  if (a == b || x == nullptr || y == nullptr || depth == kAlikeMax) {
+    return a == b;
+  }
+  const bool is_alike = x->code == y->code && x->type == y->type && x->imm == y->imm &&
+                        ir::Info(x->code).effects == ir::kPure && x->result_count == 1 && y->result_count == 1 &&
+                        x->operand_count == y->operand_count;
+  for (uint32_t i = 0; is_alike && i < x->operand_count; ++i) {
+    if (!AreSame(f, definitions, f.operands_of(*x)[i], f.operands_of(*y)[i], depth + 1)) {
+      return false;
+    }
+  }
+  return is_alike && ir::Info(x->code).family != ir::Family::kControl;
+}
+
+// Lets sums to one place that follow each other with nothing but computing in between become one, the last. A check of
+// the address that lets the first one through lets all through.
+void JoinNeighbours(const ir::Function& f, std::vector<SumPartners>& partners) {
+  const Definitions definitions(f);
+  for (const ir::Region& region : f.regions) {
+    ir::OpId last;
+    for (const ir::OpId id : region.ops) {
+      const Op& op = f.op(id);
+      if (partners[id.index] == SumPartners::kNone) {
+        const ir::Family family = ir::Info(op.code).family;
+        const bool computes = ir::Info(op.code).effects == ir::kPure && family != ir::Family::kControl;
+        last = computes ? last : ir::OpId();
+        continue;
+      }
+      if (last.valid()) {
+        const Op& before = f.op(last);
+        const bool is_same = before.imm == op.imm && before.type == op.type && before.space == op.space &&
+                             before.space_index == op.space_index &&
+                             AreSame(f, definitions, f.operands_of(before)[0], f.operands_of(op)[0]);
+        partners[last.index] = is_same ? SumPartners::kNext : partners[last.index];
+      }
+      last = id;
+    }
+  }
+}
+
 std::string TextOf(SumPartners partners) {
   switch (partners) {
     case SumPartners::kNone:
       return "";
+    case SumPartners::kNext:
+      return " The operand is added to that of the next sum, which goes to the same place.";
     case SumPartners::kAll:
       return " The instances of a subgroup add up their operands first, and one of them adds the total.";
     default:
@@ -201,6 +247,7 @@ std::vector<SumPartners> FindSumPartners(const ir::Module& module, const GpuPlan
       partners[id.index] = SumPartners::kAtOnce;
     }
   }
+  JoinNeighbours(f, partners);
   return partners;
 }
 

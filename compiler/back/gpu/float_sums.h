@@ -26,6 +26,8 @@
 //   that somebody writes, and no atomic operation in it gives an old value. At a barrier, and at the end, the one that
 //   adds has done so, since it comes there itself.
 //
+// Sums to one place that follow each other, as those of a tile's instances do, become one first.
+//
 // Control need not be uniform. Who adds up with whom is left to the device, and it may be anybody with anybody: every
 // operand is in one total, and every total is added once.
 #ifndef HPVMD_COMPILER_BACK_GPU_FLOAT_SUMS_H_
@@ -56,6 +58,7 @@ enum class SumPartners : uint8_t {
   kNone,    // With nobody.
   kAll,     // With those of its subgroup that are there.
   kAtOnce,  // With the same if all have one address, which they compare; else with nobody.
+  kNext,    // With itself: the operand goes to the next sum of the region, which is to the same place.
 };
 
 // By OpId of the entry: of sums of floats in buffers and in group memory. `fast_math`: the node's.

@@ -202,6 +202,14 @@ const PartnersCase kPartnersCases[] = {
      "%s: f32 = atomic_fadd.f32 flat %at, %x\n%m: i32 = add.i32 %k, %four\n%c: i32 = lt_u.i32 %m, %n\n"
      "if c0 %c {\ncontinue l (%m)\n} else {\nleave c0 ()\n}\nleave l ()\n}\n",
      SumPartners::kAtOnce},
+    {"one after the other",
+     "%s: f32 = atomic_fadd.f32 flat %b, %x\n%y: f32 = fadd.f32 %x, %x\n%u: f32 = atomic_fadd.f32 flat %b, %y\n",
+     SumPartners::kNext},
+    {"to another word", "%s: f32 = atomic_fadd.f32 flat %b, %x\n%u: f32 = atomic_fadd.f32 flat %b + 4, %x\n",
+     SumPartners::kAll},
+    {"with a store between them",
+     "%s: f32 = atomic_fadd.f32 flat %b, %x\nstore.i32 flat %b + 8, %n\n%u: f32 = atomic_fadd.f32 flat %b, %x\n",
+     SumPartners::kAll},
     // Nobody may see another's sum too early.
     {"old values", "%s: f32 = atomic_fadd.f32 flat %b, %x\nstore.f32 flat %b + 4, %s\n", SumPartners::kNone},
     {"another's old value",

@@ -133,7 +133,13 @@ void Atomics::WriteSum(OpId id, const Bytes& bytes) {
   const std::string adds = Cat("total", 8 * op.width);
   v_.helpers.Need(adds);
   const std::string word = text_.Fresh("total");
-  text_.Local("", op.width == 8 ? "ulong" : "uint", word, memory_.WordOf(op, 1));
+  const std::string own = memory_.WordOf(op, 1);
+  text_.Local("", op.width == 8 ? "ulong" : "uint", word,
+              carried_.empty() ? own : NextValue(op, carried_, own, "", op.width));
+  carried_ = partners_[id.index] == gpu::SumPartners::kNext ? word : "";
+  if (!carried_.empty()) {
+    return;
+  }
   std::string differ;
   if (partners_[id.index] == gpu::SumPartners::kAtOnce) {
     v_.helpers.Need("differ32");

@@ -126,6 +126,7 @@ class Atomics {
   const std::vector<bool> is_used_ = gpu::FindUsed(v_.f);  // By ValueId.
   const std::vector<gpu::SumPartners> partners_ =          // By OpId.
       gpu::FindSumPartners(v_.module, v_.plan, v_.target, v_.options.fast_math);
+  std::string carried_;  // The total of sums in front that go to the next one; empty: there is none.
 };
 
 // How a sum of floats is made in "__global" or "__local" memory.

@@ -280,16 +280,21 @@ void Atomics::FloatSumForAll(ir::OpId id, const Spot& spot, SpvId operand) {
   const ir::Op& op = v_.f.op(id);
   const SpvId scope = c.K(spv::ScopeSubgroup), type = v_.m.TypeOf(op.type), bits = op.width == 8 ? w.Int(64) : c.U32();
   const bool is_group = spot.words != nullptr;
+  const SpvId own = floats_.FloatOf(op.type, operand);
+  const SpvId term = carried_ == 0 ? own : w.Op(spv::OpFAdd, type, {carried_, own});
+  carried_ = partners_[id.index] == gpu::SumPartners::kNext ? term : 0;
+  if (carried_ != 0) {
+    return;
+  }
   w.Capability(spv::CapabilityGroupNonUniform);
   w.Capability(spv::CapabilityGroupNonUniformArithmetic);
-  const SpvId total =
-      w.Op(spv::OpGroupNonUniformFAdd, type, {scope, spv::GroupOperationReduce, floats_.FloatOf(op.type, operand)});
+  const SpvId total = w.Op(spv::OpGroupNonUniformFAdd, type, {scope, spv::GroupOperationReduce, term});
   SpvId adds = w.Op(spv::OpGroupNonUniformElect, w.Bool(), {scope});
   SpvId word = floats_.BitsOf(op.type, total);
   if (partners_[id.index] == gpu::SumPartners::kAtOnce) {
     w.Capability(spv::CapabilityGroupNonUniformVote);
     const SpvId is_one = w.Op(spv::OpGroupNonUniformAllEqual, w.Bool(), {scope, values_.Operand(op, 0)});
-    word = c.Select(bits, is_one, word, operand);
+    word = c.Select(bits, is_one, word, floats_.BitsOf(op.type, term));
     adds = c.Either(adds, c.Neither(is_one));
   }
   if (v_.cuts_loops) {

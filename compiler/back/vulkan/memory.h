@@ -242,6 +242,7 @@ class Atomics : private Room {
   Floats& floats_;
   const std::vector<gpu::SumPartners> partners_ =  // By OpId.
       gpu::FindSumPartners(v_.module, v_.plan, v_.m.target, v_.options.fast_math);
+  SpvId carried_ = 0;  // The total of sums in front that go to the next one; 0: there is none.
 };
 
 // How a sum of floats is made.

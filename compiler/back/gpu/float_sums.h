@@ -61,7 +61,7 @@ enum class SumPartners : uint8_t {
   kNext,    // With itself: the operand goes to the next sum of the region, which is to the same place.
 };
 
-// By OpId of the entry: of sums of floats in buffers and in group memory. `fast_math`: the node's.
+// By OpId of the entry: of sums of floats in buffers and in group memory, kNone of all else. `fast_math`: the node's.
 std::vector<SumPartners> FindSumPartners(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
                                          bool fast_math);
 

@@ -98,7 +98,7 @@ class SumsTest : public ::testing::TestWithParam<std::string> {
   // Null: the device refuses the kernel.
   std::unique_ptr<Executable> Load(const Case& c, Type type) {
     GpuTarget target = device_.info().gpu;
-    // What is said in PTX has another form beside it, for devices that do not know that.
+    // Texts in PTX have another form beside them, for devices that do not know PTX.
     target.has_subgroup_sums = target.has_subgroup_sums || GetParam().starts_with("opencl");
     StatusOr<Artifact> artifact = device_.CompileFor(target, KernelOf(c, type), {}, /*fast_math=*/true);
     if (!artifact.ok()) {

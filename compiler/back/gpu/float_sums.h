@@ -28,8 +28,8 @@
 //
 // Sums to one place that follow each other, as those of a tile's instances do, become one first.
 //
-// Control need not be uniform. Who adds up with whom is left to the device, and it may be anybody with anybody: every
-// operand is in one total, and every total is added once.
+// Control need not be uniform. The device decides about partners, and any will do: every operand is in one total,
+// and every total is added once.
 #ifndef HPVMD_COMPILER_BACK_GPU_FLOAT_SUMS_H_
 #define HPVMD_COMPILER_BACK_GPU_FLOAT_SUMS_H_
 
@@ -53,7 +53,7 @@ enum class FloatSum : uint8_t {
 // `flushes`: the operation may take denormal numbers for zeros. `fast_math`: the node's.
 FloatSum FloatSumOf(const ir::Module& module, const ir::Op& op, bool has_operation, bool flushes, bool fast_math);
 
-// With whom a work item adds up its operand before one of them adds atomically.
+// Names those with whom a work item adds up its operand before one of them adds atomically.
 enum class SumPartners : uint8_t {
   kNone,    // With nobody.
   kAll,     // With those of its subgroup that are there.

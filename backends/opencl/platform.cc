@@ -129,6 +129,8 @@ void FillIl(std::string_view extensions, Found& found) {
     target.device_math = major >= 2;  // "sin" and its like, "fma", and "atom" in the PTX ISA.
     target.has_f32_atomic_add = major >= 2;
     target.has_f64_atomic_add = major >= 6;
+    target.has_subgroup_sums =
+        major >= 8;  // "shfl.sync" takes any work items that wait for each other, and there is "redux".
   } else if (found.is_pocl && HasWord(extensions, "cl_khr_spir")) {
     target.kernel_il = GpuFormat::kSpirBitcode;
   }

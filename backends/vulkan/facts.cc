@@ -131,6 +131,10 @@ GpuTarget MakeTarget(const PhysicalDevice& device, const Properties& properties,
       features.v12.shaderBufferInt64Atomics == VK_TRUE && features.v12.shaderSharedInt64Atomics == VK_TRUE;
   target.has_f32_atomic_add = features.float_atomics.shaderBufferFloat32AtomicAdd == VK_TRUE;
   target.has_f64_atomic_add = target.has_fp64 && features.float_atomics.shaderBufferFloat64AtomicAdd == VK_TRUE;
+  constexpr VkSubgroupFeatureFlags kSums =
+      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+  target.has_subgroup_sums = (properties.v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+                             (properties.v11.subgroupSupportedOperations & kSums) == kSums;
   target.exact_divide = false;  // Vulkan promises 2.5 units in the last place, and offers no more.
   target.exact_fma = false;     // VulkanDevice finds out (fma_trial.h).
   target.device_math = properties.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;

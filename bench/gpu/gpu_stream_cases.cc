@@ -103,6 +103,31 @@ CpuCase MakeRowSums(CpuSize size) {
   return c;
 }
 
+// Whole numbers of both signs: their products, and sums of those in whatever order, are exact.
+CpuCase MakeDotProduct(CpuSize size) {
+  const uint64_t n = Pick<uint64_t>(size, 1 << 24, 1 << 17, 1'024);
+  SeededRng rng(73);
+  std::vector<float> a = SmallNumbers(n, rng);
+  const std::vector<float> b = SmallNumbers(n, rng);
+  double expected = 0;
+  for (uint64_t i = 0; i < n; ++i) {
+    a[i] = i % 2 == 0 ? a[i] : -a[i];
+    expected += static_cast<double>(a[i]) * b[i];
+  }
+  CpuCase c{.suite = "other",
+            .name = "dot_product",
+            .sizes = std::to_string(n) + " f32, atomically to one sum",
+            .unit = "element"};
+  c.arrays.push_back(InArray("a", a));
+  c.arrays.push_back(InArray("b", b));
+  c.arrays.push_back(Updated(InArray("sum", std::vector<float>(1))));
+  c.extent = {n, 1, 1};
+  c.work = static_cast<double>(n);
+  c.tolerance = 0;
+  c.reference = [expected](size_t, uint64_t) { return expected; };
+  return c;
+}
+
 CpuCase MakeHistogramF32(CpuSize size) {
   const uint64_t n = Pick<uint64_t>(size, 1 << 24, 1 << 17, 1'024), bins = Pick<uint64_t>(size, 1 << 20, 1 << 12, 64);
   SeededRng rng(67);
@@ -220,9 +245,10 @@ CpuCase MakeKmeans(CpuSize size) {
 }
 
 constexpr CpuCaseMaker kCases[] = {
-    {"nstream", MakeNstream},        {"transpose", MakeTranspose},        {"reduce", MakeReduce},
-    {"column_sums", MakeColumnSums}, {"row_products", MakeRowProducts},   {"nearest", MakeNearest},
-    {"row_sums", MakeRowSums},       {"histogram_f32", MakeHistogramF32}, {"kmeans", MakeKmeans},
+    {"nstream", MakeNstream},        {"transpose", MakeTranspose},      {"reduce", MakeReduce},
+    {"column_sums", MakeColumnSums}, {"row_products", MakeRowProducts}, {"nearest", MakeNearest},
+    {"row_sums", MakeRowSums},       {"dot_product", MakeDotProduct},   {"histogram_f32", MakeHistogramF32},
+    {"kmeans", MakeKmeans},
 };
 
 }  // namespace

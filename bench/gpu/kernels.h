@@ -79,6 +79,8 @@ KERNEL nearest(POINTER(const float) points, POINTER(const float) others, POINTER
 
 KERNEL row_sums(POINTER(const float) values, POINTER(float) sums, int length) { row_sums_at(values, sums, length, X); }
 
+KERNEL dot_product(POINTER(const float) a, POINTER(const float) b, POINTER(float) sum) { dot_at(a, b, sum, X); }
+
 KERNEL histogram_f32(POINTER(const int) values, POINTER(const float) weights, POINTER(float) sums, int bins) {
   histogram_f32_at(values, weights, sums, bins, X);
 }

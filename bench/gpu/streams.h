@@ -71,6 +71,11 @@ BODY void row_sums_at(GLOBAL const float* restrict values, GLOBAL float* sums, i
   add_f32(&sums[i / length], values[i]);
 }
 
+/* A dot product: all add to one sum. */
+BODY void dot_at(GLOBAL const float* restrict a, GLOBAL const float* restrict b, GLOBAL float* sum, int i) {
+  add_f32(sum, a[i] * b[i]);
+}
+
 /* Weights by bin, of which there are many. `bins` is a power of two. */
 BODY void histogram_f32_at(GLOBAL const int* restrict values, GLOBAL const float* restrict weights, GLOBAL float* sums,
                            int bins, int i) {

@@ -25,6 +25,8 @@ struct GpuTarget {
   // Sums of floats in buffers are one atomic operation of the device's. OpenCL: in PTX, of group memory too.
   bool has_f32_atomic_add = false;
   bool has_f64_atomic_add = false;
+  // Work items of a subgroup can add f32 and f64 up among those that have come to the same place. OpenCL: in PTX.
+  bool has_subgroup_sums = false;
   // Exactness.
   bool exact_divide = false;       // f32 division and square root can be correctly rounded.
   bool exact_fma = false;          // Vulkan: Fma on f32 is rounded once; found by trial.
@@ -57,10 +59,10 @@ struct GpuTarget {
 // For compiler/api/wire.h.
 inline auto FieldsOf(GpuTarget& t) {
   return std::tie(t.has_int64, t.has_fp64, t.has_8_bit_storage, t.has_16_bit_storage, t.has_int64_atomics,
-                  t.has_f32_atomic_add, t.has_f64_atomic_add, t.exact_divide, t.exact_fma, t.keeps_denormals,
-                  t.keeps_nan_and_zero, t.rounds_to_even, t.device_math, t.group_size_max, t.group_extent_max,
-                  t.group_count_max, t.local_bytes_max, t.buffer_bytes_max, t.buffers_max, t.push_bytes_max,
-                  t.subgroup_size, t.is_processor, t.api_version, t.kernel_il, t.ptx_arch);
+                  t.has_f32_atomic_add, t.has_f64_atomic_add, t.has_subgroup_sums, t.exact_divide, t.exact_fma,
+                  t.keeps_denormals, t.keeps_nan_and_zero, t.rounds_to_even, t.device_math, t.group_size_max,
+                  t.group_extent_max, t.group_count_max, t.local_bytes_max, t.buffer_bytes_max, t.buffers_max,
+                  t.push_bytes_max, t.subgroup_size, t.is_processor, t.api_version, t.kernel_il, t.ptx_arch);
 }
 // Whether a target that was read is one.
 bool IsWellFormed(const GpuTarget& target);

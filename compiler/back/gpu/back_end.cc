@@ -7,6 +7,7 @@ GpuTarget CommonH200() {
   GpuTarget target;
   target.has_int64 = target.has_fp64 = target.has_8_bit_storage = target.has_16_bit_storage = true;
   target.has_int64_atomics = target.has_f32_atomic_add = target.has_f64_atomic_add = true;
+  target.has_subgroup_sums = true;
   target.exact_divide = target.keeps_denormals = target.rounds_to_even = target.device_math = true;
   target.group_size_max = 1024;
   target.group_extent_max = {1024, 1024, 64};

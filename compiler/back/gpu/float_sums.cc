@@ -1,12 +1,187 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/gpu/float_sums.h"
 
+#include <algorithm>
+#include <span>
 #include <string>
 
+#include "compiler/analysis/definitions.h"
+#include "compiler/ir/launch.h"
 #include "compiler/ir/walk.h"
+#include "compiler/pass/uniformity.h"
 
 namespace hpvm::gpu {
 namespace {
+
+using ir::Op;
+using ir::Opcode;
+
+constexpr int kStepsMax = 256;  // Operations that an address is followed through.
+
+// Tells how alike the addresses of a subgroup's work items are.
+class Addresses {
+ public:
+  Addresses(const ir::Module& module, const GpuTarget& target)
+      : module_(module), f_(module.function(module.entry)), subgroup_size_(target.subgroup_size), definitions_(f_) {
+    if (const auto found = AnalyseUniformity(module, Lanes::kAlongX)) {
+      shapes_ = found->functions[module.entry.index].shapes;
+    }
+  }
+
+  // True if it is the same for all of a subgroup, whenever each of them computes it: made without effects from what the
+  // launch, or the group where groups are the device's, gives to all.
+  bool IsFixed(ir::ValueId value) const { return Ask(&Addresses::FollowFixed, value); }
+  // True if it is often the same for neighbours along x: by uniformity, or as an id is rounded down on the way. Only a
+  // guess.
+  bool IsOftenSame(ir::ValueId value) const { return Ask(&Addresses::FollowOften, value); }
+
+ private:
+  using Follow = bool (Addresses::*)(ir::ValueId, int&) const;
+
+  bool Ask(Follow follow, ir::ValueId value) const {
+    int steps = kStepsMax;
+    return (this->*follow)(value, steps);
+  }
+  bool AreOperands(const Op& op, Follow follow, int& steps) const {
+    return --steps > 0 && std::ranges::all_of(f_.operands_of(op),
+                                              [&](ir::ValueId operand) { return (this->*follow)(operand, steps); });
+  }
+  bool FollowFixed(ir::ValueId value, int& steps) const {
+    const Op* op = definitions_.OpOf(value);
+    if (op == nullptr) {
+      const ir::Region& body = f_.region(f_.body);
+      return value.index - body.first_param.index < body.param_count;
+    }
+    switch (op->code) {
+      case Opcode::kConst:
+      case Opcode::kLocalAlloc:
+        return true;
+      case Opcode::kInstanceCount:
+      case Opcode::kGroupSize:
+      case Opcode::kBufferSize:
+        return AreOperands(*op, &Addresses::FollowFixed, steps);
+      case Opcode::kGroupId:
+        return ir::RunsByGroups(module_) && AreOperands(*op, &Addresses::FollowFixed, steps);
+      default:
+        return IsComputed(*op) && AreOperands(*op, &Addresses::FollowFixed, steps);
+    }
+  }
+
+  bool FollowOften(ir::ValueId value, int& steps) const {
+    if (value.index < shapes_.size() && shapes_[value.index].is_uniform()) {
+      return true;
+    }
+    const Op* op = definitions_.OpOf(value);
+    if (op == nullptr) {
+      return false;
+    }
+    return op->code == Opcode::kGroupId || RoundsDown(*op, steps) ||
+           (IsComputed(*op) && op->operand_count != 0 && AreOperands(*op, &Addresses::FollowOften, steps));
+  }
+
+  static bool IsComputed(const Op& op) {
+    switch (ir::Info(op.code).family) {
+      case ir::Family::kIntUnary:
+      case ir::Family::kIntBinary:
+      case ir::Family::kIntCompare:
+      case ir::Family::kConvert:
+      case ir::Family::kSelect:
+        return true;
+      default:
+        return false;
+    }
+  }
+  // By as much as a subgroup has work items, or by what only the launch knows.
+  bool RoundsDown(const Op& op, int& steps) const {
+    const bool divides = op.code == Opcode::kDivS || op.code == Opcode::kDivU;
+    if (!divides && op.code != Opcode::kShrS && op.code != Opcode::kShrU) {
+      return false;
+    }
+    const std::span<const ir::ValueId> operands = f_.operands_of(op);
+    const std::optional<uint64_t> by = definitions_.ConstantOf(operands[1]);
+    const bool is_large = !by.has_value() || (divides ? *by : uint64_t{1} << (*by & 31)) >= subgroup_size_;
+    return is_large && FollowIds(operands[0], steps);
+  }
+  // A load's value says nothing about neighbours, rounded or not.
+  bool FollowIds(ir::ValueId value, int& steps) const {
+    const Op* op = definitions_.OpOf(value);
+    if (op == nullptr) {
+      return FollowFixed(value, steps);
+    }
+    return op->code == Opcode::kConst || ir::Info(op->code).family == ir::Family::kQuery ||
+           (IsComputed(*op) && AreOperands(*op, &Addresses::FollowIds, steps));
+  }
+
+  const ir::Module& module_;
+  const ir::Function& f_;
+  const uint32_t subgroup_size_;
+  const Definitions definitions_;
+  std::vector<Shape> shapes_;  // By ValueId; empty: not known.
+};
+
+// Of the operation's function, before it was inlined into the entry.
+bool IsFast(const ir::Module& module, const Op& op, bool fast_math) {
+  const uint32_t written = op.origin != 0 ? op.origin - 1 : module.entry.index;
+  return fast_math && module.functions[written].fast_math == ir::FastMath::kAll;
+}
+
+// True if both are the same, or computed alike.
+bool AreSame(const ir::Function& f, const Definitions& definitions, ir::ValueId a, ir::ValueId b, int depth = 0) {
+  constexpr int kAlikeMax = 4;
+  const Op *x = definitions.OpOf(a), *y = definitions.OpOf(b);
+  if (a == b || x == nullptr || y == nullptr || depth == kAlikeMax) {
+    return a == b;
+  }
+  const bool is_alike = x->code == y->code && x->type == y->type && x->imm == y->imm &&
+                        ir::Info(x->code).effects == ir::kPure && x->result_count == 1 && y->result_count == 1 &&
+                        x->operand_count == y->operand_count;
+  for (uint32_t i = 0; is_alike && i < x->operand_count; ++i) {
+    if (!AreSame(f, definitions, f.operands_of(*x)[i], f.operands_of(*y)[i], depth + 1)) {
+      return false;
+    }
+  }
+  return is_alike && ir::Info(x->code).family != ir::Family::kControl;
+}
+
+// Lets sums to one place that follow each other with nothing but computing in between become one, the last. A check of
+// the address that lets the first one through lets all through.
+void JoinNeighbours(const ir::Function& f, std::vector<SumPartners>& partners) {
+  const Definitions definitions(f);
+  for (const ir::Region& region : f.regions) {
+    ir::OpId last;
+    for (const ir::OpId id : region.ops) {
+      const Op& op = f.op(id);
+      if (partners[id.index] == SumPartners::kNone) {
+        const ir::Family family = ir::Info(op.code).family;
+        const bool computes = ir::Info(op.code).effects == ir::kPure && family != ir::Family::kControl;
+        last = computes ? last : ir::OpId();
+        continue;
+      }
+      if (last.valid()) {
+        const Op& before = f.op(last);
+        const bool is_same = before.imm == op.imm && before.type == op.type && before.space == op.space &&
+                             before.space_index == op.space_index &&
+                             AreSame(f, definitions, f.operands_of(before)[0], f.operands_of(op)[0]);
+        partners[last.index] = is_same ? SumPartners::kNext : partners[last.index];
+      }
+      last = id;
+    }
+  }
+}
+
+std::string TextOf(SumPartners partners) {
+  switch (partners) {
+    case SumPartners::kNone:
+      return "";
+    case SumPartners::kNext:
+      return " The operand is added to that of the next sum, which goes to the same place.";
+    case SumPartners::kAll:
+      return " The instances of a subgroup add up their operands first, and one of them adds the total.";
+    default:
+      return " The instances of a subgroup that have one address add up their operands first, and one of them adds the "
+             "total.";
+  }
+}
 
 std::string TextOf(FloatSum form, const ir::Op& op, bool is_group) {
   switch (form) {
@@ -28,13 +203,57 @@ FloatSum FloatSumOf(const ir::Module& module, const ir::Op& op, bool has_operati
   if (!has_operation) {
     return FloatSum::kExchange;
   }
-  const uint32_t written = op.origin != 0 ? op.origin - 1 : module.entry.index;
-  const bool is_fast = fast_math && module.functions[written].fast_math == ir::FastMath::kAll;
-  return flushes && !is_fast ? FloatSum::kGuarded : FloatSum::kDevice;
+  return flushes && !IsFast(module, op, fast_math) ? FloatSum::kGuarded : FloatSum::kDevice;
+}
+
+std::vector<bool> FindUsed(const ir::Function& function) {
+  std::vector<bool> is_used(function.values.size());
+  ir::ForEachOp(function, [&](ir::OpId id) {
+    for (const ir::ValueId operand : function.operands_of(function.op(id))) {
+      is_used[operand.index] = true;
+    }
+  });
+  return is_used;
+}
+
+std::vector<SumPartners> FindSumPartners(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target,
+                                         bool fast_math) {
+  const ir::Function& f = module.function(module.entry);
+  std::vector<SumPartners> partners(f.ops.size());
+  if (!fast_math || !plan.uses_atomics || plan.needs_fences || !target.has_subgroup_sums) {
+    return partners;
+  }
+  const std::vector<bool> is_used = FindUsed(f);
+  std::vector<ir::OpId> sums;
+  bool gives_old = false;
+  ir::ForEachOp(f, [&](ir::OpId id) {
+    const Op& op = f.op(id);
+    gives_old |=
+        ir::Info(op.code).family == ir::Family::kAtomic && op.result_count != 0 && is_used[op.first_result.index];
+    const bool is_shared = plan.reach[id.index] == Reach::kParam || plan.reach[id.index] == Reach::kGroup;
+    if (op.code == Opcode::kAtomicFAdd && is_shared && IsFast(module, op, fast_math)) {
+      sums.push_back(id);
+    }
+  });
+  if (gives_old || sums.empty()) {
+    return partners;
+  }
+  const Addresses addresses(module, target);
+  for (const ir::OpId id : sums) {
+    const ir::ValueId address = f.operands_of(f.op(id))[0];
+    if (addresses.IsFixed(address)) {
+      partners[id.index] = SumPartners::kAll;
+    } else if (!module.is_memory64 && addresses.IsOftenSame(address)) {
+      partners[id.index] = SumPartners::kAtOnce;
+    }
+  }
+  JoinNeighbours(f, partners);
+  return partners;
 }
 
 void ReportFloatSums(const ir::Module& module, const GpuPlan& plan,
-                     const std::function<FloatSum(const ir::Op&, bool is_group)>& form, KernelReport& report) {
+                     const std::function<FloatSum(const ir::Op&, bool is_group)>& form,
+                     const std::vector<SumPartners>& partners, KernelReport& report) {
   const ir::Function& f = module.function(module.entry);
   ir::ForEachOp(f, [&](ir::OpId id) {
     const ir::Op& op = f.op(id);
@@ -42,7 +261,8 @@ void ReportFloatSums(const ir::Module& module, const GpuPlan& plan,
     // An instance's own memory is nobody else's.
     if (op.code == ir::Opcode::kAtomicFAdd && reach != Reach::kModule && reach != Reach::kState) {
       const bool is_group = reach == Reach::kGroup;
-      report.Add(KernelRemark::Kind::kAccess, op.source, TextOf(form(op, is_group), op, is_group));
+      report.Add(KernelRemark::Kind::kAccess, op.source,
+                 TextOf(form(op, is_group), op, is_group) + TextOf(partners[id.index]));
     }
   });
 }

@@ -152,9 +152,112 @@ TEST(FloatSumsReportTest, SaysHowSumsAreMade) {
           EXPECT_FALSE(is_group);
           return FloatSumOf(*module, op, has_operation, /*flushes=*/true, fast_math);
         },
-        report);
+        std::vector<SumPartners>(plan.reach.size(), fast_math ? SumPartners::kAll : SumPartners::kNone), report);
     ASSERT_EQ(report.remarks.size(), 1u);
     EXPECT_THAT(report.remarks[0].text, HasSubstr(want));
+    EXPECT_EQ(report.remarks[0].text.find("one of them adds the total") != std::string::npos, fast_math);
+  }
+}
+
+// A kernel with a sum of %x, and who its work items add up with.
+struct PartnersCase {
+  const char* name;
+  const char* body;  // Defines %at, an address behind %b, and adds.
+  SumPartners want;
+  const char* uses = "";
+};
+
+const PartnersCase kPartnersCases[] = {
+    {"one place", "%s: f32 = atomic_fadd.f32 flat %b, %x\n", SumPartners::kAll},
+    {"a place that the launch gives",
+     "%t: i32 = mul.i32 %n, %four\n%at: i32 = add.i32 %b, %t\n%s: f32 = atomic_fadd.f32 flat %at, %x\n",
+     SumPartners::kAll},
+    {"in a branch that some take",
+     "if i0 %i {\n%s: f32 = atomic_fadd.f32 flat %b, %x\nleave i0 ()\n} else {\nleave i0 ()\n}\n", SumPartners::kAll},
+    {"in group memory", "%g: i32 = local_alloc %four\n%s: f32 = atomic_fadd.f32 group %g, %x\n", SumPartners::kAll,
+     "uses group_memory\n"},
+    {"a place of each instance's own",
+     "%t: i32 = mul.i32 %i, %four\n%at: i32 = add.i32 %b, %t\n%s: f32 = atomic_fadd.f32 flat %at, %x\n",
+     SumPartners::kNone},
+    {"a place that is looked up",
+     "%p: i32 = mul.i32 %i, %four\n%q: i32 = add.i32 %a, %p\n%v: i32 = load.i32 flat %q\n"
+     "%r: i32 = div_u.i32 %v, %n\n%t: i32 = mul.i32 %r, %four\n"
+     "%at: i32 = add.i32 %b, %t\n%s: f32 = atomic_fadd.f32 flat %at, %x\n",
+     SumPartners::kNone},
+    {"a place of rows",
+     "%r: i32 = div_u.i32 %i, %n\n%t: i32 = mul.i32 %r, %four\n%at: i32 = add.i32 %b, %t\n"
+     "%s: f32 = atomic_fadd.f32 flat %at, %x\n",
+     SumPartners::kAtOnce},
+    {"a place of fewer than a subgroup",
+     "%r: i32 = div_u.i32 %i, %four\n%t: i32 = mul.i32 %r, %four\n%at: i32 = add.i32 %b, %t\n"
+     "%s: f32 = atomic_fadd.f32 flat %at, %x\n",
+     SumPartners::kNone},
+    {"a place of neighbours along x",
+     "%one: i32 = const.i32 1\n%y: i32 = instance_id.i32 %one\n%t: i32 = mul.i32 %y, %four\n%at: i32 = add.i32 %b, %t\n"
+     "%s: f32 = atomic_fadd.f32 flat %at, %x\n",
+     SumPartners::kAtOnce},
+    // In a loop that instances go around differently often the same count need not come at the same time.
+    {"a place of an iteration",
+     "loop l (%k: i32 = %zero) {\n%t: i32 = mul.i32 %k, %four\n%at: i32 = add.i32 %b, %t\n"
+     "%s: f32 = atomic_fadd.f32 flat %at, %x\n%m: i32 = add.i32 %k, %four\n%c: i32 = lt_u.i32 %m, %n\n"
+     "if c0 %c {\ncontinue l (%m)\n} else {\nleave c0 ()\n}\nleave l ()\n}\n",
+     SumPartners::kAtOnce},
+    {"one after the other",
+     "%s: f32 = atomic_fadd.f32 flat %b, %x\n%y: f32 = fadd.f32 %x, %x\n%u: f32 = atomic_fadd.f32 flat %b, %y\n",
+     SumPartners::kNext},
+    {"to another word", "%s: f32 = atomic_fadd.f32 flat %b, %x\n%u: f32 = atomic_fadd.f32 flat %b + 4, %x\n",
+     SumPartners::kAll},
+    {"with a store between them",
+     "%s: f32 = atomic_fadd.f32 flat %b, %x\nstore.i32 flat %b + 8, %n\n%u: f32 = atomic_fadd.f32 flat %b, %x\n",
+     SumPartners::kAll},
+    // Nobody may see another's sum too early.
+    {"old values", "%s: f32 = atomic_fadd.f32 flat %b, %x\nstore.f32 flat %b + 4, %s\n", SumPartners::kNone},
+    {"another's old value",
+     "%s: f32 = atomic_fadd.f32 flat %b, %x\n%o: i32 = atomic_load.i32 flat %b\nstore.i32 flat %b + 4, %o\n",
+     SumPartners::kNone},
+    {"loads of what is written",
+     "%s: f32 = atomic_fadd.f32 flat %b, %x\n%o: i32 = load.i32 flat %b + 8\nstore.i32 flat %b + 4, %o\n",
+     SumPartners::kNone},
+};
+
+SumPartners PartnersOf(const PartnersCase& c, bool fast_math, bool has_sums, const char* more = "") {
+  StatusOr<ir::Module> module =
+      ir::ParseModule(std::string("module \"m\"\nuses separate_buffers\n") + c.uses + more +
+                      "param buffer in \"a\"\nparam buffer inout \"b\"\nparam f32 \"x\"\nparam i32 \"n\"\nentry f0\n"
+                      "func f0 \"f\" (%a: i32, %b: i32, %x: f32, %n: i32) -> () {\n"
+                      "%zero: i32 = const.i32 0\n%four: i32 = const.i32 4\n%i: i32 = instance_id.i32 %zero\n" +
+                      c.body + "return ()\n}\n");
+  EXPECT_TRUE(module.ok()) << module.status();
+  if (!module.ok() || !RunGpuPipeline(*module).ok()) {
+    ADD_FAILURE() << c.name;
+    return SumPartners::kNone;
+  }
+  GpuTarget target;
+  target.buffers_max = 4;
+  target.has_int64 = true;
+  target.local_bytes_max = 1024;
+  target.subgroup_size = 32;
+  target.has_subgroup_sums = has_sums;
+  Diagnostics diagnostics;
+  const GpuPlan plan = PlanGpu(*module, target, diagnostics);
+  EXPECT_TRUE(diagnostics.empty()) << ToString(diagnostics);
+  const std::vector<SumPartners> partners = FindSumPartners(*module, plan, target, fast_math);
+  const ir::Function& f = module->function(module->entry);
+  for (uint32_t i = 0; i < f.ops.size(); ++i) {
+    if (f.ops[i].code == ir::Opcode::kAtomicFAdd && plan.reach[i] != Reach::kNone) {
+      return partners[i];
+    }
+  }
+  ADD_FAILURE() << c.name << ": there is no sum.";
+  return SumPartners::kNone;
+}
+
+TEST(SumPartnersTest, AddUpWhereNobodyCanTell) {
+  for (const PartnersCase& c : kPartnersCases) {
+    SCOPED_TRACE(c.name);
+    EXPECT_EQ(PartnersOf(c, /*fast_math=*/true, /*has_sums=*/true), c.want);
+    EXPECT_EQ(PartnersOf(c, /*fast_math=*/false, /*has_sums=*/true), SumPartners::kNone);
+    EXPECT_EQ(PartnersOf(c, /*fast_math=*/true, /*has_sums=*/false), SumPartners::kNone);
   }
 }
 

@@ -3,7 +3,6 @@
 
 #include "compiler/back/opencl/literal.h"
 #include "compiler/back/opencl/memory.h"
-#include "compiler/ir/walk.h"
 
 namespace hpvm::opencl {
 namespace {
@@ -43,15 +42,6 @@ gpu::FloatSum FloatSumIn(const ir::Module& module, const Op& op, const GpuTarget
   const bool has_operation = op.width == 4 ? target.has_f32_atomic_add : target.has_f64_atomic_add;
   const bool flushes = op.width == 4 && space == "__global";
   return gpu::FloatSumOf(module, op, has_operation, flushes, fast_math);
-}
-
-void Atomics::FindUsed() {
-  is_used_.resize(v_.f.values.size());
-  ir::ForEachOp(v_.f, [&](OpId id) {
-    for (const ValueId operand : v_.f.operands_of(v_.f.op(id))) {
-      is_used_[operand.index] = true;
-    }
-  });
 }
 
 bool Atomics::GivesOld(const Op& op) const {
@@ -98,6 +88,8 @@ void Atomics::WriteAtomic(OpId id) {
     Fence();
     if (bytes.space == "__private" || bytes.space == "__constant const") {
       WritePlainAtomic(op, bytes);
+    } else if (partners_[id.index] != gpu::SumPartners::kNone) {
+      WriteSum(id, bytes);
     } else if (!GivesOld(op)) {
       text_.Line("(void)", AtomicOn(op, bytes), ";");
     } else {
@@ -133,6 +125,27 @@ void Atomics::WriteAtomic(OpId id) {
   text_.Line("  ", assign, AtomicOn(op, {"__global", place + ".p", 3}), ";");
   text_.Line("}");
   Fence();
+}
+
+// A sum by one work item for those of its subgroup that are here, if all add to one place.
+void Atomics::WriteSum(OpId id, const Bytes& bytes) {
+  const Op& op = v_.f.op(id);
+  const std::string adds = Cat("total", 8 * op.width);
+  v_.helpers.Need(adds);
+  const std::string word = text_.Fresh("total");
+  const std::string own = memory_.WordOf(op, 1);
+  text_.Local("", op.width == 8 ? "ulong" : "uint", word,
+              carried_.empty() ? own : NextValue(op, carried_, own, "", op.width));
+  carried_ = partners_[id.index] == gpu::SumPartners::kNext ? word : "";
+  if (!carried_.empty()) {
+    return;
+  }
+  std::string differ;
+  if (partners_[id.index] == gpu::SumPartners::kAtOnce) {
+    v_.helpers.Need("differ32");
+    differ = Cat("differ32(", text_.Operand(op, 0), ") || ");
+  }
+  text_.Line("if (", differ, adds, "(&", word, ")) ", FloatSumOn(op, bytes, word), ";");
 }
 
 // The instance's own memory is nobody else's: plain accesses do. `result`: a variable, or empty.
@@ -257,11 +270,11 @@ std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
 }
 
 // The device's operation makes the sum, or else an exchange. All that a zero changes is a zero of the other sign.
-// Helpers whose old value nobody asks for give none.
-std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes) {
+// Helpers whose old value nobody asks for give none. `word`: the operand's.
+std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes, const std::string& word) {
   const gpu::FloatSum form = FloatSumIn(v_.module, op, v_.target, bytes.space, v_.options.fast_math);
   if (form == gpu::FloatSum::kExchange) {
-    return AtomicByLoop(op, bytes);
+    return Cat(LoopFor(op, bytes.space), "(", bytes.pointer, ", ", word, ", ", op.width == 8 ? "0ul)" : "0u)");
   }
   const bool is_guarded = form == gpu::FloatSum::kGuarded, is_used = GivesOld(op);
   const std::string space(bytes.space), loop = LoopFor(op, bytes.space);
@@ -280,7 +293,7 @@ std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes) {
   Append(text, "{\n", PtxSum(op, space, is_used), "  }\n#endif\n  ", is_used ? "return " : "", loop,
          "(at, a, 0);\n}\n");
   v_.helpers.Add(name, text);
-  return Cat(name, "(", bytes.pointer, ", ", memory_.WordOf(op, 1), ")");
+  return Cat(name, "(", bytes.pointer, ", ", word, ")");
 }
 
 // The old value, of the operation's type.
@@ -298,7 +311,7 @@ std::string Atomics::AtomicOn(const Op& op, const Bytes& bytes) {
         Cat(op.width < 4 ? "(uint)" : "", "*(volatile ", bytes.space, " ", stored, "*)(", bytes.pointer, ")"));
   }
   if (op.code == Opcode::kAtomicFAdd) {
-    const std::string sum = FloatSumOn(op, bytes);
+    const std::string sum = FloatSumOn(op, bytes, memory_.WordOf(op, 1));
     return GivesOld(op) ? of_type(sum) : sum;
   }
   if (op.width < 4) {

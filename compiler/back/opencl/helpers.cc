@@ -253,6 +253,92 @@ float approx_log2(float a) {
 #endif
 }
 )"},
+    // Adds up the words of the work items that are here. True for one of them, which has the total; elsewhere, where
+    // nobody adds for others, for all. Those that are here need not be neighbours: in each round whoever is left adds
+    // what the next one of those left has, and every other one leaves.
+    {"from32", "", R"(
+uint from32(uint word, uint lane, uint here) {
+#if defined(__NV_CL_C_VERSION)
+  uint other;
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, %3;" : "=r"(other) : "r"(word), "r"(lane), "r"(here));
+  return other;
+#else
+  return word;
+#endif
+}
+uint here32(uint* lane) {
+  uint here = 1u;
+  *lane = 0u;
+#if defined(__NV_CL_C_VERSION)
+  asm volatile("activemask.b32 %0;" : "=r"(here));
+  asm("mov.u32 %0, %%laneid;" : "=r"(*lane));
+#endif
+  return here;
+}
+uint first32(uint set) { return 31u - clz(set & (~set + 1u)); }
+uint half32(uint set) {
+  uint odd = set ^ set << 1;
+  odd ^= odd << 2;
+  odd ^= odd << 4;
+  odd ^= odd << 8;
+  odd ^= odd << 16;
+  return set & odd;
+}
+)"},
+    {"total32", "from32", R"(
+bool total32(uint* word) {
+  uint lane;
+  const uint here = here32(&lane);
+  float sum = as_float(*word);
+  if (here == ~0u) {
+    for (uint by = 16u; by != 0u; by >>= 1) sum += as_float(from32(as_uint(sum), lane ^ by, here));
+  } else {
+    for (uint left = here; (left & (left - 1u)) != 0u; left = half32(left)) {
+      const uint above = left & (~1u << lane);
+      const float other = as_float(from32(as_uint(sum), above != 0u ? first32(above) : lane, here));
+      if (above != 0u) sum += other;
+    }
+  }
+  *word = as_uint(sum);
+  return lane == first32(here);
+}
+)"},
+    {"total64", "from32", R"(
+double from64(double value, uint lane, uint here) {
+  const uint2 words = as_uint2(value);
+  return as_double((uint2)(from32(words.x, lane, here), from32(words.y, lane, here)));
+}
+bool total64(ulong* word) {
+  uint lane;
+  const uint here = here32(&lane);
+  double sum = as_double(*word);
+  if (here == ~0u) {
+    for (uint by = 16u; by != 0u; by >>= 1) sum += from64(sum, lane ^ by, here);
+  } else {
+    for (uint left = here; (left & (left - 1u)) != 0u; left = half32(left)) {
+      const uint above = left & (~1u << lane);
+      const double other = from64(sum, above != 0u ? first32(above) : lane, here);
+      if (above != 0u) sum += other;
+    }
+  }
+  *word = as_ulong(sum);
+  return lane == first32(here);
+}
+)"},
+    // True if words differ among the work items that are here.
+    {"differ32", "", R"(
+bool differ32(uint word) {
+#if defined(__NV_CL_C_VERSION)
+  uint here, least, most;
+  asm volatile("activemask.b32 %0;" : "=r"(here));
+  asm volatile("redux.sync.min.u32 %0, %1, %2;" : "=r"(least) : "r"(word), "r"(here));
+  asm volatile("redux.sync.max.u32 %0, %1, %2;" : "=r"(most) : "r"(word), "r"(here));
+  return least != most;
+#else
+  return true;
+#endif
+}
+)"},
     // A value that was loaded, which no compiler can see to be so: it would be free to load it again.
     {"once32", "", R"(
 uint once32(uint v) {

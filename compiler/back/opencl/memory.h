@@ -99,22 +99,20 @@ class Memory {
 class Atomics {
  public:
   Atomics(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges, Memory& memory)
-      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges), memory_(memory) {
-    FindUsed();
-  }
+      : v_(variant), text_(text), facts_(facts), traps_(traps), ranges_(ranges), memory_(memory) {}
 
   void WriteAtomic(OpId id);
 
  private:
   using Bytes = Memory::Bytes;
   std::string AtomicOn(const Op& op, const Bytes& bytes);
+  void WriteSum(OpId id, const Bytes& bytes);
   void WriteOwnAtomic(OpId id);
   void WriteOwnUpdate(const Op& op, const std::string& at, const std::string& result);
   void WritePlainAtomic(const Op& op, const Bytes& bytes);
   std::string AtomicByLoop(const Op& op, const Bytes& bytes);
   std::string LoopFor(const Op& op, std::string_view space);
-  std::string FloatSumOn(const Op& op, const Bytes& bytes);
-  void FindUsed();
+  std::string FloatSumOn(const Op& op, const Bytes& bytes, const std::string& word);
   bool GivesOld(const Op& op) const;  // Somebody asks for the old value.
   std::string NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b, uint32_t width);
   void Fence();
@@ -125,7 +123,10 @@ class Atomics {
   Traps& traps_;
   Ranges& ranges_;
   Memory& memory_;
-  std::vector<bool> is_used_;  // By ValueId.
+  const std::vector<bool> is_used_ = gpu::FindUsed(v_.f);  // By ValueId.
+  const std::vector<gpu::SumPartners> partners_ =          // By OpId.
+      gpu::FindSumPartners(v_.module, v_.plan, v_.target, v_.options.fast_math);
+  std::string carried_;  // The total of sums in front that go to the next one; empty: there is none.
 };
 
 // How a sum of floats is made in "__global" or "__local" memory.

@@ -42,7 +42,8 @@ class Emitter {
       const auto form = [&](const ir::Op& op, bool is_group) {
         return opencl::FloatSumIn(module_, op, target_, is_group ? "__local" : "__global", options_.fast_math);
       };
-      gpu::ReportFloatSums(module_, plan_, form, *options_.report);
+      gpu::ReportFloatSums(module_, plan_, form, gpu::FindSumPartners(module_, plan_, target_, options_.fast_math),
+                           *options_.report);
     }
     for (const GpuTile& tile : Tiles()) {
       WriteTile(tile);

@@ -411,6 +411,23 @@ uint sum32_global(__global uchar* at, uint a) {
   EXPECT_THAT(fast, Not(HasSubstr("0xd000000u")));
 }
 
+// In fast math work items that add to one place add up their operands first, where the device can and nobody looks.
+TEST(OpenClBackTest, SubgroupsAddUpFirst) {
+  const std::string kernel = Kernel(
+      "%x: f32 = convert_s.i32 %id\n%q: f32 = atomic_fadd.f32 flat %b, %x\n%r: i32 = div_u.i32 %id, %n\n"
+      "%row_o: i32 = shl.i32 %r, %two\n%at: i32 = add.i32 %b, %row_o\n%s: f32 = atomic_fadd.f32 flat %at + 64, %x");
+  GpuTarget target = Full();
+  target.has_f32_atomic_add = true;
+  EXPECT_THAT(Emit(kernel, target, {}, /*fast_math=*/true).text(), Not(HasSubstr("total32")));
+  target.has_subgroup_sums = true;
+  EXPECT_THAT(Emit(kernel, target).text(), Not(HasSubstr("total32")));
+  const std::string text = Emit(kernel, target, {}, /*fast_math=*/true).text();
+  EXPECT_THAT(text, HasSubstr("  if (total32(&total_0)) add32_global_fast("));
+  EXPECT_THAT(text,
+              ContainsRegex("  if \\(differ32\\(v[0-9]+\\) \\|\\| total32\\(&total_1\\)\\) add32_global_fast\\("));
+  EXPECT_THAT(text, HasSubstr("shfl.sync.idx.b32 %0, %1, %2, 31, %3;"));
+}
+
 // Constant memory serves one place at a time: what is looked up at another in each work item does not go by it.
 TEST(OpenClBackTest, TablesAreLookedUpByTheirGenericAddress) {
   const std::string directives =

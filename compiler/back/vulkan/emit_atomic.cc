@@ -274,6 +274,41 @@ SpvId Atomics::FloatSumIn(const Spot& spot, const ir::Op& op, std::span<const Sp
   return c.Load(type, old);
 }
 
+// A sum by one work item for those of its subgroup that are here, if all add to one place. They agree on the total, on
+// the one and on the place in one block, where nobody can come or go in between.
+void Atomics::FloatSumForAll(ir::OpId id, const Spot& spot, SpvId operand) {
+  const ir::Op& op = v_.f.op(id);
+  const SpvId scope = c.K(spv::ScopeSubgroup), type = v_.m.TypeOf(op.type), bits = op.width == 8 ? w.Int(64) : c.U32();
+  const bool is_group = spot.words != nullptr;
+  const SpvId own = floats_.FloatOf(op.type, operand);
+  const SpvId term = carried_ == 0 ? own : w.Op(spv::OpFAdd, type, {carried_, own});
+  carried_ = partners_[id.index] == gpu::SumPartners::kNext ? term : 0;
+  if (carried_ != 0) {
+    return;
+  }
+  w.Capability(spv::CapabilityGroupNonUniform);
+  w.Capability(spv::CapabilityGroupNonUniformArithmetic);
+  const SpvId total = w.Op(spv::OpGroupNonUniformFAdd, type, {scope, spv::GroupOperationReduce, term});
+  SpvId adds = w.Op(spv::OpGroupNonUniformElect, w.Bool(), {scope});
+  SpvId word = floats_.BitsOf(op.type, total);
+  if (partners_[id.index] == gpu::SumPartners::kAtOnce) {
+    w.Capability(spv::CapabilityGroupNonUniformVote);
+    const SpvId is_one = w.Op(spv::OpGroupNonUniformAllEqual, w.Bool(), {scope, values_.Operand(op, 0)});
+    word = c.Select(bits, is_one, word, floats_.BitsOf(op.type, term));
+    adds = c.Either(adds, c.Neither(is_one));
+  }
+  if (v_.cuts_loops) {
+    c.Store(search_.FaultVariable(), c.K(0));
+  }
+  c.If(adds, [&] {
+    AtomicAt(spot, op, std::array{word});
+    return true;
+  });
+  if (v_.cuts_loops && IsExchanged(op, is_group)) {
+    search_.TrapIfFault(op, Memory::kState, 0);  // No address: nothing is wrong with it.
+  }
+}
+
 gpu::FloatSum Atomics::FormOf(const ir::Op& op, bool is_group) const {
   return FloatSumAt(v_.module, op, v_.m.target, is_group, v_.options.fast_math);
 }
@@ -389,6 +424,10 @@ bool Atomics::EmitAtomic(ir::OpId id) {
       return false;
     }
     spot->alignment = std::max(spot->alignment, op.width == 8 ? 3u : op.width == 4 ? 2u : op.width == 2 ? 1u : 0u);
+    if (partners_[id.index] != gpu::SumPartners::kNone) {
+      FloatSumForAll(id, *spot, operands[0]);
+      return true;
+    }
     old = AtomicAt(*spot, op, operands);
     if (v_.cuts_loops && IsExchanged(op, reach == gpu::Reach::kGroup)) {
       search_.TrapIfFault(op, Memory::kState, 0);  // No address: nothing is wrong with it.

@@ -228,6 +228,7 @@ class Atomics : private Room {
   SpvId AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, std::span<const SpvId> operands, bool is_group);
   SpvId FloatSumIn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands);
   SpvId FloatSumNative(const Spot& spot, const ir::Op& op, SpvId operand);
+  void FloatSumForAll(ir::OpId id, const Spot& spot, SpvId operand);
   gpu::FloatSum FormOf(const ir::Op& op, bool is_group) const;
   SpvId WordAt(const Spot& spot, const ir::Op& op);
   SpvId Semantics(uint32_t order);
@@ -242,6 +243,9 @@ class Atomics : private Room {
   Access& access_;
   Search& search_;
   Floats& floats_;
+  const std::vector<gpu::SumPartners> partners_ =  // By OpId.
+      gpu::FindSumPartners(v_.module, v_.plan, v_.m.target, v_.options.fast_math);
+  SpvId carried_ = 0;  // The total of sums in front that go to the next one; 0: there is none.
 };
 
 // How a sum of floats is made.

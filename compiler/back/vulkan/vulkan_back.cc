@@ -206,7 +206,8 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
     const auto form = [&](const ir::Op& op, bool is_group) {
       return vulkan::FloatSumAt(module, op, target, is_group, options.fast_math);
     };
-    gpu::ReportFloatSums(module, plan, form, *options.report);
+    gpu::ReportFloatSums(module, plan, form, gpu::FindSumPartners(module, plan, target, options.fast_math),
+                         *options.report);
   }
   Variants variants(module, plan, target, options);
   Status emitted = AddTiles(module, plan, target, options, variants);

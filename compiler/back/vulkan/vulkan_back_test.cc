@@ -282,6 +282,34 @@ TEST(VulkanBackTest, SumsAtomicallyAsTheDeviceDoes) {
   EXPECT_FALSE(has(SumListing("f32", true, FullTarget(), true), "AddEXT"));
 }
 
+// In fast math work items that add to one place add up their operands first, where the device can and nobody looks.
+TEST(VulkanBackTest, SubgroupsAddUpFirst) {
+  const StatusOr<ir::Module> module = ir::ParseModule(
+      "module \"m\"\nparam buffer inout \"y\"\nparam f32 \"x\"\nentry f0\nfunc f0 \"f\" (%y: i32, %x: f32) -> () {\n"
+      "%one: i32 = const.i32 1\n%two: i32 = const.i32 2\n%row: i32 = instance_id.i32 %one\n%o: i32 = shl.i32 %row, "
+      "%two\n"
+      "%at: i32 = add.i32 %y, %o\n%v: f32 = atomic_fadd.f32 flat %y, %x\n"
+      "%w: f32 = atomic_fadd.f32 flat %at + 64, %x\nreturn ()\n}\n");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  for (const bool has_sums : {true, false}) {
+    for (const bool is_fast : {true, false}) {
+      GpuTarget target = FullTarget();
+      target.has_subgroup_sums = has_sums;
+      std::string why;
+      GpuOptions options;
+      options.fast_math = is_fast;
+      const std::optional<Artifact> artifact = Compile(*module, target, &why, options);
+      ASSERT_TRUE(artifact.has_value()) << why;
+      const std::string text = Listing(*artifact);
+      EXPECT_EQ(has(text, "OpGroupNonUniformFAdd") && has(text, "OpGroupNonUniformElect") &&
+                    has(text, "OpGroupNonUniformAllEqual"),
+                has_sums && is_fast);
+      EXPECT_EQ(has(text, "GroupNonUniform"), has_sums && is_fast);
+    }
+  }
+}
+
 // Whole vectors are loaded where buffers are known to begin at multiples of 16 bytes, and the variant says so.
 TEST(VulkanBackTest, TilesSayThatBuffersAreAligned) {
   const StatusOr<ir::Module> module = ir::ParseModule(Slurp(HPVMD_SOURCE_DIR "/tests/golden/coarsen/triad.ir"));

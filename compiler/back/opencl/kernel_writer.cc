@@ -85,10 +85,12 @@ std::string KernelWriter::Prologue() {
                Literal(v_.module.globals[g].type, v_.module.globals[g].init), ";");
   }
   if (!kept_constants_.empty()) {
-    text_.Line("const ulong no_bits = (ulong)(first_x >> 31u);");  // Ids end below 2^31, which no compiler knows.
+    // Ids end below 2^31, which no compiler knows. All bits come from there: what is known of some would be known of
+    // the constants.
+    text_.Line("const ulong no_bits = (ulong)((int)first_x >> 31);");
   }
   for (const auto& [bits, name] : kept_constants_) {
-    text_.Line("const double ", name, " = as_double(", Literal(Type::kI64, bits), " | no_bits);");
+    text_.Line("const double ", name, " = as_double(", Literal(Type::kI64, bits), " ^ no_bits);");
   }
   ranges_.WriteValue();
   const bool zeroes = v_.module.uses_group_memory && words != 0 && v_.options.zeroes_group;

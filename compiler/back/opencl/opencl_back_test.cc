@@ -356,6 +356,29 @@ TEST(OpenClBackTest, DeviceFunctionsGetTheirReduction) {
   EXPECT_THAT(fast.text(), Not(HasSubstr("approx_cos")));
 }
 
+// NVIDIA's compilers would build them again at each use.
+TEST(OpenClBackTest, ConstantsOfLoopsAreHidden) {
+  std::string sums = "%x0: f64 = fadd.f64 %s, %s\n";
+  for (int i = 1; i <= 4; ++i) {
+    const std::string now = std::to_string(i), before = std::to_string(i - 1);
+    sums +=
+        "%k" + now + ": f64 = const.f64 " + now + ".5\n%x" + now + ": f64 = fmul.f64 %x" + before + ", %k" + now + "\n";
+  }
+  const std::string kernel = Kernel(
+      "%first: f64 = load.f64 flat %pa\n%ten: i32 = const.i32 10\n%less: i32 = const.i32 1\n"
+      "%r: f64 = loop l0 (%i: i32 = %ten, %s: f64 = %first) {\n" +
+      sums +
+      "%j: i32 = sub.i32 %i, %less\nif e0 %j {\ncontinue l0 (%j, %x4)\n} else {\nleave e0 ()\n}\n"
+      "leave l0 (%x4)\n}\nstore.f64 flat %pb, %r");
+  GpuTarget nvidia = Full();
+  nvidia.device_math = true;
+  const std::string text = Emit(kernel, nvidia).Kernel("checked");
+  EXPECT_THAT(text, HasSubstr("const ulong no_bits = (ulong)((int)first_x >> 31);"));
+  EXPECT_THAT(text, HasSubstr("const double k1 = as_double(0x4004000000000000ul ^ no_bits);")) << text;
+  EXPECT_THAT(text, ContainsRegex("= v[0-9]+ \\* k1;"));
+  EXPECT_THAT(Emit(kernel).text(), Not(HasSubstr("no_bits")));
+}
+
 // Atomic sums are the device's own where it has them: for operands with which no denormal number can be lost, for all
 // where the node's math is fast, and in group memory. An old value that nobody asks for is not fetched.
 TEST(OpenClBackTest, SumsAtomicallyAsTheDeviceDoes) {

@@ -7,7 +7,6 @@
 #include <initializer_list>
 
 #include "compiler/analysis/definitions.h"
-#include "compiler/back/gpu/loop_constants.h"
 #include "compiler/back/vulkan/control.h"
 #include "compiler/back/vulkan/variant.h"
 
@@ -61,12 +60,7 @@ class FusedFloats : private Room {
 class Floats : private Room {
  public:
   Floats(Variant& variant, Functions& functions)
-      : Room(variant),
-        functions_(functions),
-        soft_(variant, functions),
-        fused_(variant, functions),
-        is_kept_(variant.m.target.device_math ? gpu::FindLoopConstants(variant.f)
-                                              : std::vector<bool>(variant.f.values.size())) {}
+      : Room(variant), functions_(functions), soft_(variant, functions), fused_(variant, functions) {}
 
   SpvId EmitFloatUnary(const ir::Op& op, SpvId a);
   SpvId EmitApprox(const ir::Op& op, SpvId a);
@@ -102,7 +96,6 @@ class Floats : private Room {
   Functions& functions_;
   SoftFloats soft_;
   FusedFloats fused_;
-  const std::vector<bool> is_kept_;  // By ValueId: constants that loops need again and again.
 };
 
 // emit_integer.cc, emit_convert.cc.

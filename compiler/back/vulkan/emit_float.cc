@@ -135,17 +135,12 @@ SpvId Floats::EmitConst(const ir::Op& op) {
   const bool is_wide = ir::Bytes(op.type) == 8;
   const Type as_float = is_wide ? Type::kF64 : Type::kF32, as_int = IntOf(as_float);
   const uint64_t one = is_wide ? 0x3ff0000000000000 : 0x3f800000;
-  const auto hidden = [&] {
-    return c.Bits(v_.m.TypeOf(op.type),
-                  w.Op(spv::OpBitwiseOr, v_.m.TypeOf(as_int), {v_.K(as_int, op.imm), UnknownZero(as_int)}));
-  };
-  if (is_kept_[op.first_result.index]) {
-    return functions_.Hoisted("constant " + std::to_string(op.imm), hidden);
-  }
   if (!v_.m.target.is_processor || (op.imm & MagnitudeBits(as_float)) != one) {
     return v_.K(op.type, op.imm);
   }
-  return hidden();
+  const SpvId zero = UnknownZero(as_int);
+  const SpvId hidden = w.Op(spv::OpBitwiseOr, v_.m.TypeOf(as_int), {v_.K(as_int, op.imm), zero});
+  return c.Bits(v_.m.TypeOf(op.type), hidden);
 }
 
 SpvId Floats::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of 64 bits that loops need again in every iteration. NVIDIA's compiler for OpenCL makes a constant of f64 anew
-// at each use, in two moves: in a loop of sines that is a fifth of all it does. A constant of which it knows no bit
-// stays in registers. (Its compiler for Vulkan gains nothing by that.)
+// Numbers of 64 bits that loops need again in every iteration. NVIDIA's compiler for OpenCL makes a constant of f64
+// anew at each use, in two moves: in a loop of sines that is a fifth of all it does. A constant of which it knows no
+// bit stays in registers. (Its compiler for Vulkan gains nothing by that.)
 #ifndef HPVMD_COMPILER_BACK_GPU_LOOP_CONSTANTS_H_
 #define HPVMD_COMPILER_BACK_GPU_LOOP_CONSTANTS_H_
 

@@ -131,7 +131,7 @@ class Coarsener {
   std::vector<ir::ValueId> FlattenSums(std::span<const ir::ValueId> values, ir::ValueId first_param);
   void EmitGroupPlace();
   ir::ValueId EmitBlockCount(const ir::Op& loop);
-  // A piece of a panel that a work item brings: the iteration in the block that it belongs to, and its number in the row.
+  // A piece of a panel that a work item brings: its iteration in the block, and its number in the row.
   struct PanelPiece {
     ir::ValueId turn{}, place{};
   };

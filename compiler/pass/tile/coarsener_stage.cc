@@ -126,8 +126,8 @@ ValueId Coarsener::AfterTurns(ValueId init, ValueId turns, ValueId step) {
   return Add(Opcode::kAdd, type, std::array{init, Add(Opcode::kMul, type, std::array{count, step})});
 }
 
-// The group's work items load the pieces of a panel together: neighbours in memory by neighbouring work items. The values
-// come behind what is in `pieces`.
+// The group's work items load the pieces of a panel together: neighbours in memory by neighbouring work items. The
+// values come behind what is in `pieces`.
 void Coarsener::EmitFetch(const StagePanel& panel, ValueId block, std::vector<ValueId>* pieces) {
   const Op& op = f_.op(panel.load);
   const uint32_t d = panel.is_along_x ? 0 : 1;

@@ -183,7 +183,7 @@ class BoundsProver {
   const BoundsProgram& program_;
   const BoundsFacts& facts_;
   const InstanceBox box_;
-  std::vector<Interval> trips_;        // Of the loops so far.
+  std::vector<Interval> trips_;        // One for each loop so far.
   std::vector<CarriedValue> carried_;  // By AtomId.
   mutable std::vector<LoopTie> loop_ties_;
   mutable int64_t steps_left_ = kStepsMax;

@@ -119,7 +119,7 @@ class Addresses {
   std::vector<Shape> shapes_;  // By ValueId; empty: not known.
 };
 
-// Of the operation's function, before it was inlined into the entry.
+// Asks the function that the operation was written in, before it was inlined into the entry.
 bool IsFast(const ir::Module& module, const Op& op, bool fast_math) {
   const uint32_t written = op.origin != 0 ? op.origin - 1 : module.entry.index;
   return fast_math && module.functions[written].fast_math == ir::FastMath::kAll;

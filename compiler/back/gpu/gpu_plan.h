@@ -135,7 +135,7 @@ struct Guarded {
 std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan, Trust trust, const GpuTarget& target,
                                   KernelReport* report);
 
-// What a variant is written from; borrowed.
+// The form of a kernel that a variant is written from; all is borrowed.
 struct Form {
   const ir::Module* module = nullptr;
   const GpuPlan* plan = nullptr;         // The module's.

@@ -140,12 +140,15 @@ void Atomics::WriteSum(OpId id, const Bytes& bytes) {
   if (!carried_.empty()) {
     return;
   }
+  const std::string lane = text_.Fresh("lane"), here = text_.Fresh("here");
+  text_.Local("", "uint", lane, "0u");
+  text_.Local("", "uint", here, Cat("here32(&", lane, ")"));
   std::string differ;
   if (partners_[id.index] == gpu::SumPartners::kAtOnce) {
     v_.helpers.Need("differ32");
-    differ = Cat("differ32(", text_.Operand(op, 0), ") || ");
+    differ = Cat("differ32(", text_.Operand(op, 0), ", ", here, ") || ");
   }
-  text_.Line("if (", differ, adds, "(&", word, ")) ", FloatSumOn(op, bytes, word), ";");
+  text_.Line("if (", differ, adds, "(&", word, ", ", lane, ", ", here, ")) ", FloatSumOn(op, bytes, word), ";");
 }
 
 // The instance's own memory is nobody else's: plain accesses do. `result`: a variable, or empty.

@@ -253,6 +253,8 @@ float approx_log2(float a) {
 #endif
 }
 )"},
+    // A sum asks once for the work items of the subgroup that are here: until the total is made, others may join them,
+    // whose address is another.
     // Adds up the words of the work items that are here. True for one of them, which has the total; elsewhere, where
     // nobody adds for others, for all. Those that are here need not be neighbours: in each round whoever is left adds
     // what the next one of those left has, and every other one leaves.
@@ -286,9 +288,7 @@ uint half32(uint set) {
 }
 )"},
     {"total32", "from32", R"(
-bool total32(uint* word) {
-  uint lane;
-  const uint here = here32(&lane);
+bool total32(uint* word, uint lane, uint here) {
   float sum = as_float(*word);
   if (here == ~0u) {
     for (uint by = 16u; by != 0u; by >>= 1) sum += as_float(from32(as_uint(sum), lane ^ by, here));
@@ -308,9 +308,7 @@ double from64(double value, uint lane, uint here) {
   const uint2 words = as_uint2(value);
   return as_double((uint2)(from32(words.x, lane, here), from32(words.y, lane, here)));
 }
-bool total64(ulong* word) {
-  uint lane;
-  const uint here = here32(&lane);
+bool total64(ulong* word, uint lane, uint here) {
   double sum = as_double(*word);
   if (here == ~0u) {
     for (uint by = 16u; by != 0u; by >>= 1) sum += from64(sum, lane ^ by, here);
@@ -327,10 +325,9 @@ bool total64(ulong* word) {
 )"},
     // True if words differ among the work items that are here.
     {"differ32", "", R"(
-bool differ32(uint word) {
+bool differ32(uint word, uint here) {
 #if defined(__NV_CL_C_VERSION)
-  uint here, least, most;
-  asm volatile("activemask.b32 %0;" : "=r"(here));
+  uint least, most;
   asm volatile("redux.sync.min.u32 %0, %1, %2;" : "=r"(least) : "r"(word), "r"(here));
   asm volatile("redux.sync.max.u32 %0, %1, %2;" : "=r"(most) : "r"(word), "r"(here));
   return least != most;

@@ -445,9 +445,10 @@ TEST(OpenClBackTest, SubgroupsAddUpFirst) {
   target.has_subgroup_sums = true;
   EXPECT_THAT(Emit(kernel, target).text(), Not(HasSubstr("total32")));
   const std::string text = Emit(kernel, target, {}, /*fast_math=*/true).text();
-  EXPECT_THAT(text, HasSubstr("  if (total32(&total_0)) add32_global_fast("));
+  EXPECT_THAT(text, ContainsRegex("  if \\(total32\\(&total_0, lane_[0-9]+, here_[0-9]+\\)\\) add32_global_fast\\("));
   EXPECT_THAT(text,
-              ContainsRegex("  if \\(differ32\\(v[0-9]+\\) \\|\\| total32\\(&total_1\\)\\) add32_global_fast\\("));
+              ContainsRegex("  if \\(differ32\\(v[0-9]+, (here_[0-9]+)\\) \\|\\| total32\\(&total_[0-9]+, lane_[0-9]+, "
+                            "here_[0-9]+\\)\\) add32_global_fast\\("));
   EXPECT_THAT(text, HasSubstr("shfl.sync.idx.b32 %0, %1, %2, 31, %3;"));
 }
 

@@ -154,8 +154,8 @@ void Coarsener::EmitFetch(const StagePanel& panel, ValueId block, std::vector<Va
   }
 }
 
-// Which pieces of a panel a work item has: along x a row's pieces are next to each other in memory, along y those of
-// one instance's iterations.
+// The pieces of a panel that a work item brings: along x a row's pieces are next to each other in memory, along y those
+// of one instance's iterations.
 std::vector<Coarsener::PanelPiece> Coarsener::EmitPieces(const StagePanel& panel) {
   const StagePlan& stage = *plan_.stage;
   const uint32_t items = stage.group[0] * stage.group[1], row = PiecesOfRow(panel);

@@ -14,7 +14,7 @@
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/tile/form_copier.h"
 
 namespace hpvm {
 namespace {
@@ -209,40 +209,19 @@ class Planner {
   std::vector<uint8_t> zeros_;
 };
 
-class Writer final : public FunctionCopier {
+class Writer final : public FormCopier {
  public:
   Writer(const ir::Module& module, const std::map<uint32_t, LoopPlan>& plans, const CoarseModule* coarse)
-      : FunctionCopier(module.function(module.entry)), plans_(plans), coarse_(coarse) {}
+      : FormCopier(module, coarse), plans_(plans) {}
 
-  CoarseModule Run(const ir::Module& module) && {
-    CopyAll();
-    CoarseModule ahead;
-    if (coarse_ != nullptr) {
-      ahead.needs_alignment = coarse_->needs_alignment;
-      ahead.factors = coarse_->factors;
-      ahead.group = coarse_->group;
-    }
-    original_.resize(to_.ops.size());
-    place_.resize(to_.ops.size());
-    ahead.original = std::move(original_);
-    ahead.place = std::move(place_);
-    ahead.module = module;
-    ahead.module.function(module.entry) = std::move(to_);
-    return ahead;
-  }
+  CoarseModule Run() && { return Copy(); }
 
  private:
   void CopyOp(OpId id) override {
     if (const auto plan = plans_.find(id.index); plan != plans_.end()) {
       return WriteTwice(id, plan->second);
     }
-    FunctionCopier::CopyOp(id);
-    if (!ir::OwnsRegions(f_.op(id).code)) {
-      original_.resize(to_.ops.size());
-      place_.resize(to_.ops.size());
-      original_.back() = coarse_ != nullptr ? coarse_->original[id.index] : id;
-      place_.back() = coarse_ != nullptr ? coarse_->place[id.index] : std::array<uint8_t, 2>{};
-    }
+    FormCopier::CopyOp(id);
   }
 
   // rest = block { if more { values = loop { N iterations; if more { continue } leave }  leave block (values) }
@@ -430,12 +409,9 @@ class Writer final : public FunctionCopier {
   }
 
   const std::map<uint32_t, LoopPlan>& plans_;
-  const CoarseModule* coarse_;
-  std::vector<OpId> original_;                 // By new OpId.
-  std::vector<std::array<uint8_t, 2>> place_;  // By new OpId.
-  std::vector<ValueId> next_;                  // What the next iteration begins with.
-  std::vector<ValueId> distances_;             // By parameter of the loop that is being written.
-  ValueId limit_, has_room_;                   // Of the loop that is being written.
+  std::vector<ValueId> next_;       // What the next iteration begins with.
+  std::vector<ValueId> distances_;  // By parameter of the loop that is being written.
+  ValueId limit_, has_room_;        // Of the loop that is being written.
   uint32_t source_ = 0;
 };
 
@@ -448,7 +424,7 @@ std::optional<CoarseModule> LoadAhead(const ir::Module& module, const std::vecto
     return std::nullopt;
   }
   const std::map<uint32_t, LoopPlan> plans = Planner(module, is_free).Run();
-  return plans.empty() ? std::nullopt : std::optional(Writer(module, plans, coarse).Run(module));
+  return plans.empty() ? std::nullopt : std::optional(Writer(module, plans, coarse).Run());
 }
 
 }  // namespace hpvm

@@ -11,7 +11,7 @@
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/tile/form_copier.h"
 
 namespace hpvm {
 namespace {
@@ -123,10 +123,10 @@ class Planner {
   Plan plan_;
 };
 
-class Writer final : public FunctionCopier {
+class Writer final : public FormCopier {
  public:
   Writer(const ir::Module& module, const Plan& plan, const CoarseModule* coarse)
-      : FunctionCopier(module.function(module.entry)), plan_(plan), coarse_(coarse), is_joined_(f_.ops.size()) {
+      : FormCopier(module, coarse), plan_(plan), is_joined_(f_.ops.size()) {
     for (const auto& [place, loads] : plan) {
       for (OpId id : loads) {
         is_joined_[id.index] = true;
@@ -134,20 +134,9 @@ class Writer final : public FunctionCopier {
     }
   }
 
-  CoarseModule Run(const ir::Module& module) && {
-    CopyAll();
-    CoarseModule wide;
-    if (coarse_ != nullptr) {
-      wide.factors = coarse_->factors;
-      wide.group = coarse_->group;
-    }
+  CoarseModule Run() && {
+    CoarseModule wide = Copy();
     wide.needs_alignment = true;
-    original_.resize(to_.ops.size());
-    place_.resize(to_.ops.size());
-    wide.original = std::move(original_);
-    wide.place = std::move(place_);
-    wide.module = module;
-    wide.module.function(module.entry) = std::move(to_);
     return wide;
   }
 
@@ -156,12 +145,8 @@ class Writer final : public FunctionCopier {
     if (const auto wide = plan_.find(id.index); wide != plan_.end()) {
       return Join(wide->second);
     }
-    if (is_joined_[id.index]) {
-      return;
-    }
-    FunctionCopier::CopyOp(id);
-    if (!ir::OwnsRegions(f_.op(id).code)) {
-      NoteOriginal(OpId(static_cast<uint32_t>(to_.ops.size() - 1)), id);
+    if (!is_joined_[id.index]) {
+      FormCopier::CopyOp(id);
     }
   }
   void Join(const std::vector<OpId>& loads) {
@@ -172,18 +157,9 @@ class Writer final : public FunctionCopier {
       Bind(f_.op(loads[i]).first_result, std::span(made.values).subspan(i, 1));
     }
   }
-  void NoteOriginal(OpId made, OpId id) {
-    original_.resize(to_.ops.size());
-    place_.resize(to_.ops.size());
-    original_[made.index] = coarse_ != nullptr ? coarse_->original[id.index] : id;
-    place_[made.index] = coarse_ != nullptr ? coarse_->place[id.index] : std::array<uint8_t, 2>{};
-  }
 
   const Plan& plan_;
-  const CoarseModule* coarse_;
-  std::vector<bool> is_joined_;                // By OpId.
-  std::vector<OpId> original_;                 // By new OpId.
-  std::vector<std::array<uint8_t, 2>> place_;  // By new OpId.
+  std::vector<bool> is_joined_;  // By OpId.
 };
 
 }  // namespace
@@ -249,7 +225,7 @@ std::optional<CoarseModule> WidenLoads(const ir::Module& module, const std::vect
     return std::nullopt;
   }
   const Plan plan = Planner(module, is_free).Run();
-  return plan.empty() ? std::nullopt : std::optional(Writer(module, plan, coarse).Run(module));
+  return plan.empty() ? std::nullopt : std::optional(Writer(module, plan, coarse).Run());
 }
 
 }  // namespace hpvm

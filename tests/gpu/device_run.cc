@@ -49,19 +49,29 @@ Region& RegionOf(std::vector<Region>& regions, const uint8_t* data) {
   return regions.back();
 }
 
+std::vector<std::string> DevicesOf(const std::string& driver) {
+  const StatusOr<std::vector<std::string>> devices = ListDevices(driver);
+  if (!devices.ok()) {
+    std::fprintf(stderr, "%s: %s\n", driver.c_str(), Message(devices.status()).c_str());
+  }
+  HPVMD_CHECK(devices.ok());
+  return *devices;
+}
+
 }  // namespace
 
 std::vector<std::string> Devices() {
   std::vector<std::string> all;
   for (const char* driver : {"opencl", "vulkan"}) {
-    const StatusOr<std::vector<std::string>> devices = ListDevices(driver);
-    if (!devices.ok()) {
-      std::fprintf(stderr, "%s: %s\n", driver, Message(devices.status()).c_str());
-    }
-    HPVMD_CHECK(devices.ok());
-    all.insert(all.end(), devices->begin(), devices->end());
+    const std::vector<std::string> devices = DevicesOf(driver);
+    all.insert(all.end(), devices.begin(), devices.end());
   }
   return all;
+}
+
+bool HasDevice(const std::string& device) {
+  const std::vector<std::string> devices = DevicesOf(device.substr(0, device.find(':')));
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
 }
 
 DeviceRun::DeviceRun(const std::string& backend, uint32_t variant) : forced_(variant) {

@@ -19,6 +19,8 @@ namespace hpvm::gpu_test {
 
 // Every device behind a driver that this machine has, "opencl:0", "vulkan:0". Ends the program if a driver is broken.
 std::vector<std::string> Devices();
+// Asks the device's own driver alone.
+bool HasDevice(const std::string& device);
 
 class DeviceRun {
  public:

@@ -3,11 +3,13 @@
 // interpreter.
 //
 //   hpvm-gpu-random --device opencl:0 --seeds 0..99          exit status 1 if anything differs
-//   hpvm-gpu-random --device vulkan:0 --seeds 0..99999 --seconds 600
+//   hpvm-gpu-random --device vulkan:0 --seeds 0..99999 --seconds 600 --jobs 16
 //   hpvm-gpu-random --device opencl:0 --seeds 7..7 --text    also prints the kernel and the program
 //   hpvm-gpu-random --device opencl:0 --records              kernels whose addresses wrap around on the way
 //
-// Every seed runs in a process of its own: a driver that crashes or hangs is a finding.
+// Kernels run in child processes, since a driver that crashes or hangs is a finding. Opening a driver takes longer than
+// a kernel, so that one child runs many seeds.
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +19,9 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
@@ -33,22 +37,23 @@ namespace hpvm::gpu_test {
 namespace {
 
 constexpr uint64_t kStepsMax = 400'000;
-// Drivers compile some hundred milliseconds a variant; machines may be busy.
+// Of processor time a seed. Drivers compile some hundred milliseconds a variant; machines may be busy.
 constexpr unsigned kSecondsMax = 120;
+// Seeds a child runs: what a driver keeps of each program stays small.
+constexpr uint64_t kBatch = 64;
 
-// How a seed's process ends.
 enum Outcome : int { kSame = 0, kDiffers = 1, kRefused = 2, kTooLong = 3, kNoDevice = 4 };
 
 struct Arguments {
   std::string device = "opencl:0", seeds = "0..49";
-  uint32_t seconds = 0, findings_max = 1;
+  uint32_t seconds = 0, findings_max = 1, jobs = 1;
   bool has_text = false, has_records = false, has_rows = false;
 };
 
 class Comparison {
  public:
-  Comparison(spmd::Kernel kernel, const Arguments& arguments)
-      : kernel_(std::move(kernel)), arguments_(arguments), device_(arguments.device) {}
+  Comparison(spmd::Kernel kernel, const Arguments& arguments, DeviceRun& device)
+      : kernel_(std::move(kernel)), arguments_(arguments), device_(device) {}
 
   Outcome Run() {
     const GpuTile tile = ChooseTile();
@@ -151,36 +156,178 @@ class Comparison {
 
   spmd::Kernel kernel_;
   const Arguments& arguments_;
-  DeviceRun device_;
+  DeviceRun& device_;
 };
 
-int RunSeed(uint64_t seed, const Arguments& arguments) {
-  std::fflush(stdout);
-  const pid_t child = fork();
-  if (child == 0) {
-    spmd::LimitSeconds(kSecondsMax);
-    // Drivers have threads, so that only the child may load one.
-    const std::vector<std::string> devices = Devices();
-    if (std::find(devices.begin(), devices.end(), arguments.device) == devices.end()) {
-      _exit(kNoDevice);
-    }
-    spmd::Kernel kernel = arguments.has_records ? spmd::GenerateRecords(seed)
-                          : arguments.has_rows  ? spmd::GenerateRows(seed)
-                                                : spmd::Generate(seed);
-    const Outcome outcome = Comparison(std::move(kernel), arguments).Run();
-    std::fflush(stdout);
-    _exit(outcome);
-  }
-  int status = 0;
-  while (child < 0 || (waitpid(child, &status, 0) < 0 && errno == EINTR)) {
-  }
-  if (WIFSIGNALED(status)) {
-    std::printf("FOUND seed %" PRIu64 " on %s: signal %d%s\n", seed, arguments.device.c_str(), WTERMSIG(status),
-                WTERMSIG(status) == SIGALRM ? ", after two minutes of processor time" : "");
-    return kDiffers;
-  }
-  return WEXITSTATUS(status);
+spmd::Kernel Generate(uint64_t seed, const Arguments& arguments) {
+  return arguments.has_records ? spmd::GenerateRecords(seed)
+         : arguments.has_rows  ? spmd::GenerateRows(seed)
+                               : spmd::Generate(seed);
 }
+
+// What a child writes after each seed. Fits a pipe's atomic writes.
+struct Answer {
+  uint64_t seed = 0;
+  int outcome = kSame;
+};
+
+// The child: seeds `first` to `last`, none after a finding, since the device may be lost. Does not return.
+[[noreturn]] void RunSeeds(uint64_t first, uint64_t last, const Arguments& arguments, int answers) {
+  const auto answer = [&](uint64_t seed, int outcome) {
+    std::fflush(stdout);
+    const Answer one{seed, outcome};
+    if (write(answers, &one, sizeof one) != sizeof one) {
+      _exit(kDiffers);
+    }
+  };
+  spmd::LimitSeconds(kSecondsMax);
+  // Drivers have threads, so that only a child may load one.
+  if (!HasDevice(arguments.device)) {
+    answer(first, kNoDevice);
+    _exit(0);
+  }
+  DeviceRun device(arguments.device);
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    spmd::LimitSeconds(kSecondsMax);
+    const Outcome outcome = Comparison(Generate(seed, arguments), arguments, device).Run();
+    answer(seed, outcome);
+    if (outcome == kDiffers) {
+      break;
+    }
+  }
+  spmd::LimitSeconds(kSecondsMax);
+  std::fflush(stdout);
+  _exit(0);
+}
+
+// A process with seeds `next` to `last` before it.
+struct Child {
+  pid_t id = -1;
+  int answers = -1;
+  uint64_t first = 0, next = 0, last = 0;
+};
+
+class Search {
+ public:
+  Search(uint64_t first, uint64_t last, const Arguments& arguments)
+      : arguments_(arguments), first_(first), next_(first), last_(last) {}
+
+  // The program's exit status.
+  int Run() {
+    do {
+      while (children_.size() < arguments_.jobs && MayBegin()) {
+        const uint64_t batch = std::min(kBatch, std::max<uint64_t>((last_ - first_ + 1) / arguments_.jobs, 1));
+        const uint64_t last = last_ - next_ < batch ? last_ : next_ + batch - 1;
+        Begin(next_, last);
+        is_done_ = last == last_;
+        next_ = last + 1;
+      }
+      Await();
+    } while (!children_.empty() || MayBegin());
+    if (has_no_device_) {
+      std::printf("There is no %s; nothing is run.\n", arguments_.device.c_str());
+      return 0;
+    }
+    std::printf("%s: seeds %" PRIu64 "..%" PRIu64 ": %" PRIu64 " kernels, %" PRIu64 " refused, %" PRIu64
+                " too long; %" PRIu64 " findings; %.1f s\n",
+                arguments_.device.c_str(), first_, highest_, kernels_, refused_, too_long_, findings_, Seconds());
+    return findings_ == 0 ? 0 : 1;
+  }
+
+ private:
+  double Seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  bool IsOver() const {
+    return has_no_device_ || findings_ >= arguments_.findings_max ||
+           (arguments_.seconds != 0 && Seconds() > arguments_.seconds);
+  }
+  bool MayBegin() const { return !is_done_ && !IsOver(); }
+
+  void Begin(uint64_t first, uint64_t last) {
+    std::fflush(stdout);
+    int ends[2];
+    HPVMD_CHECK(pipe(ends) == 0);
+    const pid_t id = fork();
+    HPVMD_CHECK(id >= 0);
+    if (id == 0) {
+      close(ends[0]);
+      RunSeeds(first, last, arguments_, ends[1]);
+    }
+    close(ends[1]);
+    children_.push_back({id, ends[0], first, first, last});
+  }
+
+  // One step of each child that has something to say.
+  void Await() {
+    std::vector<pollfd> polled;
+    for (const Child& child : children_) {
+      polled.push_back({child.answers, POLLIN, 0});
+    }
+    if (polled.empty() || poll(polled.data(), polled.size(), -1) <= 0) {
+      return;
+    }
+    for (size_t i = polled.size(); i-- > 0;) {
+      if (polled[i].revents != 0 && !Read(children_[i])) {
+        const Child ended = children_[i];
+        children_.erase(children_.begin() + static_cast<std::ptrdiff_t>(i));
+        End(ended);
+      }
+    }
+  }
+
+  // False: the child says no more.
+  bool Read(Child& child) {
+    Answer answer;
+    if (read(child.answers, &answer, sizeof answer) != sizeof answer) {
+      return false;
+    }
+    Count(answer.seed, answer.outcome);
+    child.next = answer.seed + 1;
+    if (IsOver()) {
+      kill(child.id, SIGKILL);
+      return false;
+    }
+    return true;
+  }
+
+  void Count(uint64_t seed, int outcome) {
+    has_no_device_ |= outcome == kNoDevice;
+    ++kernels_;
+    highest_ = std::max(highest_, seed);
+    refused_ += outcome == kRefused ? 1 : 0;
+    too_long_ += outcome == kTooLong ? 1 : 0;
+    findings_ += outcome == kDiffers ? 1 : 0;
+  }
+
+  void End(const Child& child) {
+    close(child.answers);
+    int status = 0;
+    while (waitpid(child.id, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (child.next > child.last || IsOver()) {
+      return;
+    }
+    if (!WIFSIGNALED(status)) {
+      Begin(child.next, child.last);  // Behind a finding.
+      return;
+    }
+    std::printf("FOUND seed %" PRIu64 " on %s: signal %d%s, in a process that began with seed %" PRIu64 "\n",
+                child.next, arguments_.device.c_str(), WTERMSIG(status),
+                WTERMSIG(status) == SIGALRM ? ", after two minutes of processor time" : "", child.first);
+    Count(child.next, kDiffers);
+    if (child.next < child.last && !IsOver()) {
+      Begin(child.next + 1, child.last);
+    }
+  }
+
+  const Arguments& arguments_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const uint64_t first_;
+  uint64_t next_;
+  const uint64_t last_;
+  bool is_done_ = false, has_no_device_ = false;
+  uint64_t kernels_ = 0, refused_ = 0, too_long_ = 0, findings_ = 0, highest_ = 0;
+  std::vector<Child> children_;
+};
 
 int Run(const Arguments& arguments) {
   uint64_t first = 0, last = 0;
@@ -190,27 +337,11 @@ int Run(const Arguments& arguments) {
     std::fprintf(stderr, "--seeds takes FIRST..LAST.\n");
     return 2;
   }
-  const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  uint64_t kernels = 0, refused = 0, too_long = 0, findings = 0, seed = first;
-  for (; seed <= last && findings < arguments.findings_max; ++seed) {
-    if (arguments.seconds != 0 && seconds() > arguments.seconds) {
-      break;
-    }
-    const int outcome = RunSeed(seed, arguments);
-    if (outcome == kNoDevice) {
-      std::printf("There is no %s; nothing is run.\n", arguments.device.c_str());
-      return 0;
-    }
-    ++kernels;
-    refused += outcome == kRefused ? 1 : 0;
-    too_long += outcome == kTooLong ? 1 : 0;
-    findings += outcome == kDiffers ? 1 : 0;
+  if (arguments.jobs == 0) {
+    std::fprintf(stderr, "--jobs takes at least 1.\n");
+    return 2;
   }
-  std::printf("%s: seeds %" PRIu64 "..%" PRIu64 ": %" PRIu64 " kernels, %" PRIu64 " refused, %" PRIu64
-              " too long; %" PRIu64 " findings; %.1f s\n",
-              arguments.device.c_str(), first, seed - 1, kernels, refused, too_long, findings, seconds());
-  return findings == 0 ? 0 : 1;
+  return Search(first, last, arguments).Run();
 }
 
 }  // namespace
@@ -224,6 +355,7 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", arguments.seeds, "FIRST..LAST, both run");
   app.add_option("--seconds", arguments.seconds, "end after so many; 0 is when all seeds are done");
   app.add_option("--findings", arguments.findings_max, "end after so many");
+  app.add_option("--jobs", arguments.jobs, "processes at once");
   app.add_flag("--text", arguments.has_text, "print kernels and programs");
   app.add_flag("--records", arguments.has_records, "fields of records instead of everything");
   app.add_flag("--rows", arguments.has_rows, "counted loops over rows instead of everything");

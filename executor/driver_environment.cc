@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "backends/opencl/pocl.h"
 #include "base/io/child_process.h"
 
 namespace hpvm {
@@ -33,9 +34,15 @@ constexpr const char* kReadable[] = {
     "/proc/stat", "/proc/meminfo", "/proc/self", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/version",
     "/proc/driver", "/proc/sys/vm", "/proc/sys/kernel", "/dev/urandom", "/dev/zero"};
 // Nodes of GPUs. Of the display's only those that render and cannot set modes.
-constexpr const char* kDevices[] = {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm",
-                                    "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps",
-                                    "/dev/dri/renderD*", "/dev/kfd", "/dev/dxg"};
+constexpr const char* kDevices[] = {"/dev/nvidia[0-9]*",
+                                    "/dev/nvidiactl",
+                                    "/dev/nvidia-uvm",
+                                    "/dev/nvidia-uvm-tools",
+                                    "/dev/nvidia-modeset",
+                                    "/dev/nvidia-caps",
+                                    "/dev/dri/renderD*",
+                                    "/dev/kfd",
+                                    "/dev/dxg"};
 constexpr int kDevicesNamed = 16;  // GPUs of one machine; more are found by the patterns only.
 // The linker that PoCL's compiler starts, under the names that lead to it.
 constexpr const char* kPrograms[] = {"/usr/bin/ld", "/usr/bin/*-linux-gnu-ld", "/usr/bin/*-linux-gnu-ld.bfd"};
@@ -83,7 +90,8 @@ StatusOr<bool> LockFolder(PrivateFolder* folder) {
   if (!is_locked && errno != ENOENT && errno != EWOULDBLOCK) {
     return FromErrno(errno, "Locking the folder \"" + folder->path + "\"");
   }
-  struct stat held {}, named {};
+  struct stat held {
+  }, named{};
   return is_locked && fstat(folder->lock.get(), &held) == 0 && lstat(folder->path.c_str(), &named) == 0 &&
          held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
@@ -143,8 +151,7 @@ std::vector<uint32_t> DeviceNodeGroups() {
 }
 
 void SetDriverEnvironment(const std::string& private_folder, const std::string& kept_folder) {
-  // Machine code for every group size at once, so that a loaded binary needs no compiler in the runner.
-  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", 1);
+  opencl::SetPoclEnvironment(/*keeps=*/false);
   setenv("MESA_SHADER_CACHE_DISABLE", "true", 1);
   setenv("__GL_SHADER_DISK_CACHE", "0", 1);
   // NVIDIA's driver compiles kernels of its own when it opens, for more than a second, unless it may keep them.
@@ -183,8 +190,8 @@ StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent) {
   // Folders of processes that ended by SIGKILL.
   for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
     struct stat info {};
-    if (!entry.path().filename().string().starts_with(kFolderPrefix) ||
-        lstat(entry.path().c_str(), &info) != 0 || info.st_uid != geteuid() || !S_ISDIR(info.st_mode)) {
+    if (!entry.path().filename().string().starts_with(kFolderPrefix) || lstat(entry.path().c_str(), &info) != 0 ||
+        info.st_uid != geteuid() || !S_ISDIR(info.st_mode)) {
       continue;
     }
     UniqueFd other(open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));

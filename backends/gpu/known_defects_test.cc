@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "backends/gpu/defect_probe.h"
+#include "backends/opencl/pocl.h"
 #include "backends/registry.h"
 
 namespace hpvm {
@@ -104,7 +105,7 @@ TEST(KnownDefects, WrongResultsShow) {
 }  // namespace hpvm
 
 int main(int argc, char** argv) {
-  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
+  hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

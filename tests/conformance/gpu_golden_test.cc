@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 
 #include "backends/gpu/forced_variant.h"
+#include "backends/opencl/pocl.h"
 #include "backends/registry.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -31,8 +32,8 @@ namespace {
 struct Known {
   const char* file;
   const char* reason;
-  uint64_t local_bytes = 0;          // Only on devices with less group memory; 0: on all.
-  const char* backend = nullptr;     // Only on this backend's devices; null: on all.
+  uint64_t local_bytes = 0;       // Only on devices with less group memory; 0: on all.
+  const char* backend = nullptr;  // Only on this backend's devices; null: on all.
 };
 constexpr const char* kGrows = "Memory of an instance cannot grow.";
 constexpr const char* kCalls = "There is no call stack: recursion and indirect calls.";
@@ -309,7 +310,7 @@ void CheckFile(const std::string& path, Devices& devices) {
 }
 
 std::vector<std::string> Present() {
-  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
+  hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   std::vector<std::string> all;
   for (const char* driver : {"opencl", "vulkan"}) {
     const StatusOr<std::vector<std::string>> devices = ListDevices(driver);

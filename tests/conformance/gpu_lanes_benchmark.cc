@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backends/opencl/pocl.h"
 #include "backends/shared/host_buffer.h"
 #include "tests/conformance/conformance.h"
 
@@ -206,7 +207,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: gpu_lanes_benchmark DEVICE [MIB_OF_A_PIECE [PIECES]]\n");
     return 2;
   }
-  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);
+  hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   const uint64_t mib = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 32;
   const uint64_t pieces = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 16;
   hpvm::conformance::Measure(argv[1], std::max<uint64_t>(mib, 1) << 20, std::max<uint64_t>(pieces, 1));

@@ -8,6 +8,7 @@
 #include "gtest/gtest-spi.h"
 #include "gtest/gtest.h"
 
+#include "backends/opencl/pocl.h"
 #include "backends/vulkan/device.h"
 #include "tests/conformance/conformance.h"
 
@@ -138,7 +139,7 @@ int Validated() { return 0; }
 #endif
 
 int main(int argc, char** argv) {
-  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
+  hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   testing::InitGoogleTest(&argc, argv);
   Validate();
   hpvm::conformance::RegisterAll();

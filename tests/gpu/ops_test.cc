@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 
+#include "backends/opencl/pocl.h"
 #include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/llvm/testing/forms.h"
 #include "compiler/ir/interpret/interpret.h"
@@ -438,7 +439,7 @@ INSTANTIATE_TEST_SUITE_P(All, OpsTest, ::testing::ValuesIn(Devices()), TestName)
 }  // namespace hpvm::gpu_test
 
 int main(int argc, char** argv) {
-  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
+  hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -3,6 +3,7 @@
 // interpreter. A driver that gets them wrong reads and writes 4 GiB behind the buffer: it faults, or values differ.
 #include "gtest/gtest.h"
 
+#include "backends/opencl/pocl.h"
 #include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/testing/wrap_kernels.h"
 #include "compiler/ir/text/text.h"
@@ -66,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(All, WrapTest, ::testing::ValuesIn(Devices()), TestName
 }  // namespace hpvm::gpu_test
 
 int main(int argc, char** argv) {
-  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
+  hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 
 #include "backends/opencl/device.h"
+#include "backends/opencl/pocl.h"
 #include "backends/shared/host_buffer.h"
 
 namespace hpvm::opencl {
@@ -231,7 +232,7 @@ class Rig {
 
 // The devices of this machine.
 inline std::vector<std::string> Present() {
-  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
+  hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   std::vector<std::string> names = ListOpenClDevices();
   if (names.empty()) {
     std::printf("SKIPPED: no OpenCL device is present.\n");

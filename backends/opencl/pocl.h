@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HPVMD_BACKENDS_OPENCL_POCL_H_
+#define HPVMD_BACKENDS_OPENCL_POCL_H_
+
+#include <cstdlib>
+
+namespace hpvm::opencl {
+
+// Sets what PoCL 3.1 reads of the environment when it is loaded; call it before, while there is one thread. Variables
+// that are set stay where `keeps` says so: tests let people try others.
+inline void SetPoclEnvironment(bool keeps) {
+  const int overwrites = keeps ? 0 : 1;
+  // Machine code for every group size at once, so that a loaded binary needs no compiler in the runner.
+  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", overwrites);
+  // Work items in plain loops. By default PoCL declares these loops parallel for LLVM's vectorizer, which then moves one
+  // store of a work item behind a later store of the same work item to the same place (hpvm-gpu-random, seed 1011).
+  setenv("POCL_WORK_GROUP_METHOD", "loops", overwrites);
+}
+
+}  // namespace hpvm::opencl
+
+#endif  // HPVMD_BACKENDS_OPENCL_POCL_H_

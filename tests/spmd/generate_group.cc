@@ -63,7 +63,9 @@ void Generator::Exchange() {
   op.type = type;
   op.width = static_cast<uint8_t>(width);
   op.space = random_.Percent(60) ? ir::Space::kGroup : ir::Space::kFlat;
-  const ValueId value = Value(type, 1);
+  // Another exchange may read a part of it as an integer.
+  const ValueId exchanged = Value(type, 1);
+  const ValueId value = ir::IsInt(type) ? exchanged : NoNan(type, exchanged);
   Emit(op, std::array{address(group_slot_), value}, {});
   Emit({.code = Opcode::kBarrier}, {}, {});
   for (uint32_t i = random_.Between(1, 2); i > 0; --i) {

@@ -140,7 +140,29 @@ std::string Arithmetic::IntCompare(const Op& op) {
   constexpr bool kSigned[] = {false, false, true, false, true, false, true, false, true, false};
   const size_t which = static_cast<size_t>(op.code) - static_cast<size_t>(Opcode::kEq);
   const std::string cast = kSigned[which] ? Cat("(", SignedName(op.type), ")") : "";
-  return Cat("(uint)(", cast, text_.Operand(op, 0), " ", kSigns[which], " ", cast, text_.Operand(op, 1), ")");
+  std::string operands[] = {text_.Operand(op, 0), text_.Operand(op, 1)};
+  if (!hidden_compares_.empty() && hidden_compares_[op.first_result.index] != 0) {
+    const std::string once = op.type == Type::kI64 ? "once64" : "once32";
+    v_.helpers.Need(once);
+    std::string& counter = operands[hidden_compares_[op.first_result.index] - 1];
+    counter = Cat(once, "(", counter, ")");
+  }
+  return Cat("(uint)(", cast, operands[0], " ", kSigns[which], " ", cast, operands[1], ")");
+}
+
+// NVIDIA's compiler takes it that sums, products and quotients of constants are numbers, 0 / 0 among them, and so that
+// they equal themselves. It lets tests of their bits be.
+std::string Arithmetic::FloatCompare(const Op& op) {
+  constexpr std::string_view kSigns[] = {"==", "!=", "<", ">", "<=", ">="};
+  const std::string &a = text_.Operand(op, 0), &b = text_.Operand(op, 1);
+  const bool is_of_itself = a == b && (op.code == Opcode::kFEq || op.code == Opcode::kFNe);
+  if (is_of_itself && !v_.target.is_processor) {
+    return Cat("(uint)((", BitsOf(op.type), "(", a, ") & ", NoSign(op.type), ") ",
+               op.code == Opcode::kFNe ? ">" : "<=", " ",
+               op.type == Type::kF64 ? "0x7ff0000000000000ul" : "0x7f800000u", ")");
+  }
+  const size_t which = static_cast<size_t>(op.code) - static_cast<size_t>(Opcode::kFEq);
+  return Cat("(uint)(", a, " ", kSigns[which], " ", b, ")");
 }
 
 // PoCL takes it that what is rounded is a number that an integer holds, and makes anything of a NaN, an infinity or a

@@ -133,11 +133,8 @@ void KernelWriter::WriteOp(OpId id) {
       return define(arithmetic_.Approx(op));
     case ir::Family::kFloatBinary:
       return arithmetic_.WriteFloatBinary(id);
-    case ir::Family::kFloatCompare: {
-      constexpr std::string_view kSigns[] = {"==", "!=", "<", ">", "<=", ">="};
-      const size_t which = static_cast<size_t>(op.code) - static_cast<size_t>(Opcode::kFEq);
-      return define(Cat("(uint)(", text_.Operand(op, 0), " ", kSigns[which], " ", text_.Operand(op, 1), ")"));
-    }
+    case ir::Family::kFloatCompare:
+      return define(arithmetic_.FloatCompare(op));
     case ir::Family::kConvert:
       return arithmetic_.WriteConvert(id);
     case ir::Family::kSelect:

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/back/gpu/mixed_compares.h"
 #include "compiler/back/opencl/control.h"
 #include "compiler/back/opencl/memory.h"
 #include "compiler/back/opencl/text.h"
@@ -30,6 +31,7 @@ class Arithmetic {
   std::string IntUnary(const Op& op);
   void WriteIntBinary(OpId id);
   std::string IntCompare(const Op& op);
+  std::string FloatCompare(const Op& op);
   std::string FloatUnary(const Op& op);
   std::string Approx(const Op& op);
   void WriteFloatBinary(OpId id);
@@ -49,6 +51,9 @@ class Arithmetic {
   Text& text_;
   Traps& traps_;
   const Definitions definitions_{v_.f};
+  // What gpu::FindMixedCompares says; empty for devices whose compilers get them right.
+  const std::vector<uint8_t> hidden_compares_ =
+      v_.target.is_processor ? std::vector<uint8_t>() : gpu::FindMixedCompares(v_.f);
 };
 
 class KernelWriter {

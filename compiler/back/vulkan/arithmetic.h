@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <vector>
 
 #include "compiler/analysis/definitions.h"
 #include "compiler/back/vulkan/control.h"
@@ -91,11 +92,16 @@ class Floats : private Room {
   SpvId OrderOf(SpvId a);
   SpvId CompareByOrder(ir::Opcode code, SpvId a, SpvId b);
   SpvId UnknownZero(ir::Type type);
-  SpvId WithSign(ir::Type type, SpvId value, SpvId sign);  // All as bits.
+  bool IsSeenAsBits(ir::ValueId value);
+  bool HidesMasks(const ir::Op& op);
+  bool IsHidden(const ir::Op& constant) const;
+  SpvId Mask(ir::Type type, uint64_t mask, bool is_hidden);
+  SpvId WithSign(ir::Type type, SpvId value, SpvId sign, bool is_hidden);  // All as bits.
 
   Functions& functions_;
   SoftFloats soft_;
   FusedFloats fused_;
+  std::vector<bool> seen_as_bits_;  // By ValueId; empty until somebody asks.
 };
 
 // emit_integer.cc, emit_convert.cc.

@@ -5,6 +5,7 @@
 // twice does no harm (53 bits are more than 2 * 24 + 1; S. Figueroa, "When is double rounding innocuous?", SIGNUM
 // 1995), or bit by bit where there is no f64.
 #include "compiler/back/vulkan/arithmetic.h"
+#include "compiler/ir/walk.h"
 
 #include <spirv/unified1/GLSL.std.450.h>
 
@@ -12,6 +13,7 @@ namespace hpvm::vulkan {
 
 using ir::Opcode;
 using ir::Type;
+using ir::ValueId;
 
 namespace {
 
@@ -64,11 +66,40 @@ SpvId Floats::IsNan(Type type, SpvId a) {
   return c.Test(spv::OpUGreaterThan, magnitude, v_.K(IntOf(type), Infinity(type)));
 }
 
+// Whether anything but a sum, product, quotient, root or comparison sees the value.
+bool Floats::IsSeenAsBits(ValueId value) {
+  if (seen_as_bits_.empty()) {
+    seen_as_bits_.resize(v_.f.values.size());
+    ir::ForEachOp(v_.f, [&](ir::OpId id) {
+      const ir::Op& op = v_.f.op(id);
+      const bool is_arithmetic = op.code == Opcode::kFAdd || op.code == Opcode::kFSub || op.code == Opcode::kFMul ||
+                                 op.code == Opcode::kFDiv || op.code == Opcode::kFSqrt ||
+                                 ir::Info(op.code).family == ir::Family::kFloatCompare;
+      for (const ValueId operand : v_.f.operands_of(op)) {
+        seen_as_bits_[operand.index] = seen_as_bits_[operand.index] || !is_arithmetic;
+      }
+    });
+  }
+  return seen_as_bits_[value.index];
+}
+
+// NVIDIA's compiler knows changes of a sign by their masks and makes operations on floats of them, which take denormals
+// for zeros. Where the result's bits are seen it does not get to know the mask.
+bool Floats::HidesMasks(const ir::Op& op) {
+  return op.type == Type::kF32 && !v_.m.target.is_processor && !v_.m.target.keeps_denormals && !v_.options.fast_math &&
+         IsSeenAsBits(op.first_result);
+}
+
+SpvId Floats::Mask(Type type, uint64_t mask, bool is_hidden) {
+  const SpvId known = v_.K(IntOf(type), mask);
+  return is_hidden ? w.Op(spv::OpBitwiseOr, v_.m.TypeOf(IntOf(type)), {known, UnknownZero(IntOf(type))}) : known;
+}
+
 // `value` with the sign of `sign`, both as bits.
-SpvId Floats::WithSign(Type type, SpvId value, SpvId sign) {
+SpvId Floats::WithSign(Type type, SpvId value, SpvId sign, bool is_hidden) {
   const SpvId bits = v_.m.TypeOf(IntOf(type));
-  const SpvId magnitude = w.Op(spv::OpBitwiseAnd, bits, {value, v_.K(IntOf(type), MagnitudeBits(type))});
-  const SpvId top = w.Op(spv::OpBitwiseAnd, bits, {sign, v_.K(IntOf(type), SignBit(type))});
+  const SpvId magnitude = w.Op(spv::OpBitwiseAnd, bits, {value, Mask(type, MagnitudeBits(type), is_hidden)});
+  const SpvId top = w.Op(spv::OpBitwiseAnd, bits, {sign, Mask(type, SignBit(type), is_hidden)});
   return w.Op(spv::OpBitwiseOr, bits, {magnitude, top});
 }
 
@@ -78,11 +109,11 @@ SpvId Floats::EmitFloatUnary(const ir::Op& op, SpvId a) {
   switch (op.code) {
     case Opcode::kFAbs: {
       const SpvId bits = BitsOf(type, a);
-      return FloatOf(type, w.Op(spv::OpBitwiseAnd, bits_type, {bits, v_.K(IntOf(type), MagnitudeBits(type))}));
+      return FloatOf(type, w.Op(spv::OpBitwiseAnd, bits_type, {bits, Mask(type, MagnitudeBits(type), HidesMasks(op))}));
     }
     case Opcode::kFNeg: {
       const SpvId bits = BitsOf(type, a);
-      return FloatOf(type, w.Op(spv::OpBitwiseXor, bits_type, {bits, v_.K(IntOf(type), SignBit(type))}));
+      return FloatOf(type, w.Op(spv::OpBitwiseXor, bits_type, {bits, Mask(type, SignBit(type), HidesMasks(op))}));
     }
     case Opcode::kFSqrt:
       return type == Type::kF32 ? EmitSqrtF32(op, a) : w.Ext(GLSLstd450Sqrt, v_.m.TypeOf(type), {a});
@@ -100,7 +131,7 @@ SpvId Floats::EmitFloatUnary(const ir::Op& op, SpvId a) {
   // Rounding keeps the sign, also of zeros.
   const SpvId value = BitsOf(type, rounded);
   const SpvId sign = BitsOf(type, a);
-  return FloatOf(type, WithSign(type, value, sign));
+  return FloatOf(type, WithSign(type, value, sign, HidesMasks(op)));
 }
 
 SpvId Floats::EmitApprox(const ir::Op& op, SpvId a) {
@@ -130,16 +161,23 @@ SpvId Floats::Opaque(Type type, SpvId value) {
 }
 
 // Mesa's passes make a conversion of a condition of a choice between 1 and 0 or -1 and -0, also where it is one between
-// 1 and -0 or -1 and 0, or between the integers that have those bits. So they do not get to know the ones.
+// 1 and -0 or -1 and 0, or between the integers that have those bits. So they do not get to know the ones. NVIDIA's
+// compiler takes a choice between 0 and -0 for one between equal numbers, and does not get to know -0.
+bool Floats::IsHidden(const ir::Op& constant) const {
+  const bool is_wide = ir::Bytes(constant.type) == 8;
+  const Type as_float = is_wide ? Type::kF64 : Type::kF32;
+  if (v_.m.target.is_processor) {
+    return (constant.imm & MagnitudeBits(as_float)) == (is_wide ? 0x3ff0000000000000 : 0x3f800000);
+  }
+  return constant.type == as_float && constant.imm == SignBit(as_float) && !v_.options.fast_math;
+}
+
 SpvId Floats::EmitConst(const ir::Op& op) {
-  const bool is_wide = ir::Bytes(op.type) == 8;
-  const Type as_float = is_wide ? Type::kF64 : Type::kF32, as_int = IntOf(as_float);
-  const uint64_t one = is_wide ? 0x3ff0000000000000 : 0x3f800000;
-  if (!v_.m.target.is_processor || (op.imm & MagnitudeBits(as_float)) != one) {
+  if (!IsHidden(op)) {
     return v_.K(op.type, op.imm);
   }
-  const SpvId zero = UnknownZero(as_int);
-  const SpvId hidden = w.Op(spv::OpBitwiseOr, v_.m.TypeOf(as_int), {v_.K(as_int, op.imm), zero});
+  const Type as_int = ir::Bytes(op.type) == 8 ? Type::kI64 : Type::kI32;
+  const SpvId hidden = w.Op(spv::OpBitwiseOr, v_.m.TypeOf(as_int), {v_.K(as_int, op.imm), UnknownZero(as_int)});
   return c.Bits(v_.m.TypeOf(op.type), hidden);
 }
 
@@ -160,7 +198,7 @@ SpvId Floats::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
     case Opcode::kFCopysign: {
       const SpvId value = BitsOf(op.type, a);
       const SpvId sign = BitsOf(op.type, b);
-      return FloatOf(op.type, WithSign(op.type, value, sign));
+      return FloatOf(op.type, WithSign(op.type, value, sign, HidesMasks(op)));
     }
     default:
       return EmitMinMax(op, a, b);

@@ -92,7 +92,7 @@ bool Floats::HidesMasks(const ir::Op& op) {
 
 SpvId Floats::Mask(Type type, uint64_t mask, bool is_hidden) {
   const SpvId known = v_.K(IntOf(type), mask);
-  return is_hidden ? w.Op(spv::OpBitwiseOr, v_.m.TypeOf(IntOf(type)), {known, UnknownZero(IntOf(type))}) : known;
+  return is_hidden ? w.Op(spv::OpBitwiseXor, v_.m.TypeOf(IntOf(type)), {known, UnknownZero(IntOf(type))}) : known;
 }
 
 // `value` with the sign of `sign`, both as bits.
@@ -142,9 +142,10 @@ SpvId Floats::EmitApprox(const ir::Op& op, SpvId a) {
   return w.Ext(instruction, v_.m.TypeOf(op.type), {a});
 }
 
-// A zero of an integer type that no compiler knows: ids are below 2^31.
+// A zero of an integer type of which no compiler knows any of the low 32 bits: ids are below 2^31.
 SpvId Floats::UnknownZero(Type type) {
-  const SpvId zero = c.ShrK(v_.Argument32(GpuArgument::Kind::kFirst, 0), 31);
+  const SpvId first = v_.Argument32(GpuArgument::Kind::kFirst, 0);
+  const SpvId zero = w.Op(spv::OpShiftRightArithmetic, c.U32(), {first, c.K(31)});
   return type == Type::kI32 ? zero : w.Op(spv::OpUConvert, v_.m.TypeOf(type), {zero});
 }
 

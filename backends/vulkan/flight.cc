@@ -214,6 +214,9 @@ Status VulkanFlight::FillEdge(VulkanBuffer& buffer, uint64_t offset, uint64_t by
   uint8_t pattern[kEdgeMax];
   std::memset(pattern, value, kEdgeMax);
   HPVMD_CHECK(bytes <= kEdgeMax);
+  if (bytes == 0) {
+    return absl::OkStatus();
+  }
   return transfers_.UploadNow({.data = pattern, .buffer = buffer, .offset = offset, .bytes = bytes});
 }
 

@@ -23,13 +23,13 @@ inline void Pause() {
 #endif
 }
 
-#if defined(__x86_64__)
 // memcpy around the caches.
 void Stream(uint8_t* target, const uint8_t* source, uint64_t bytes) {
+  uint64_t at = 0;
+#if defined(__x86_64__)
   constexpr uint64_t kLine = 64;
-  const uint64_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(target) % kLine) % kLine);
-  std::memcpy(target, source, head);
-  uint64_t at = head;
+  at = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(target) % kLine) % kLine);
+  std::memcpy(target, source, at);
   for (; bytes - at >= kLine; at += kLine) {
     const auto* from = reinterpret_cast<const __m128i*>(source + at);
     auto* to = reinterpret_cast<__m128i*>(target + at);
@@ -40,10 +40,10 @@ void Stream(uint8_t* target, const uint8_t* source, uint64_t bytes) {
     _mm_stream_si128(to + 2, c);
     _mm_stream_si128(to + 3, d);
   }
-  _mm_sfence();
+  _mm_sfence();  // What follows in other threads sees them.
+#endif
   std::memcpy(target + at, source + at, bytes - at);
 }
-#endif
 
 }  // namespace
 
@@ -93,6 +93,7 @@ void HostCopier::Start(Task& task, const Bytes& copy) {
   task.source_ = copy.source;
   task.bytes_ = copy.bytes;
   task.has_indices_ = copy.has_indices;
+  task.is_streamed_ = copy.is_streamed;
   task.claimed_ = 0;
   task.words_ = {};
   if (copy.bytes == 0) {
@@ -130,16 +131,6 @@ void HostCopier::Await(const Task& task) {
   done_.wait(lock, [&] { return task.undone_.load(std::memory_order_acquire) == 0; });
 }
 
-void HostCopier::Move(uint8_t* target, const uint8_t* source, uint64_t bytes) const {
-#if defined(__x86_64__)
-  if (streams_) {
-    Stream(target, source, bytes);
-    return;
-  }
-#endif
-  std::memcpy(target, source, bytes);
-}
-
 // False when there is none left to take.
 bool HostCopier::MakeSlice() {
   static_assert(kSliceBytes % sizeof(int32_t) == 0, "Slices begin between words.");
@@ -156,7 +147,11 @@ bool HostCopier::MakeSlice() {
   }
   lock.unlock();
 
-  Move(task.target_ + begin, task.source_ + begin, bytes);
+  if (task.is_streamed_) {
+    Stream(task.target_ + begin, task.source_ + begin, bytes);
+  } else {
+    std::memcpy(task.target_ + begin, task.source_ + begin, bytes);
+  }
   if (task.has_indices_) {
     // Others may write the source meanwhile: what counts are the bytes that have arrived.
     WordScan scan;

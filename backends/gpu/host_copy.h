@@ -39,23 +39,24 @@ class HostCopier {
     uint8_t* target_ = nullptr;
     const uint8_t* source_ = nullptr;
     uint64_t bytes_ = 0;
-    bool has_indices_ = false;
+    bool has_indices_ = false, is_streamed_ = false;
     uint64_t claimed_ = 0;             // Bytes; guarded by the copier's mutex_.
     ir::WordRange words_;              // The same until all slices are made.
     std::atomic<uint64_t> undone_{0};  // Slices. When it is 0 nobody else looks at the task any more.
   };
-  // Both are borrowed until the task is finished. `has_indices`: looks at the words at `target` once they are there.
+  // Both are borrowed until the task is finished.
   struct Bytes {
     uint8_t* target = nullptr;
     const uint8_t* source = nullptr;
     uint64_t bytes = 0;
-    bool has_indices = false;
+    bool has_indices = false;  // Looks at the words at `target` once they are there.
+    bool is_streamed = false;  // Writes `target` around the caches: nobody here is about to read it.
   };
 
   // Helpers start with the first task, and run on `near`; where none can be started the owners make all slices. The
   // meter is borrowed for its life.
-  HostCopier(uint32_t helpers, CopyMeter& meter, NearCpus near = {}, bool streams = false)
-      : wanted_(helpers), near_(std::move(near)), streams_(streams), meter_(meter) {}
+  HostCopier(uint32_t helpers, CopyMeter& meter, NearCpus near = {})
+      : wanted_(helpers), near_(std::move(near)), meter_(meter) {}
   // No task may be under way.
   ~HostCopier();
   HostCopier(const HostCopier&) = delete;
@@ -81,12 +82,10 @@ class HostCopier {
   void StartHelpers();
   void Serve();
   bool MakeSlice();
-  void Move(uint8_t* target, const uint8_t* source, uint64_t bytes) const;
   void Await(const Task& task);
 
   const uint32_t wanted_;
   const NearCpus near_;
-  const bool streams_;
   CopyMeter& meter_;
   std::mutex mutex_;
   std::condition_variable came_, done_;  // A task, for helpers; the end of one, for owners.

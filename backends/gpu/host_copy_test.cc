@@ -85,14 +85,15 @@ TEST(HostCopierTest, MakesSeveralTasksAtOnce) {
 // Around the caches every byte arrives, too, wherever it begins.
 TEST(HostCopierTest, StreamsEveryByte) {
   CopyMeter meter;
-  HostCopier copier(1, meter, {}, /*streams=*/true);
+  HostCopier copier(1, meter);
   const std::vector<uint8_t> source = Noise(600'000, 9);
   for (size_t from = 0; from < 70; from += 23) {
     for (size_t to = 0; to < 70; to += 3) {
       for (const size_t bytes : {size_t{1}, size_t{63}, size_t{64}, size_t{200}, size_t{599'900}}) {
         std::vector<uint8_t> target(600'200, 0x5a);
         HostCopier::Task task;
-        copier.Start(task, {target.data() + to, source.data() + from, bytes});
+        copier.Start(
+            task, {.target = target.data() + to, .source = source.data() + from, .bytes = bytes, .is_streamed = true});
         copier.Finish(task);
         EXPECT_EQ(std::memcmp(target.data() + to, source.data() + from, bytes), 0);
         EXPECT_TRUE(std::all_of(target.begin(), target.begin() + static_cast<ptrdiff_t>(to),

@@ -110,7 +110,10 @@ Status StagingRing::BeginFills(const Source& source, const TakeSlot& take, uint6
       break;
     }
     const uint64_t bytes = std::min(slot_bytes_, source.bytes - *begun);
-    copier_.Start(slot->task, {slot->data, source.data + *begun, bytes, source.words != nullptr});
+    // The device reads it out of the processor's cache, if it is quick.
+    copier_.Start(
+        slot->task,
+        {.target = slot->data, .source = source.data + *begun, .bytes = bytes, .has_indices = source.words != nullptr});
     filling->push_back({slot, *begun, bytes});
     *begun += bytes;
   }

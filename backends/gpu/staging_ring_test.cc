@@ -308,6 +308,7 @@ TEST(StagingRingTest, EndsAtItsLimit) {
   ASSERT_TRUE(rig.Upload(data, memory).ok());
   EXPECT_EQ(rig.device.grown(), 5u);
   EXPECT_EQ(rig.device.pending(), 5u);
+  rig.Settle();
 }
 
 // When no more memory can be pinned the ring stays as it is; with less than two slots nothing can be staged.
@@ -362,9 +363,12 @@ TEST(StagingRingTest, TransfersFailForTheirOwnCopy) {
   rig.Settle();
   EXPECT_TRUE(data == other);
   rig.device.transfer_fails_of = 1;
-  Arrivals arrivals(rig.ring, Allow);
-  ASSERT_TRUE(rig.Download(arrivals, data, target.data()).ok());
-  EXPECT_EQ(arrivals.Finish().code(), absl::StatusCode::kInternal);
+  {
+    Arrivals arrivals(rig.ring, Allow);
+    ASSERT_TRUE(rig.Download(arrivals, data, target.data()).ok());
+    EXPECT_EQ(arrivals.Finish().code(), absl::StatusCode::kInternal);
+  }
+  rig.Settle();
 }
 
 // Every wait ends on a lost device, and slots that it may still write are not used again.
@@ -407,7 +411,7 @@ TEST(StagingRingTest, GoesOnBesideATransferThatNeverEnds) {
 // Nothing reaches the host's memory when it must not.
 TEST(StagingRingTest, WritesNothingThatItMayNot) {
   Rig rig(FakeDevice::Pace::kLast);
-  const std::vector<uint8_t> data = Noise(9 * kSlot, 8);
+  const std::vector<uint8_t> data = Noise(9 * kSlot, 8), little(kSlot, 1);
   std::vector<uint8_t> target(data.size(), 0x5a);
   {
     Arrivals arrivals(rig.ring, [] { return Aborted("A kernel in front of it has trapped."); });
@@ -416,7 +420,6 @@ TEST(StagingRingTest, WritesNothingThatItMayNot) {
   }
   {
     Arrivals dropped(rig.ring, Allow);
-    const std::vector<uint8_t> little(data.begin(), data.begin() + kSlot);
     ASSERT_TRUE(rig.Download(dropped, little, target.data()).ok());
   }
   rig.Settle();

@@ -22,8 +22,6 @@ struct StagingShape {
   size_t slots = 6;
   static constexpr size_t kSlotsMax = 16;
   uint32_t helpers = UsualHelpers();
-  // Slots and host memory are written around the caches.
-  bool streams = false;
 };
 
 }  // namespace hpvm::gpu

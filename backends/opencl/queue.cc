@@ -38,7 +38,7 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue plain, Queue down
       plain_(std::move(plain)),
       download_(std::move(download)),
       setup_(std::move(setup)),
-      copier_(parts.staging.helpers, parts.meter, parts.found.near, parts.staging.streams),
+      copier_(parts.staging.helpers, parts.meter, parts.found.near),
       uploads_({context_, main_.get(), setup_.get(), health_, copier_, kUploading}, parts.staging),
       downloads_({context_, download_.get(), setup_.get(), health_, copier_, kDownloading}, parts.staging),
       traps_(context_, main_.get(), setup_.get()) {}

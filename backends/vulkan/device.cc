@@ -42,7 +42,7 @@ class VulkanLane final : public gpu::Driver {
   // Borrowed.
   VulkanLane(Context& context, Memory& memory, CopyMeter& meter, Lane lane, bool copies_by_kernel,
              const gpu::StagingShape& shape)
-      : copier_(shape.helpers, meter, context.physical().near, shape.streams),
+      : copier_(shape.helpers, meter, context.physical().near),
         staging_(context, memory, lane, copier_, shape),
         slots_(context, memory, lane),
         deck_{.context = context,

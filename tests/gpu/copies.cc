@@ -3,7 +3,7 @@
 //
 //   hpvm-gpu-copies --device opencl:0                            the usual shape
 //   hpvm-gpu-copies --device vulkan:0 --pinned                   beside it the same from and to pinned memory
-//   HPVM_COPIES_SLOTS=3,6,12 HPVM_COPIES_SLOT_MIB=4,8,16 HPVM_COPIES_HELPERS=3,7 HPVM_COPIES_STREAMS=0,1
+//   HPVM_COPIES_SLOTS=3,6,12 HPVM_COPIES_SLOT_MIB=4,8,16 HPVM_COPIES_HELPERS=3,7
 //     hpvm-gpu-copies --device opencl:0                          every combination
 //   hpvm-gpu-copies --host                                       the host's half alone, without a device
 //
@@ -53,13 +53,10 @@ Shapes ShapesFromEnvironment() {
   const auto mib = FromEnvironment("HPVM_COPIES_SLOT_MIB", static_cast<uint32_t>(usual.slot_bytes / limits::kMiB));
   const auto slots = FromEnvironment("HPVM_COPIES_SLOTS", static_cast<uint32_t>(usual.slots));
   const auto helpers = FromEnvironment("HPVM_COPIES_HELPERS", usual.helpers);
-  const auto streams = FromEnvironment("HPVM_COPIES_STREAMS", usual.streams ? 1 : 0);
-  for (const uint32_t stream : streams) {
-    for (const uint32_t helper : helpers) {
-      for (const uint32_t bytes : mib) {
-        for (const uint32_t count : slots) {
-          shapes.push_back({bytes * limits::kMiB, count, helper, stream != 0});
-        }
+  for (const uint32_t helper : helpers) {
+    for (const uint32_t bytes : mib) {
+      for (const uint32_t count : slots) {
+        shapes.push_back({bytes * limits::kMiB, count, helper});
       }
     }
   }
@@ -110,9 +107,8 @@ void Print(const char* what, const std::vector<double>& rates) {
 }
 
 void Print(const gpu::StagingShape& shape) {
-  std::printf("%2zu slots of %2llu MiB, %2u helpers%s", shape.slots,
-              static_cast<unsigned long long>(shape.slot_bytes / limits::kMiB), shape.helpers,
-              shape.streams ? ", streams" : "         ");
+  std::printf("%2zu slots of %2llu MiB, %2u helpers", shape.slots,
+              static_cast<unsigned long long>(shape.slot_bytes / limits::kMiB), shape.helpers);
 }
 
 class DeviceCopies {
@@ -181,7 +177,7 @@ Status MeasureDevice(const std::string& name, const gpu::StagingShape& shape, Pa
   const auto downs = Rates(up.bytes, rounds, [&] { copy(*memory, to, Lane::kDownload); });
   HPVMD_RETURN_IF_ERROR(status);
   std::printf("%s  ", name.c_str());
-  is_pinned ? static_cast<void>(std::printf("pinned                           ")) : Print(shape);
+  is_pinned ? static_cast<void>(std::printf("pinned                        ")) : Print(shape);
   Print("up", ups);
   Print("down", downs);
   std::printf("%s\n", std::memcmp(up.data, down.data, up.bytes) == 0 ? "" : "  WRONG BYTES");
@@ -192,7 +188,7 @@ Status MeasureDevice(const std::string& name, const gpu::StagingShape& shape, Pa
 // Threads that fill and empty slots as fast as they can, and wait for no device.
 void MeasureHost(const gpu::StagingShape& shape, Pages& pages, int rounds) {
   CopyMeter meter;
-  gpu::HostCopier copier(shape.helpers, meter, {}, shape.streams);
+  gpu::HostCopier copier(shape.helpers, meter);
   Pages slots(shape.slot_bytes * shape.slots);
   const auto move = [&](bool is_up) {
     std::vector<gpu::HostCopier::Task> tasks(shape.slots);
@@ -205,7 +201,10 @@ void MeasureHost(const gpu::StagingShape& shape, Pages& pages, int rounds) {
       if (begun < count) {
         uint8_t* const slot = slots.data + i % shape.slots * shape.slot_bytes;
         uint8_t* const page = pages.data + begun++ * shape.slot_bytes;
-        copier.Start(tasks[i % shape.slots], {is_up ? slot : page, is_up ? page : slot, shape.slot_bytes});
+        copier.Start(tasks[i % shape.slots], {.target = is_up ? slot : page,
+                                              .source = is_up ? page : slot,
+                                              .bytes = shape.slot_bytes,
+                                              .is_streamed = !is_up});
       }
     }
   };

@@ -34,7 +34,7 @@ bool Arrivals::Touches(const uint8_t* data, uint64_t bytes) const {
       pieces_, [&](const Piece& piece) { return piece.target < data + bytes && data < piece.target + piece.bytes; });
 }
 
-// Of all that the device is done with, and of the first one in any case.
+// Begins those of all slots that the device is done with, and that of the first one in any case.
 Status Arrivals::BeginCopies() {
   while (begun_ < pieces_.size()) {
     const Piece& piece = pieces_[begun_];

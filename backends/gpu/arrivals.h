@@ -19,16 +19,16 @@ class Arrivals {
   // The ring is borrowed for its life. `may_write` is asked before bytes reach the host's memory, which none do when it
   // fails.
   Arrivals(StagingRing& ring, std::function<Status()> may_write) : ring_(ring), may_write_(std::move(may_write)) {}
-  // What has not arrived never does. Slots that the device still writes become free when it is done.
+  // Bytes that have not arrived never do. Slots that the device still writes become free when it is done.
   ~Arrivals();
   Arrivals(const Arrivals&) = delete;
   Arrivals& operator=(const Arrivals&) = delete;
 
-  // Submits the copy, piece by piece. Its last bytes arrive in Finish. Of copies to the same bytes the last one would
-  // not always count: see Touches.
+  // Submits the copy, piece by piece. Its last bytes arrive in Finish. Copies to the same bytes may arrive in any
+  // order: see Touches.
   Status Download(uint8_t* target, uint64_t bytes, const StagingRing::TakeSlot& take,
                   const StagingRing::Submit& submit);
-  // Whether some of these bytes are still to arrive.
+  // True if some of these bytes are still to arrive.
   bool Touches(const uint8_t* data, uint64_t bytes) const;
   // A slot of the ring, for which the first ones arrive if there is no other way.
   StatusOr<StagingSlot*> Take();
@@ -40,7 +40,7 @@ class Arrivals {
     StagingSlot* slot = nullptr;  // Held.
     uint8_t* target = nullptr;
     uint64_t bytes = 0;
-    uint64_t copy_bytes = 0;  // Of the whole copy, in its first piece; else 0.
+    uint64_t copy_bytes = 0;  // The whole copy's, in its first piece; else 0.
   };
   Status BeginCopies();
   Status FreeOne();
@@ -49,7 +49,7 @@ class Arrivals {
   const std::function<Status()> may_write_;
   std::deque<Piece> pieces_;
   size_t begun_ = 0;                // So many of the first ones are being copied out.
-  std::unique_ptr<CopyFlow> flow_;  // Of the copy whose pieces arrive,
+  std::unique_ptr<CopyFlow> flow_;  // The copy's whose pieces arrive,
   uint64_t flow_left_ = 0;          // of which so many bytes have not.
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kSliceBytes = 256 * 1024;  // Some 25 us by one thread: what taking one costs is small beside.
 constexpr uint64_t kShareFromBytes = 1024 * 1024;
-// Who has nothing to do looks for so long before it sleeps, as tasks of one copy follow each other closely.
+// An idle thread looks for so long before it sleeps, as tasks of one copy follow each other closely.
 constexpr int kLooks = 20'000;
 
 inline void Pause() {
@@ -40,7 +40,7 @@ void Stream(uint8_t* target, const uint8_t* source, uint64_t bytes) {
     _mm_stream_si128(to + 2, c);
     _mm_stream_si128(to + 3, d);
   }
-  _mm_sfence();  // What follows in other threads sees them.
+  _mm_sfence();  // Other threads see them once they see that the slice is done.
 #endif
   std::memcpy(target + at, source + at, bytes - at);
 }

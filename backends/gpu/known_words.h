@@ -18,7 +18,7 @@
 
 namespace hpvm::gpu {
 
-// Of the words of both.
+// The range of the words of both.
 ir::WordRange Union(const ir::WordRange& a, const ir::WordRange& b);
 
 // The least and the greatest of the words of a copy that is made piece by piece.

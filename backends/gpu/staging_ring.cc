@@ -29,7 +29,7 @@ StagingRing::StagingRing(SlotDriver& driver, HostCopier& copier, const StagingSh
 StagingRing::~StagingRing() {
   HPVMD_CHECK(free_.size() + sent_.size() == slots_.size());
   for (const StagingSlot* slot : sent_) {
-    // Whoever wants to know how it ended has asked.
+    // The copy that wants to know how it ended has asked.
     driver_.Await(*slot).IgnoreError();
   }
 }

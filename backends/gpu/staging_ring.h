@@ -5,7 +5,7 @@
 // A slot is free; or held, by whoever took it: he fills it and hands it to the driver, or has the driver write it and
 // empties it; or sent: nobody holds it any more, but the driver's transfer may not be over. Sent slots become free by
 // themselves, whichever copy they belonged to, so that none stays idle between one copy and the next. The ring begins
-// empty, and grows by a slot whenever all are in use, up to its limit: who copies little pins little.
+// empty, and grows by a slot whenever all are in use, up to its limit: a device that copies little has little pinned.
 //
 // Failures. A transfer that fails is told by the submission that it belongs to; others take its slot as any. On a lost
 // device every wait ends.
@@ -27,19 +27,19 @@
 namespace hpvm::gpu {
 
 struct StagingSlot {
-  size_t index = 0;         // By which the driver knows it.
+  size_t index = 0;         // The driver knows it by this.
   uint8_t* data = nullptr;  // Pinned; the driver's.
   uint64_t used = 0;        // Bytes, for holders that share it out; 0 when it is taken.
   HostCopier::Task task;    // The holder's.
 };
 
-// What differs between drivers. A slot's calls come from one thread at a time.
+// The part that differs between drivers. A slot's calls come from one thread at a time.
 class SlotDriver {
  public:
   virtual ~SlotDriver() = default;
   // Pinned memory for one more slot, which stays the driver's. Indices count from 0.
   virtual StatusOr<uint8_t*> Grow(size_t index, uint64_t bytes) = 0;
-  // Whether the device is done with everything that was handed to the driver with this slot. Does not wait.
+  // True when the device is done with everything that was handed to the driver with this slot. Does not wait.
   virtual bool IsOver(const StagingSlot& slot) = 0;
   // Waits for that; fails with what the transfer failed with, or with kUnavailable when the device is lost.
   virtual Status Await(const StagingSlot& slot) = 0;
@@ -61,7 +61,7 @@ class StagingRing {
   SlotDriver& driver() const { return driver_; }
   HostCopier& copier() const { return copier_; }
   uint64_t slot_bytes() const { return slot_bytes_; }
-  // Of all slots, when it has grown.
+  // The bytes of all slots, when it has grown.
   uint64_t bytes_max() const { return bytes_max_; }
 
   // A slot for the caller to hold; null when all are in use.
@@ -71,7 +71,7 @@ class StagingRing {
   // Ends the hold; what the driver still does with the slot goes on.
   void Release(StagingSlot& slot);
 
-  // How a copy gets a slot when it has none: Take, or a way that makes others free first.
+  // Gives a copy a slot when it has none: Take, or a way that makes others free first.
   using TakeSlot = std::function<StatusOr<StagingSlot*>()>;
   // Hands the transfer between the slot and the copy's bytes [at, at + bytes) to the driver, which may begin it at
   // once.

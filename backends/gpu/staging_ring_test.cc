@@ -270,7 +270,7 @@ TEST(StagingRingTest, MeasuresLargeCopies) {
   EXPECT_EQ(CopyFlow::BusyThreads(), 0u);
 }
 
-// Who copies little pins little; what is free is used before the ring grows.
+// A device that copies little has little pinned; free slots are used before the ring grows.
 TEST(StagingRingTest, GrowsSlotBySlot) {
   Rig rig(FakeDevice::Pace::kAtOnce, /*slots=*/4);
   std::vector<uint8_t> memory;
@@ -346,7 +346,7 @@ TEST(StagingRingTest, FailsInTheMiddle) {
   }
 }
 
-// What a transfer failed with is told to its own copy and to no other.
+// A transfer's failure is told to its own copy and to no other.
 TEST(StagingRingTest, TransfersFailForTheirOwnCopy) {
   Rig rig(FakeDevice::Pace::kLast);
   const std::vector<uint8_t> data = Noise(3 * kSlot, 5);
@@ -530,7 +530,7 @@ class AliasedSlots final : public SlotDriver {
   void *slot_ = nullptr, *source_ = nullptr;
 };
 
-// What is known of indices is what goes to the device, also of bytes that somebody else writes meanwhile.
+// The range of indices is that of the bytes that go to the device, also where somebody else writes them meanwhile.
 TEST(StagingRingTest, LooksAtWhatIsStaged) {
   AliasedSlots slots;
   CopyMeter meter;
@@ -548,7 +548,7 @@ TEST(StagingRingTest, LooksAtWhatIsStaged) {
                       {slots.source(), kSlot, &words}, [&] { return ring.Take(); }, submit)
                   .ok());
   EXPECT_EQ(sent, largest);
-  EXPECT_NE(std::memcmp(slots.source(), &largest, sizeof(largest)), 0);  // Whoever looks there now finds less.
+  EXPECT_NE(std::memcmp(slots.source(), &largest, sizeof(largest)), 0);  // A look there now finds less.
   EXPECT_EQ(words.range(), (ir::WordRange{0, largest}));
 }
 

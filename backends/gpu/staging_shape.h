@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much pinned memory a lane of a device stages copies in, and how many threads help with them.
+// The size of the pinned memory that a lane of a device stages copies in, and the number of threads that help.
 #ifndef HPVMD_BACKENDS_GPU_STAGING_SHAPE_H_
 #define HPVMD_BACKENDS_GPU_STAGING_SHAPE_H_
 

@@ -70,7 +70,7 @@ class OpenClFlight final : public gpu::Flight {
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
   Status Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
-  // By way of staging memory.
+  // Goes through staging memory.
   Status UploadPieces(const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
   // The small ones that wait for more of them; before any other command.
   Status FlushUploads();

@@ -23,7 +23,7 @@
 
 namespace hpvm::opencl {
 
-// What fails, in messages.
+// The names of copies in messages.
 inline constexpr std::string_view kUploading = "Copying from host memory";
 inline constexpr std::string_view kDownloading = "Copying to host memory";
 
@@ -69,8 +69,8 @@ class OpenClQueue final : public gpu::Driver {
   const Queue download_;  // Copies to host memory; the completion thread's.
   const Queue setup_;     // Fresh memory.
   gpu::HostCopier copier_;
-  Staging uploads_;    // Of main_; the submit thread's.
-  Staging downloads_;  // Of download_; the completion thread's.
+  Staging uploads_;    // main_'s; the submit thread's.
+  Staging downloads_;  // download_'s; the completion thread's.
   TrapPool traps_;
 };
 

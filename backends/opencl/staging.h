@@ -44,7 +44,7 @@ class Staging final : private gpu::SlotDriver {
     cl_command_queue queue, setup;
     Health& health;
     gpu::HostCopier& copier;
-    std::string_view doing;  // What its transfers do, for messages.
+    std::string_view doing;  // The name of its transfers in messages.
   };
   Staging(const Parts& parts, const gpu::StagingShape& shape)
       : parts_(parts), ring_(*this, parts.copier, shape), shared_(ring_) {}

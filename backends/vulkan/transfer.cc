@@ -44,7 +44,7 @@ Status Transfers::EmptyOldest() {
   return absl::OkStatus();
 }
 
-// What has been filled, and holds nothing for the host, is the ring's from now on.
+// Slots that are full, and hold nothing for the host, are the ring's from now on.
 Status Transfers::FlushHeld() {
   HPVMD_RETURN_IF_ERROR(writer_.FlushForHost());
   for (Held& held : held_) {
@@ -68,7 +68,7 @@ Status Transfers::FreeOldest() {
   return EmptyOldest();
 }
 
-// What this submission holds comes before what others do: they may wait for it.
+// The submission frees its own slots before it waits for others': they may wait for its.
 StatusOr<gpu::StagingSlot*> Transfers::NextSlot() {
   while (true) {
     HPVMD_ASSIGN_OR_RETURN(gpu::StagingSlot* const slot, staging_.ring().TryTake());

@@ -107,7 +107,7 @@ class Transfers {
   Writer& writer_;
   const gpu::Milestones& behind_;
   std::deque<Held> held_;        // The last one may have room.
-  gpu::Arrivals arrivals_;       // Of large downloads; none to bytes that others are to arrive at.
+  gpu::Arrivals arrivals_;       // Large downloads; none to bytes that others are to arrive at.
   std::vector<Arrival> direct_;  // Downloads to pinned memory; nothing is staged.
   // At most one of them has copies.
   gpu::SmallCopies small_uploads_{/*is_up=*/true}, small_downloads_{/*is_up=*/false};

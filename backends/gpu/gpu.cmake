@@ -1,5 +1,6 @@
 # What the OpenCL and Vulkan devices share, and their tests.
 target_sources(backends PRIVATE
+  gpu/arrivals.cc
   gpu/defect_probe.cc
   gpu/dispatch.cc
   gpu/flight_board.cc
@@ -10,6 +11,7 @@ target_sources(backends PRIVATE
   gpu/near_cpus.cc
   gpu/small_copies.cc
   gpu/speeds.cc
+  gpu/staging_ring.cc
   gpu/submit_thread.cc
   gpu/timed_groups.cc
   gpu/trap_records.cc)
@@ -27,6 +29,7 @@ hpvmd_test(gpu_host_copy_test SOURCES gpu/host_copy_test.cc DEPS backends LABELS
 hpvmd_test(gpu_near_cpus_test SOURCES gpu/near_cpus_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_small_copies_test SOURCES gpu/small_copies_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_speeds_test SOURCES gpu/speeds_test.cc DEPS backends LABELS fast)
+hpvmd_test(gpu_staging_ring_test SOURCES gpu/staging_ring_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_submit_thread_test SOURCES gpu/submit_thread_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_timed_groups_test SOURCES gpu/timed_groups_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_trap_records_test SOURCES gpu/trap_records_test.cc DEPS backends LABELS fast)

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/host_copy.h"
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 #include <system_error>
@@ -8,34 +12,59 @@
 namespace hpvm::gpu {
 namespace {
 
-constexpr uint64_t kSliceBytes = 256 * 1024;  // Some 25 us by one thread: what handing over costs is small beside.
+constexpr uint64_t kSliceBytes = 256 * 1024;  // Some 25 us by one thread: what taking one costs is small beside.
 constexpr uint64_t kShareFromBytes = 1024 * 1024;
-// An idle helper looks for so long before it sleeps, as chunks of one copy follow each other closely.
+// An idle thread looks for so long before it sleeps, as tasks of one copy follow each other closely.
 constexpr int kLooks = 20'000;
 
 inline void Pause() {
 #if defined(__x86_64__)
-  __builtin_ia32_pause();
+  _mm_pause();
 #endif
+}
+
+// memcpy around the caches.
+void Stream(uint8_t* target, const uint8_t* source, uint64_t bytes) {
+  uint64_t at = 0;
+#if defined(__x86_64__)
+  constexpr uint64_t kLine = 64;
+  at = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(target) % kLine) % kLine);
+  std::memcpy(target, source, at);
+  for (; bytes - at >= kLine; at += kLine) {
+    const auto* from = reinterpret_cast<const __m128i*>(source + at);
+    auto* to = reinterpret_cast<__m128i*>(target + at);
+    const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
+    const __m128i c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
+    _mm_stream_si128(to, a);
+    _mm_stream_si128(to + 1, b);
+    _mm_stream_si128(to + 2, c);
+    _mm_stream_si128(to + 3, d);
+  }
+  _mm_sfence();  // Other threads see them once they see that the slice is done.
+#endif
+  std::memcpy(target + at, source + at, bytes - at);
 }
 
 }  // namespace
 
-uint32_t HostCopier::UsualHelpers() {
+uint32_t UsualHelpers() {
   // Measured beside an H200: four threads move 28 GB/s, its bus 55.
   return std::min(7u, std::max(2u, std::thread::hardware_concurrency()) / 2 - 1);
 }
 
 HostCopier::~HostCopier() {
-  closing_ = true;
-  turns_.fetch_add(1);
-  turns_.notify_all();
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  came_.notify_all();
   for (std::thread& helper : helpers_) {
     helper.join();
   }
 }
 
-void HostCopier::Start() {
+// Called with mutex_ held.
+void HostCopier::StartHelpers() {
   has_started_ = true;
   try {
     while (helpers_.size() < wanted_) {
@@ -50,56 +79,106 @@ void HostCopier::Start() {
 }
 
 void HostCopier::Copy(uint8_t* target, const uint8_t* source, uint64_t bytes) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (wanted_ == 0 || bytes < kShareFromBytes || !lock.try_lock()) {
+  if (wanted_ == 0 || bytes < kShareFromBytes) {
     std::memcpy(target, source, bytes);
     return;
   }
-  if (!has_started_) {
-    Start();
+  Task task;
+  Start(task, {target, source, bytes});
+  Finish(task);
+}
+
+void HostCopier::Start(Task& task, const Bytes& copy) {
+  task.target_ = copy.target;
+  task.source_ = copy.source;
+  task.bytes_ = copy.bytes;
+  task.has_indices_ = copy.has_indices;
+  task.is_streamed_ = copy.is_streamed;
+  task.claimed_ = 0;
+  task.words_ = {};
+  if (copy.bytes == 0) {
+    return;
   }
-  target_ = target;
-  source_ = source;
-  bytes_ = bytes;
-  const auto slices = static_cast<int64_t>((bytes + kSliceBytes - 1) / kSliceBytes);
-  undone_.store(slices, std::memory_order_relaxed);
-  left_.store(slices, std::memory_order_release);
-  turns_.fetch_add(1);
-  turns_.notify_all();
-  while (CopySlice()) {
+  task.undone_.store((copy.bytes + kSliceBytes - 1) / kSliceBytes, std::memory_order_relaxed);
+  {
+    std::lock_guard lock(mutex_);
+    if (!has_started_) {
+      StartHelpers();
+    }
+    open_.push_back(&task);
+    has_open_.store(true, std::memory_order_relaxed);
   }
-  while (undone_.load(std::memory_order_acquire) != 0) {
-    Pause();
+  came_.notify_all();
+}
+
+void HostCopier::Finish(Task& task) {
+  while (task.undone_.load(std::memory_order_acquire) != 0) {
+    if (!MakeSlice()) {
+      Await(task);
+    }
   }
 }
 
-// False when there is none left.
-bool HostCopier::CopySlice() {
-  const int64_t left = left_.fetch_sub(1, std::memory_order_acquire);
-  if (left <= 0) {
+// All of its slices are taken.
+void HostCopier::Await(const Task& task) {
+  for (int looks = 0; looks < kLooks; ++looks) {
+    if (task.undone_.load(std::memory_order_acquire) == 0) {
+      return;
+    }
+    Pause();
+  }
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return task.undone_.load(std::memory_order_acquire) == 0; });
+}
+
+// False when there is none left to take.
+bool HostCopier::MakeSlice() {
+  static_assert(kSliceBytes % sizeof(int32_t) == 0, "Slices begin between words.");
+  std::unique_lock lock(mutex_);
+  if (open_.empty()) {
     return false;
   }
-  const uint64_t begin = static_cast<uint64_t>(left - 1) * kSliceBytes;
-  std::memcpy(target_ + begin, source_ + begin, std::min(kSliceBytes, bytes_ - begin));
-  undone_.fetch_sub(1, std::memory_order_release);
+  Task& task = *open_.front();
+  const uint64_t begin = task.claimed_, bytes = std::min(kSliceBytes, task.bytes_ - begin);
+  task.claimed_ += bytes;
+  if (task.claimed_ == task.bytes_) {
+    open_.pop_front();
+    has_open_.store(!open_.empty(), std::memory_order_relaxed);
+  }
+  lock.unlock();
+
+  if (task.is_streamed_) {
+    Stream(task.target_ + begin, task.source_ + begin, bytes);
+  } else {
+    std::memcpy(task.target_ + begin, task.source_ + begin, bytes);
+  }
+  if (task.has_indices_) {
+    // Others may write the source meanwhile: what counts are the bytes that have arrived.
+    WordScan scan;
+    scan.Add(task.target_ + begin, bytes);
+    lock.lock();
+    task.words_ = Union(task.words_, scan.range());
+    lock.unlock();
+  }
+  if (task.undone_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    // From here on the task may be gone. An owner that is about to sleep holds the mutex until it does.
+    lock.lock();
+    lock.unlock();
+    done_.notify_all();
+  }
   return true;
 }
 
 void HostCopier::Serve() {
   while (!closing_) {
-    const uint32_t seen = turns_.load();
-    int looks = 0;
-    while (looks < kLooks && !closing_) {
-      if (left_.load(std::memory_order_relaxed) > 0 && CopySlice()) {
-        looks = 0;
-      } else {
-        ++looks;
-        Pause();
-      }
+    if (MakeSlice()) {
+      continue;
     }
-    if (left_.load(std::memory_order_relaxed) <= 0 && !closing_) {
-      turns_.wait(seen);  // Returns at once when a copy has come since.
+    for (int looks = 0; looks < kLooks && !has_open_.load(std::memory_order_relaxed) && !closing_; ++looks) {
+      Pause();
     }
+    std::unique_lock lock(mutex_);
+    came_.wait(lock, [&] { return !open_.empty() || closing_; });
   }
 }
 

@@ -11,23 +11,35 @@ constexpr uint64_t kWordBytes = 4;
 
 }  // namespace
 
+ir::WordRange Union(const ir::WordRange& a, const ir::WordRange& b) {
+  if (!a.is_known() || !b.is_known()) {
+    return a.is_known() ? a : b;  // One is of no words.
+  }
+  return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
+}
+
 void WordScan::Add(const uint8_t* data, uint64_t bytes) {
-  is_whole_ = is_whole_ && bytes_ % kWordBytes == 0;
-  bytes_ += bytes;
   const uint64_t count = bytes / kWordBytes;
   if (count == 0) {
+    Add(ir::WordRange(), bytes);
     return;
   }
   int32_t word = 0;
   std::memcpy(&word, data, kWordBytes);
-  int32_t lo = range_.is_known() ? range_.lo : word, hi = range_.is_known() ? range_.hi : word;
+  int32_t lo = word, hi = word;
   // A plain count, so that compilers make vectors of it: else it takes twice as long as the copy.
   for (uint64_t i = 0; i < count; ++i) {
     std::memcpy(&word, data + i * kWordBytes, kWordBytes);
     lo = std::min(lo, word);
     hi = std::max(hi, word);
   }
-  range_ = {lo, hi};
+  Add({lo, hi}, bytes);
+}
+
+void WordScan::Add(const ir::WordRange& words, uint64_t bytes) {
+  is_whole_ = is_whole_ && bytes_ % kWordBytes == 0;
+  bytes_ += bytes;
+  range_ = Union(range_, words);
 }
 
 void KnownWords::Keep(uint64_t begin, uint64_t bytes, const ir::WordRange& range) {

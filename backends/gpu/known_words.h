@@ -18,10 +18,15 @@
 
 namespace hpvm::gpu {
 
+// The range of the words of both.
+ir::WordRange Union(const ir::WordRange& a, const ir::WordRange& b);
+
 // The least and the greatest of the words of a copy that is made piece by piece.
 class WordScan {
  public:
   void Add(const uint8_t* data, uint64_t bytes);
+  // A piece of so many bytes whose whole words somebody has looked at.
+  void Add(const ir::WordRange& words, uint64_t bytes);
   // Not known when a piece began inside a word.
   ir::WordRange range() const { return is_whole_ ? range_ : ir::WordRange(); }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backends/gpu/host_copy.h"
+#include "backends/gpu/staging_shape.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -35,7 +35,7 @@ void EstimateSpeeds(const SpeedFacts& facts, DeviceInfo* info) {
         info->operations_per_second / (facts.has_stacked_memory ? kOperationsPerStackedByte : kOperationsPerByte);
     if (!facts.shares_memory) {
       info->upload_bytes_per_second =
-          std::min(kBusBytesPerSecond, kCopyBytesPerSecond * (1 + HostCopier::UsualHelpers()));
+          std::min(kBusBytesPerSecond, kCopyBytesPerSecond * (1 + UsualHelpers()));
     }
   }
   info->download_bytes_per_second = info->upload_bytes_per_second;

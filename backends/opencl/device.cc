@@ -91,14 +91,14 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   StatusOr<gpu::Driver*> OpenLane(Lane lane) override {
     std::unique_ptr<OpenClQueue>& queue = queues_[static_cast<size_t>(lane)];
     if (queue == nullptr) {
-      HPVMD_ASSIGN_OR_RETURN(queue,
-                             OpenClQueue::Create({.found = found_,
-                                                  .context = context_.get(),
-                                                  .health = health_,
-                                                  .meter = copy_meter_,
-                                                  .pinner = pins_ ? pinner_ : 0,
-                                                  .lane = lane,
-                                                  .always_stage = options_.always_stage}));
+      HPVMD_ASSIGN_OR_RETURN(queue, OpenClQueue::Create({.found = found_,
+                                                         .context = context_.get(),
+                                                         .health = health_,
+                                                         .meter = copy_meter_,
+                                                         .pinner = pins_ ? pinner_ : 0,
+                                                         .lane = lane,
+                                                         .always_stage = options_.always_stage,
+                                                         .staging = options_.staging}));
     }
     return queue.get();
   }

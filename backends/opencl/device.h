@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/contract/device_family.h"
+#include "backends/gpu/staging_shape.h"
 
 namespace hpvm {
 
@@ -22,6 +23,7 @@ struct OpenClOptions {
   // For tests, of devices that are the host: pinned memory also for their copies, and lanes that gain nothing.
   bool always_stage = false;
   bool has_copy_lanes = false;
+  gpu::StagingShape staging{};  // For tests.
   // For tests: taken as the largest group that the driver allows a kernel of which it knows no group. 0: as it says.
   uint32_t undeclared_group_max = 0;
 };

@@ -25,7 +25,6 @@ constexpr uint32_t kCommandsPerFlush = 128;
 constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
 constexpr size_t kPiecesAhead = 2;
 constexpr uint64_t kCheckedBytesMin = 4 * limits::kMiB;
-constexpr std::string_view kUploading = "Copying from host memory";
 // A repeated byte is written in words of this size; short fills in bytes.
 constexpr uint32_t kPatternBytes = 16;
 
@@ -252,28 +251,29 @@ Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffe
 }
 
 Status OpenClFlight::UploadPieces(const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy) {
-  uint64_t offset = copy.target_offset, bytes = copy.bytes;
-  CopyFlow flow = queue_.copier_.Flow(/*is_up=*/true, bytes, Staging::kSlots * Staging::kSlotBytes);
   gpu::WordScan words;
-  while (bytes > 0) {
-    const uint64_t piece = std::min(bytes, Staging::kSlotBytes);
-    HPVMD_ASSIGN_OR_RETURN(uint8_t * pinned, queue_.uploads_.Take(piece));
-    queue_.copier_.Copy(pinned, source, piece);
-    if (copy.has_indices) {
-      words.Add(pinned, piece);
-    }
+  const gpu::StagingRing::Source from{source, copy.bytes, copy.has_indices ? &words : nullptr};
+  const auto send = [&](const gpu::StagingSlot& slot, const uint8_t* staged, uint64_t at, uint64_t bytes) {
     Event sent;
-    cl_int error =
-        clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, piece, pinned, 0, nullptr, sent.out());
-    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, kUploading));
-    queue_.uploads_.Sent(std::move(sent));
-    flow.Moved(piece);
-    source += piece;
-    offset += piece;
-    bytes -= piece;
-    if (bytes > 0) {
-      HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clFlush(current_), current_, kUploading));
+    cl_int error = clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, copy.target_offset + at, bytes, staged, 0,
+                                        nullptr, sent.out());
+    if (error == CL_SUCCESS) {
+      queue_.uploads_.Sent(slot, std::move(sent));
+      // The end of a submission flushes what came last.
+      error = at + bytes < copy.bytes ? clFlush(current_) : CL_SUCCESS;
     }
+    return queue_.health_.Judge(error, current_, kUploading);
+  };
+  gpu::StagingRing& ring = queue_.uploads_.ring();
+  const auto take = [&] { return ring.Take(); };
+  if (copy.bytes <= gpu::StagingRing::kSharedBytesMax) {
+    HPVMD_ASSIGN_OR_RETURN(const gpu::SharedSlot::Part part, queue_.uploads_.shared().Fill(from, take));
+    HPVMD_RETURN_IF_ERROR(send(*part.slot, part.data, 0, copy.bytes));
+  } else {
+    const auto submit = [&](const gpu::StagingSlot& slot, uint64_t at, uint64_t bytes) {
+      return send(slot, slot.data, at, bytes);
+    };
+    HPVMD_RETURN_IF_ERROR(ring.Upload(from, take, submit));
   }
   if (copy.has_indices) {
     target.KeepWords(copy.target_offset, copy.bytes, words.range());
@@ -286,8 +286,10 @@ Status OpenClFlight::FlushUploads() {
     return absl::OkStatus();
   }
   small_uploads_.Plan();
-  HPVMD_ASSIGN_OR_RETURN(uint8_t* const pinned, queue_.uploads_.Take(small_uploads_.staged_bytes()));
-  small_uploads_.Stage(pinned);
+  const auto take = [&] { return queue_.uploads_.ring().Take(); };
+  HPVMD_ASSIGN_OR_RETURN(const gpu::SharedSlot::Part part,
+                         queue_.uploads_.shared().Take(small_uploads_.staged_bytes(), take));
+  small_uploads_.Stage(part.data);
   small_uploads_.ForgetWords();
   const std::span<const gpu::CopySpan> spans = small_uploads_.spans();
   Event sent;
@@ -295,10 +297,10 @@ Status OpenClFlight::FlushUploads() {
     // The last one's event is that of all: the queue is in order.
     const cl_int error =
         clEnqueueWriteBuffer(current_, OfDevice(*span.buffer).memory(), CL_FALSE, span.offset, span.bytes,
-                             pinned + span.staged, 0, nullptr, &span == &spans.back() ? sent.out() : nullptr);
+                             part.data + span.staged, 0, nullptr, &span == &spans.back() ? sent.out() : nullptr);
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, kUploading));
   }
-  queue_.uploads_.Sent(std::move(sent));
+  queue_.uploads_.Sent(*part.slot, std::move(sent));
   small_uploads_.KeepWords();
   small_uploads_.Clear();
   return absl::OkStatus();

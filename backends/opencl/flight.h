@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/gpu/arrivals.h"
 #include "backends/gpu/dispatch.h"
 #include "backends/gpu/small_copies.h"
 #include "backends/gpu/submit_thread.h"
@@ -69,6 +70,7 @@ class OpenClFlight final : public gpu::Flight {
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
   Status Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
+  // Goes through staging memory.
   Status UploadPieces(const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
   // The small ones that wait for more of them; before any other command.
   Status FlushUploads();
@@ -99,8 +101,8 @@ class OpenClFlight final : public gpu::Flight {
 
   Status WaitForDevice();
   Status RunDownloads();
-  Status RunDownload(const Download& download, Pin* pin);
-  Status FlushDownloads();
+  Status RunDownload(const Download& download, Pin* pin, gpu::Arrivals& arrivals);
+  Status FlushDownloads(gpu::Arrivals& arrivals);
   void FillTimings();
   void TellChoosers();
 

@@ -2,15 +2,12 @@
 // The completion thread's half: what is left when the device is done.
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <optional>
 
 #include "backends/opencl/flight.h"
 
 namespace hpvm::opencl {
 namespace {
-
-constexpr std::string_view kDownloading = "Copying to host memory";
 
 std::optional<int64_t> TimeOf(const Event& event, cl_profiling_info what) {
   cl_ulong ns = 0;
@@ -65,32 +62,42 @@ Status OpenClFlight::WaitForDevice() {
 
 // Reads into pinned memory run ahead of the copies out of it.
 Status OpenClFlight::RunDownloads() {
+  // A launch in front of the copies may have trapped: then host memory stays as it is.
+  const auto may_write = [&] { return gpu::AwaitAll(behind_); };
   if (!queue_.stages_) {
-    HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
+    HPVMD_RETURN_IF_ERROR(may_write());
   }
+  gpu::Arrivals arrivals(queue_.downloads_.ring(), may_write);
   for (const Download& download : downloads_) {
+    // The last of several copies to the same bytes counts.
+    if (arrivals.Touches(download.target, download.bytes)) {
+      HPVMD_RETURN_IF_ERROR(arrivals.Finish());
+    }
     Pin* const pin = queue_.stages_ ? queue_.PinOf(download.block, download.bytes) : nullptr;
     if (pin == nullptr && queue_.stages_ && gpu::SmallCopies::IsSmall(download.bytes)) {
       const gpu::SmallCopy small{
           .buffer = download.source, .offset = download.offset, .bytes = download.bytes, .host = download.target};
       if (!small_downloads_.Takes(small)) {
-        HPVMD_RETURN_IF_ERROR(FlushDownloads());
+        HPVMD_RETURN_IF_ERROR(FlushDownloads(arrivals));
       }
       small_downloads_.Add(small);
       continue;
     }
-    HPVMD_RETURN_IF_ERROR(FlushDownloads());  // The last of several copies to the same bytes counts.
-    HPVMD_RETURN_IF_ERROR(RunDownload(download, pin));
+    HPVMD_RETURN_IF_ERROR(FlushDownloads(arrivals));
+    HPVMD_RETURN_IF_ERROR(RunDownload(download, pin, arrivals));
   }
-  return FlushDownloads();
+  HPVMD_RETURN_IF_ERROR(FlushDownloads(arrivals));
+  return arrivals.Finish();
 }
 
-Status OpenClFlight::FlushDownloads() {
+Status OpenClFlight::FlushDownloads(gpu::Arrivals& arrivals) {
   if (small_downloads_.is_empty()) {
     return absl::OkStatus();
   }
   small_downloads_.Plan();
-  HPVMD_ASSIGN_OR_RETURN(uint8_t* const pinned, queue_.downloads_.Take(small_downloads_.staged_bytes()));
+  const auto take = [&] { return arrivals.Take(); };
+  HPVMD_ASSIGN_OR_RETURN(const gpu::SharedSlot::Part part,
+                         queue_.downloads_.shared().Take(small_downloads_.staged_bytes(), take));
   const cl_command_queue queue = queue_.download_.get();
   const std::span<const gpu::CopySpan> spans = small_downloads_.spans();
   Event arrived;
@@ -98,21 +105,21 @@ Status OpenClFlight::FlushDownloads() {
   for (const gpu::CopySpan& span : spans) {
     // Safety: what is downloaded is this device's.
     const cl_mem memory = static_cast<const OpenClBuffer&>(*span.buffer).memory();
-    error = clEnqueueReadBuffer(queue, memory, CL_FALSE, span.offset, span.bytes, pinned + span.staged, 0, nullptr,
+    error = clEnqueueReadBuffer(queue, memory, CL_FALSE, span.offset, span.bytes, part.data + span.staged, 0, nullptr,
                                 &span == &spans.back() ? arrived.out() : nullptr);
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, queue, kDownloading));
   }
-  const cl_event wait = arrived.get();
-  HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &wait), queue, kDownloading));
+  queue_.downloads_.Sent(*part.slot, std::move(arrived));
+  HPVMD_RETURN_IF_ERROR(queue_.downloads_.Await(*part.slot));
   // A launch in front of the copies may have trapped: then host memory stays as it is.
   HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
   small_downloads_.ForEachArrival(
-      pinned, [](const uint8_t* staged, uint8_t* host, uint64_t bytes) { std::memcpy(host, staged, bytes); });
+      part.data, [](const uint8_t* staged, uint8_t* host, uint64_t bytes) { std::memcpy(host, staged, bytes); });
   small_downloads_.Clear();
   return absl::OkStatus();
 }
 
-Status OpenClFlight::RunDownload(const Download& download, Pin* pin) {
+Status OpenClFlight::RunDownload(const Download& download, Pin* pin, gpu::Arrivals& arrivals) {
   const cl_command_queue queue = queue_.download_.get();
   const cl_mem source = download.source->memory();
   if (!queue_.stages_) {
@@ -129,50 +136,18 @@ Status OpenClFlight::RunDownload(const Download& download, Pin* pin) {
     };
     return CopyDirectly({queue, /*is_up=*/false, download.block, pin, download.bytes, kDownloading, enqueue});
   }
-  struct Piece {
-    const uint8_t* pinned = nullptr;
-    uint8_t* target = nullptr;
-    uint64_t bytes = 0;
-    Event arrived;
-  };
-  std::deque<Piece> pieces;
-  // The first piece may wait for the kernel that makes it.
-  CopyFlow flow = queue_.copier_.Flow(/*is_up=*/false, download.bytes, /*staging_bytes=*/1);
-  const auto land = [&]() -> Status {
-    // A launch in front of the copy may have trapped: then host memory stays as it is.
-    HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
-    Piece& piece = pieces.front();
-    const cl_event arrived = piece.arrived.get();
-    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &arrived), queue, kDownloading));
-    queue_.copier_.Copy(piece.target, piece.pinned, piece.bytes);
-    flow.Moved(piece.bytes);
-    pieces.pop_front();
-    return absl::OkStatus();
-  };
-  for (uint64_t at = 0; at < download.bytes;) {
-    // One slot less than there are: the next one must not be taken before it has been copied out.
-    if (pieces.size() == Staging::kSlots - 1) {
-      HPVMD_RETURN_IF_ERROR(land());
-    }
-    const uint64_t bytes = std::min(download.bytes - at, Staging::kSlotBytes);
-    HPVMD_ASSIGN_OR_RETURN(uint8_t * pinned, queue_.downloads_.Take(bytes));
+  const auto receive = [&](const gpu::StagingSlot& slot, uint64_t at, uint64_t bytes) {
     Event arrived;
     cl_int error =
-        clEnqueueReadBuffer(queue, source, CL_FALSE, download.offset + at, bytes, pinned, 0, nullptr, arrived.out());
+        clEnqueueReadBuffer(queue, source, CL_FALSE, download.offset + at, bytes, slot.data, 0, nullptr, arrived.out());
     if (error == CL_SUCCESS) {
+      queue_.downloads_.Sent(slot, std::move(arrived));
       error = clFlush(queue);
     }
-    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, queue, kDownloading));
-    pieces.push_back({pinned, download.target + at, bytes, Event()});
-    clRetainEvent(arrived.get());
-    pieces.back().arrived = Event(arrived.get());
-    queue_.downloads_.Sent(std::move(arrived));
-    at += bytes;
-  }
-  while (!pieces.empty()) {
-    HPVMD_RETURN_IF_ERROR(land());
-  }
-  return absl::OkStatus();
+    return queue_.health_.Judge(error, queue, kDownloading);
+  };
+  return arrivals.Download(
+      download.target, download.bytes, [&] { return arrivals.Take(); }, receive);
 }
 
 void OpenClFlight::FillTimings() {

@@ -336,6 +336,40 @@ TEST_P(OpenClTest, StagesCopies) {
   }
 }
 
+// Copies of any size there and back, through a ring of two slots and through the usual one, have the effect that they
+// have one after the other. The last ones are made when the device is done with the rest.
+TEST_P(OpenClTest, CopiesInOrder) {
+  constexpr uint64_t kBytes = 6 << 20;
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    const gpu::StagingShape narrow{.slot_bytes = 1 << 20, .slots = 2, .helpers = 1};
+    Rig rig(GetParam(), {.always_stage = true, .staging = seed % 2 == 0 ? narrow : gpu::StagingShape()});
+    uint32_t state = seed;
+    const auto next = [&](uint64_t below) {
+      state = state * 1664525 + 1013904223;
+      return (uint64_t{state} << 8) % below;
+    };
+    std::vector<uint8_t> data(kBytes), back(kBytes), expected(kBytes);
+    std::ranges::generate(data, [&] { return static_cast<uint8_t>(next(251)); });
+    std::vector<uint8_t> on_device(kBytes);
+    std::unique_ptr<Buffer> from = rig.Host(data), to = rig.Host(back), memory = rig.Allocate(kBytes);
+    for (int i = 0; i < 60; ++i) {
+      const uint64_t bytes = 1 + next(uint64_t{1} << (8 + next(15)));
+      const uint64_t in_host = next(kBytes - bytes), in_device = next(kBytes - bytes);
+      if (i < 20) {
+        rig.Copy(*from, *memory, bytes, in_host, in_device);
+        std::copy_n(data.begin() + in_host, bytes, on_device.begin() + in_device);
+      } else {
+        rig.Copy(*memory, *to, bytes, in_device, in_host);
+        std::copy_n(on_device.begin() + in_device, bytes, expected.begin() + in_host);
+      }
+    }
+    const Status status = rig.Run();
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(back == expected);
+  }
+}
+
 // Small copies that lie side by side are one call of the driver each way, whether they come in the order of their
 // places or not. Room between them is given, as a memory plan gives it.
 TEST_P(OpenClTest, MakesSmallCopiesTogether) {

@@ -38,9 +38,9 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue plain, Queue down
       plain_(std::move(plain)),
       download_(std::move(download)),
       setup_(std::move(setup)),
-      uploads_(context_, setup_.get()),
-      downloads_(context_, setup_.get()),
-      copier_(gpu::HostCopier::UsualHelpers(), parts.meter, parts.found.near),
+      copier_(parts.staging.helpers, parts.meter, parts.found.near),
+      uploads_({context_, main_.get(), setup_.get(), health_, copier_, kUploading}, parts.staging),
+      downloads_({context_, download_.get(), setup_.get(), health_, copier_, kDownloading}, parts.staging),
       traps_(context_, main_.get(), setup_.get()) {}
 
 std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission, const gpu::Milestones& behind) {

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "backends/gpu/host_copy.h"
 #include "backends/gpu/submit_thread.h"
@@ -21,6 +22,10 @@
 #include "backends/opencl/traps.h"
 
 namespace hpvm::opencl {
+
+// The names of copies in messages.
+inline constexpr std::string_view kUploading = "Copying from host memory";
+inline constexpr std::string_view kDownloading = "Copying to host memory";
 
 class OpenClQueue final : public gpu::Driver {
  public:
@@ -34,6 +39,7 @@ class OpenClQueue final : public gpu::Driver {
     uint64_t pinner = 0;  // What the device is called by host blocks; 0: it pins none.
     Lane lane = Lane::kCompute;
     bool always_stage = false;
+    gpu::StagingShape staging{};
   };
   static StatusOr<std::unique_ptr<OpenClQueue>> Create(const Parts& parts);
 
@@ -62,9 +68,9 @@ class OpenClQueue final : public gpu::Driver {
   const Queue plain_;     // The same, without a clock; only of the lane for kernels.
   const Queue download_;  // Copies to host memory; the completion thread's.
   const Queue setup_;     // Fresh memory.
-  Staging uploads_;       // The submit thread's.
-  Staging downloads_;     // The completion thread's.
   gpu::HostCopier copier_;
+  Staging uploads_;    // main_'s; the submit thread's.
+  Staging downloads_;  // download_'s; the completion thread's.
   TrapPool traps_;
 };
 

@@ -40,25 +40,28 @@ Pinned::~Pinned() {
   }
 }
 
-StatusOr<uint8_t*> Staging::Take(uint64_t bytes) {
-  HPVMD_CHECK(bytes <= kSlotBytes);
-  if (memory_.data() == nullptr) {
-    HPVMD_ASSIGN_OR_RETURN(memory_, Pinned::Allocate(context_, queue_, kSlots * kSlotBytes));
+StatusOr<uint8_t*> Staging::Grow(size_t index, uint64_t bytes) {
+  HPVMD_ASSIGN_OR_RETURN(slots_[index].memory, Pinned::Allocate(parts_.context, parts_.setup, bytes));
+  return slots_[index].memory.data();
+}
+
+bool Staging::IsOver(const gpu::StagingSlot& slot) {
+  const Event& transfer = slots_[slot.index].transfer;
+  cl_int state = CL_COMPLETE;
+  // A transfer that fails is over, too: Await says so.
+  return !transfer ||
+         clGetEventInfo(transfer.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state), &state, nullptr) !=
+             CL_SUCCESS ||
+         state <= CL_COMPLETE;
+}
+
+Status Staging::Await(const gpu::StagingSlot& slot) {
+  const Event& transfer = slots_[slot.index].transfer;
+  if (!transfer) {
+    return absl::OkStatus();
   }
-  if (used_ + bytes > kSlotBytes) {
-    slot_ = (slot_ + 1) % kSlots;
-    used_ = 0;
-    if (events_[slot_]) {
-      const cl_event transfer = events_[slot_].get();
-      // A transfer that failed is told by the submission that it belongs to.
-      clWaitForEvents(1, &transfer);
-      events_[slot_].Reset();
-    }
-  }
-  uint8_t* piece = memory_.data() + slot_ * kSlotBytes + used_;
-  constexpr uint64_t kPieceAlignment = 64;
-  used_ += (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
-  return piece;
+  const cl_event event = transfer.get();
+  return parts_.health.Judge(clWaitForEvents(1, &event), parts_.queue, parts_.doing);
 }
 
 }  // namespace hpvm::opencl

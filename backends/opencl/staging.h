@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned memory through which copies between the host's pageable memory and a device pass: while the device reads one
-// slot, the host fills the next.
+// Pinned memory, and the ring of it (gpu/staging_ring.h) through which copies between the host's pageable memory and a
+// device pass.
 #ifndef HPVMD_BACKENDS_OPENCL_STAGING_H_
 #define HPVMD_BACKENDS_OPENCL_STAGING_H_
 
 #include <array>
 #include <cstdint>
+#include <string_view>
+#include <utility>
 
+#include "backends/gpu/staging_ring.h"
 #include "backends/opencl/cl.h"
-#include "base/limits.h"
+#include "backends/opencl/health.h"
 
 namespace hpvm::opencl {
 
@@ -32,28 +35,39 @@ class Pinned {
   uint64_t bytes_ = 0;
 };
 
-// Slots used in turn; small pieces share one. One thread.
-class Staging {
+// The ring of one queue. One thread.
+class Staging final : private gpu::SlotDriver {
  public:
-  static constexpr uint64_t kSlotBytes = 4 * limits::kMiB;
-  static constexpr size_t kSlots = 3;
+  // All are borrowed for its life. `queue`: the transfers'; `setup`: where memory is mapped.
+  struct Parts {
+    cl_context context;
+    cl_command_queue queue, setup;
+    Health& health;
+    gpu::HostCopier& copier;
+    std::string_view doing;  // The name of its transfers in messages.
+  };
+  Staging(const Parts& parts, const gpu::StagingShape& shape)
+      : parts_(parts), ring_(*this, parts.copier, shape), shared_(ring_) {}
 
-  // Both are borrowed for its life. Memory is allocated with the first piece.
-  Staging(cl_context context, cl_command_queue queue) : context_(context), queue_(queue) {}
-
-  // Memory for the next piece of at most kSlotBytes, after the transfers that last used it have ended. Stays the
-  // caller's until the slot's turn comes again.
-  StatusOr<uint8_t*> Take(uint64_t bytes);
-  // The transfer from or to what Take gave last.
-  void Sent(Event transfer) { events_[slot_] = std::move(transfer); }
+  gpu::StagingRing& ring() { return ring_; }
+  // For small pieces.
+  gpu::SharedSlot& shared() { return shared_; }
+  // The last transfer from or to the slot.
+  void Sent(const gpu::StagingSlot& slot, Event transfer) { slots_[slot.index].transfer = std::move(transfer); }
+  Status Await(const gpu::StagingSlot& slot) override;
 
  private:
-  cl_context context_;
-  cl_command_queue queue_;
-  Pinned memory_;
-  size_t slot_ = 0;
-  uint64_t used_ = 0;                 // Of the slot.
-  std::array<Event, kSlots> events_;  // The last transfer of each; queues are in order.
+  struct Slot {
+    Pinned memory;
+    Event transfer;
+  };
+  StatusOr<uint8_t*> Grow(size_t index, uint64_t bytes) override;
+  bool IsOver(const gpu::StagingSlot& slot) override;
+
+  const Parts parts_;
+  std::array<Slot, gpu::StagingShape::kSlotsMax> slots_;
+  gpu::StagingRing ring_;
+  gpu::SharedSlot shared_;
 };
 
 }  // namespace hpvm::opencl

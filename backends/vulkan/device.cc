@@ -40,10 +40,11 @@ class FailedFlight final : public gpu::Flight {
 class VulkanLane final : public gpu::Driver {
  public:
   // Borrowed.
-  VulkanLane(Context& context, Memory& memory, CopyMeter& meter, Lane lane, bool copies_by_kernel)
-      : staging_(memory),
+  VulkanLane(Context& context, Memory& memory, CopyMeter& meter, Lane lane, bool copies_by_kernel,
+             const gpu::StagingShape& shape)
+      : copier_(shape.helpers, meter, context.physical().near),
+        staging_(context, memory, lane, copier_, shape),
         slots_(context, memory, lane),
-        copier_(gpu::HostCopier::UsualHelpers(), meter, context.physical().near),
         deck_{.context = context,
               .memory = memory,
               .staging = staging_,
@@ -63,9 +64,9 @@ class VulkanLane final : public gpu::Driver {
   }
 
  private:
+  gpu::HostCopier copier_;
   Staging staging_;
   Slots slots_;
-  gpu::HostCopier copier_;
   FlightDeck deck_;
 };
 
@@ -106,7 +107,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
     // Queues for copies alone run no kernels.
     const bool copies_by_kernel = lane == Lane::kCompute && (options_.as_discrete || !context_->physical().maps_memory);
     std::unique_ptr<VulkanLane>& drivers = drivers_[static_cast<size_t>(lane)];
-    drivers = std::make_unique<VulkanLane>(*context_, memory_, copy_meter_, lane, copies_by_kernel);
+    drivers = std::make_unique<VulkanLane>(*context_, memory_, copy_meter_, lane, copies_by_kernel, options_.staging);
     return drivers.get();
   }
 

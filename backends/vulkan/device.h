@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/contract/device_family.h"
+#include "backends/gpu/staging_shape.h"
 
 namespace hpvm {
 
@@ -29,6 +30,7 @@ struct VulkanOptions {
   // For tests: never write straight into mapped memory, copy by kernels, choose groups and measure variants, all as on
   // a discrete GPU.
   bool as_discrete = false;
+  gpu::StagingShape staging{};  // For tests.
 };
 
 // "vulkan:0" and so on; empty without a loader or a driver.

@@ -19,7 +19,7 @@ VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::
       submission_(submission),
       slot_(std::move(slot)),
       writer_(context_, *slot_, deck.lane),
-      transfers_(context_, deck.staging, deck.copier, writer_, behind_),
+      transfers_(context_, deck.staging, writer_, behind_),
       clock_(context_, slot_->timestamps(), Slot::kTimestamps, submission.commands) {}
 
 VulkanFlight::~VulkanFlight() { deck_.slots.Give(std::move(slot_)); }
@@ -214,6 +214,9 @@ Status VulkanFlight::FillEdge(VulkanBuffer& buffer, uint64_t offset, uint64_t by
   uint8_t pattern[kEdgeMax];
   std::memset(pattern, value, kEdgeMax);
   HPVMD_CHECK(bytes <= kEdgeMax);
+  if (bytes == 0) {
+    return absl::OkStatus();
+  }
   return transfers_.UploadNow({.data = pattern, .buffer = buffer, .offset = offset, .bytes = bytes});
 }
 
@@ -229,10 +232,14 @@ Status VulkanFlight::EndRecording() {
     const VkBufferCopy region{0, 0, traps_.bytes()};
     context_.vk().CmdCopyBuffer(commands, slot_->traps(), slot_->read_traps(), 1, &region);
   }
-  return writer_.FlushForHost();
+  return transfers_.Close();
 }
 
 Status VulkanFlight::Finish() {
+  if (status_.ok() && has_downloads_ && !can_trap_) {
+    // Some bytes arrive while the device copies others. Behind kernels that may trap none may.
+    status_ = transfers_.Finish();
+  }
   // Whatever has gone wrong, the device may still be at work on what it got.
   const Status waited = context_.Wait({deck_.lane, writer_.value()});
   const Status status = !status_.ok() ? status_ : !waited.ok() ? waited : Complete();

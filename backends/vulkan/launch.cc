@@ -123,7 +123,7 @@ Status VulkanFlight::RecordPart(VulkanExecutable& executable, const gpu::Part& p
   FillValues(executable, part, trap_index);
   VkDescriptorBufferInfo facts_buffer{};
   if (layout.has_facts_buffer) {
-    HPVMD_ASSIGN_OR_RETURN(const Transfers::Piece piece, transfers_.Take(values_.size(), true));
+    HPVMD_ASSIGN_OR_RETURN(const Transfers::Piece piece, transfers_.Take(values_.size()));
     std::memcpy(piece.data, values_.data(), values_.size());
     facts_buffer = {piece.buffer, piece.offset, piece.bytes};
   }

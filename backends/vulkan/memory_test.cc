@@ -141,6 +141,42 @@ TEST_P(VulkanMemoryTest, CopiesMoreThanStagingHolds) {
   EXPECT_EQ(std::memcmp(source.host(), result.host(), kWords * 4), 0);
 }
 
+// Copies of any size there and back, through a ring of two slots and through the usual one, have the effect that they
+// have one after the other.
+TEST_P(VulkanMemoryTest, CopiesInOrder) {
+  constexpr uint64_t kBytes = 6 * kMiB;
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    const gpu::StagingShape narrow{.slot_bytes = kMiB, .slots = 2, .helpers = 1};
+    Open({.as_discrete = GetParam(), .staging = seed % 2 == 0 ? narrow : gpu::StagingShape()});
+    Buffer& host = Host(Counting(kBytes / 4, seed));
+    Buffer& on_device = NewBuffer(kBytes);
+    std::vector<uint8_t> expected_host(host.host(), host.host() + kBytes), expected_device(kBytes);
+    List list;
+    uint32_t state = seed;
+    const auto next = [&](uint64_t below) {
+      state = state * 1664525 + 1013904223;
+      return (uint64_t{state} << 8) % below;
+    };
+    for (int i = 0; i < 40; ++i) {
+      const uint64_t bytes = 1 + next(uint64_t{1} << (8 + next(15)));
+      const uint64_t in_host = next(kBytes - bytes), in_device = next(kBytes - bytes);
+      if (next(1 << 20) % 3 == 0) {
+        list.Copy(host, in_host, on_device, in_device, bytes);
+        std::memcpy(expected_device.data() + in_device, expected_host.data() + in_host, bytes);
+      } else {
+        list.Copy(on_device, in_device, host, in_host, bytes);
+        std::memcpy(expected_host.data() + in_host, expected_device.data() + in_device, bytes);
+      }
+    }
+    const Status status = Run(list);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(std::memcmp(host.host(), expected_host.data(), kBytes), 0);
+    const std::vector<uint32_t> words = Read(on_device);
+    EXPECT_EQ(std::memcmp(words.data(), expected_device.data(), kBytes), 0);
+  }
+}
+
 // Host memory that devices may pin.
 class PinnableView final : public Buffer {
  public:
@@ -249,9 +285,9 @@ TEST(ContextTest, StaysLost) {
   const Status lost = context.Check(VK_ERROR_DEVICE_LOST, "Trying");
   EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(Message(lost).find("vulkan:0"), std::string::npos) << lost;
-  for (const Status& status : {context.lost(), context.Wait({Lane::kCompute, 1000}),
-                               context.Submit(Lane::kCompute, VK_NULL_HANDLE).status(),
-                               AllocateVulkanBuffer(context, memory, zeroer, {.bytes = 4}).status()}) {
+  for (const Status& status :
+       {context.lost(), context.Wait({Lane::kCompute, 1000}), context.Submit(Lane::kCompute, VK_NULL_HANDLE).status(),
+        AllocateVulkanBuffer(context, memory, zeroer, {.bytes = 4}).status()}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   }
 }

@@ -1,45 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that the device copies from and to, cut into chunks that submissions take and give back whole. Its
-// memory is allocated when the first chunk is taken.
+// The ring (gpu/staging_ring.h) of host memory that a lane's queue copies from and to.
 #ifndef HPVMD_BACKENDS_VULKAN_STAGING_H_
 #define HPVMD_BACKENDS_VULKAN_STAGING_H_
 
-#include <condition_variable>
+#include <array>
+#include <atomic>
 #include <cstdint>
-#include <mutex>
-#include <vector>
 
+#include "backends/gpu/staging_ring.h"
 #include "backends/vulkan/memory.h"
-#include "base/limits.h"
 
 namespace hpvm::vulkan {
 
-struct StagingChunk {
-  VkBuffer buffer = VK_NULL_HANDLE;
-  uint64_t offset = 0;
-  uint8_t* data = nullptr;
-};
-
-class Staging {
+class Staging final : private gpu::SlotDriver {
  public:
-  // Large enough that a copy of a chunk outlasts what handing it to the queue costs; enough of them for one submission
-  // to be filled while another's are read.
-  static constexpr uint64_t kChunkBytes = 4 * limits::kMiB;
-  static constexpr size_t kChunks = 16;
+  // All are borrowed for its life.
+  Staging(Context& context, Memory& memory, Lane lane, gpu::HostCopier& copier, const gpu::StagingShape& shape)
+      : context_(context), memory_(memory), lane_(lane), ring_(*this, copier, shape) {}
 
-  explicit Staging(Memory& memory) : memory_(memory) {}
-
-  // Waits until a chunk is free when `waits`; else returns no data when none is.
-  StatusOr<StagingChunk> Take(bool waits);
-  void Give(const StagingChunk& chunk);
+  gpu::StagingRing& ring() { return ring_; }
+  // The slot's memory as the device knows it, from its first byte on.
+  VkBuffer BufferOf(const gpu::StagingSlot& slot) const { return slots_[slot.index].memory.buffer(); }
+  // The device is done with the slot when the queue has reached the value. Before anybody releases the slot.
+  void Sent(const gpu::StagingSlot& slot, uint64_t value) {
+    slots_[slot.index].value.store(value, std::memory_order_relaxed);
+  }
 
  private:
+  struct Slot {
+    Storage memory;
+    std::atomic<uint64_t> value{0};
+  };
+  StatusOr<uint8_t*> Grow(size_t index, uint64_t bytes) override;
+  bool IsOver(const gpu::StagingSlot& slot) override { return context_.IsReached(EndOf(slot)); }
+  Status Await(const gpu::StagingSlot& slot) override { return context_.Wait(EndOf(slot)); }
+  LanePoint EndOf(const gpu::StagingSlot& slot) const {
+    return {lane_, slots_[slot.index].value.load(std::memory_order_relaxed)};
+  }
+
+  Context& context_;
   Memory& memory_;
-  std::mutex mutex_;
-  std::condition_variable given_;
-  Storage storage_;                 // Guarded by mutex_.
-  bool is_allocated_ = false;       // Guarded by mutex_.
-  std::vector<StagingChunk> free_;  // Guarded by mutex_.
+  const Lane lane_;
+  std::array<Slot, gpu::StagingShape::kSlotsMax> slots_;
+  gpu::StagingRing ring_;
 };
 
 }  // namespace hpvm::vulkan

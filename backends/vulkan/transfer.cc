@@ -2,77 +2,102 @@
 #include "backends/vulkan/transfer.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace hpvm::vulkan {
 namespace {
 
-// Chunks that are filled before the queue gets them: the device starts early, and is told seldom.
-constexpr size_t kChunksOfFlush = 2;
 // Copies between pinned memory and the device are cut into pieces, so many under way at a time, so that work that
 // waits for the first pieces may begin.
 constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
 constexpr size_t kPiecesAhead = 2;
 
+bool Touches(const auto& arrival, const uint8_t* data, uint64_t bytes) {
+  return arrival.target < data + bytes && data < arrival.target + arrival.bytes;
+}
+
 }  // namespace
 
 Transfers::~Transfers() {
-  for (const Held& held : held_) {
-    staging_.Give(held.chunk);
+  for (Held& held : held_) {
+    Release(held);
   }
 }
 
-Status Transfers::Empty(Held& held) {
+void Transfers::Release(Held& held) {
+  staging_.Sent(*held.slot, writer_.value());
+  staging_.ring().Release(*held.slot);
+}
+
+// All of it has been handed to the queue.
+Status Transfers::EmptyOldest() {
+  Held& held = held_.front();
   if (!held.arrivals.empty()) {
+    HPVMD_RETURN_IF_ERROR(context_.Wait({writer_.lane(), held.value}));
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
   }
   for (const Arrival& arrival : held.arrivals) {
-    copier_.Copy(arrival.target, arrival.staged, arrival.bytes);
+    std::memcpy(arrival.target, arrival.staged, arrival.bytes);
   }
-  held.arrivals.clear();
-  held.used = 0;
-  held.value = 0;
+  Release(held);
+  held_.pop_front();
   return absl::OkStatus();
 }
 
+// Slots that are full, and hold nothing for the host, are the ring's from now on.
 Status Transfers::FlushHeld() {
   HPVMD_RETURN_IF_ERROR(writer_.FlushForHost());
   for (Held& held : held_) {
     held.value = held.value == 0 ? writer_.value() : held.value;
   }
+  const auto is_done = [&](Held& held) {
+    if (!held.arrivals.empty() || &held == &held_.back()) {
+      return false;
+    }
+    Release(held);
+    return true;
+  };
+  std::erase_if(held_, is_done);
   return absl::OkStatus();
 }
 
-Status Transfers::NextChunk() {
-  const size_t open = std::count_if(held_.begin(), held_.end(), [](const Held& held) { return held.value == 0; });
-  if (open >= kChunksOfFlush) {
-    HPVMD_RETURN_IF_ERROR(FlushHeld());
-  }
-  HPVMD_ASSIGN_OR_RETURN(StagingChunk chunk, staging_.Take(/*waits=*/held_.empty()));
-  if (chunk.data != nullptr) {
-    held_.push_back({chunk, 0, 0, {}});
-    return absl::OkStatus();
-  }
+Status Transfers::FreeOldest() {
   if (held_.front().value == 0) {
-    HPVMD_RETURN_IF_ERROR(FlushHeld());
+    return FlushHeld();
   }
-  HPVMD_RETURN_IF_ERROR(context_.Wait({writer_.lane(), held_.front().value}));
-  held_.push_back(std::move(held_.front()));
-  held_.pop_front();
-  return Empty(held_.back());
+  return EmptyOldest();
 }
 
-StatusOr<Transfers::Piece> Transfers::Take(uint64_t bytes, bool is_whole) {
-  const uint64_t alignment = context_.binding_alignment();
-  const auto room = [&]() -> uint64_t {
-    return held_.empty() || held_.back().value != 0 ? 0 : Staging::kChunkBytes - held_.back().used;
-  };
-  if (room() == 0 || (is_whole && room() < bytes)) {
-    HPVMD_RETURN_IF_ERROR(NextChunk());
+// The submission frees its own slots before it waits for others': they may wait for its.
+StatusOr<gpu::StagingSlot*> Transfers::NextSlot() {
+  while (true) {
+    HPVMD_ASSIGN_OR_RETURN(gpu::StagingSlot* const slot, staging_.ring().TryTake());
+    if (slot != nullptr) {
+      return slot;
+    }
+    if (held_.empty()) {
+      return arrivals_.Take();
+    }
+    HPVMD_RETURN_IF_ERROR(FreeOldest());
+  }
+}
+
+StatusOr<Transfers::Piece> Transfers::Take(uint64_t bytes) {
+  HPVMD_CHECK(bytes <= gpu::StagingRing::kSharedBytesMax);
+  const uint64_t slot_bytes = staging_.ring().slot_bytes();
+  if (held_.empty() || bytes > slot_bytes - held_.back().slot->used) {
+    if (!held_.empty()) {
+      HPVMD_RETURN_IF_ERROR(FlushHeld());
+    }
+    HPVMD_ASSIGN_OR_RETURN(gpu::StagingSlot* const slot, NextSlot());
+    held_.push_back({slot, 0, {}});
   }
   Held& held = held_.back();
-  const Piece piece{held.chunk.buffer, held.chunk.offset + held.used, std::min(bytes, room()),
-                    held.chunk.data + held.used};
-  held.used = std::min(Staging::kChunkBytes, (held.used + piece.bytes + alignment - 1) / alignment * alignment);
+  gpu::StagingSlot& slot = *held.slot;
+  const Piece piece{staging_.BufferOf(slot), slot.used, bytes, slot.data + slot.used};
+  const uint64_t alignment = context_.binding_alignment();
+  slot.used = std::min(slot_bytes, (slot.used + bytes + alignment - 1) / alignment * alignment);
+  held.value = 0;
   return piece;
 }
 
@@ -134,22 +159,32 @@ Status Transfers::Upload(const HostCopy& copy) {
   return UploadNow(copy);
 }
 
+Status Transfers::RecordUpload(const HostCopy& copy, VkBuffer staged, const VkBufferCopy& region) {
+  writer_.Writes(copy.buffer, region.dstOffset, region.size);
+  HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  context_.vk().CmdCopyBuffer(commands, staged, copy.buffer.handle(), 1, &region);
+  return absl::OkStatus();
+}
+
 Status Transfers::UploadNow(const HostCopy& copy) {
-  CopyFlow flow = copier_.Flow(/*is_up=*/true, copy.bytes, Staging::kChunks * Staging::kChunkBytes);
   gpu::WordScan words;
-  for (uint64_t at = 0; at != copy.bytes;) {
-    HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copy.bytes - at, false));
-    copier_.Copy(piece.data, copy.data + at, piece.bytes);
+  if (copy.bytes <= gpu::StagingRing::kSharedBytesMax) {
+    HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copy.bytes));
+    std::memcpy(piece.data, copy.data, copy.bytes);
     if (copy.has_indices) {
-      words.Add(piece.data, piece.bytes);
+      words.Add(piece.data, copy.bytes);
     }
-    writer_.Writes(copy.buffer, copy.offset + at, piece.bytes);
-    HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
-    HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
-    const VkBufferCopy region{piece.offset, copy.offset + at, piece.bytes};
-    context_.vk().CmdCopyBuffer(commands, piece.buffer, copy.buffer.handle(), 1, &region);
-    flow.Moved(piece.bytes);
-    at += piece.bytes;
+    HPVMD_RETURN_IF_ERROR(RecordUpload(copy, piece.buffer, {piece.offset, copy.offset, copy.bytes}));
+  } else {
+    const auto submit = [&](const gpu::StagingSlot& slot, uint64_t at, uint64_t bytes) -> Status {
+      HPVMD_RETURN_IF_ERROR(RecordUpload(copy, staging_.BufferOf(slot), {0, copy.offset + at, bytes}));
+      const Status flushed = FlushHeld();
+      staging_.Sent(slot, writer_.value());
+      return flushed;
+    };
+    HPVMD_RETURN_IF_ERROR(staging_.ring().Upload(
+        {copy.data, copy.bytes, copy.has_indices ? &words : nullptr}, [&] { return NextSlot(); }, submit));
   }
   if (copy.has_indices) {
     copy.buffer.KeepWords(copy.offset, copy.bytes, words.range());
@@ -158,31 +193,40 @@ Status Transfers::UploadNow(const HostCopy& copy) {
 }
 
 Status Transfers::Download(const HostCopy& copy) {
-  if (const Pin* pin = PinOf(copy.block, copy.bytes); pin != nullptr) {
-    HPVMD_RETURN_IF_ERROR(Flush());
+  const Pin* const pin = PinOf(copy.block, copy.bytes);
+  if (pin == nullptr && gpu::SmallCopies::IsSmall(copy.bytes)) {
+    HPVMD_RETURN_IF_ERROR(FlushSmall(small_uploads_, /*is_up=*/true));
+    // The last of several copies to the same bytes counts; small ones are in order among themselves.
+    HPVMD_RETURN_IF_ERROR(IsLargeAwaited(copy.data, copy.bytes) ? Land() : absl::OkStatus());
+    return AddSmall(small_downloads_, copy);
+  }
+  HPVMD_RETURN_IF_ERROR(Flush());
+  HPVMD_RETURN_IF_ERROR(IsAwaited(copy.data, copy.bytes) ? Land() : absl::OkStatus());
+  if (pin != nullptr) {
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
     direct_.push_back({nullptr, copy.data, copy.bytes});
     return CopyDirectly(*pin, copy.data, copy.buffer, copy.offset, copy.bytes, /*is_up=*/false);
   }
-  if (gpu::SmallCopies::IsSmall(copy.bytes)) {
-    HPVMD_RETURN_IF_ERROR(FlushSmall(small_uploads_, /*is_up=*/true));
-    return AddSmall(small_downloads_, copy);
-  }
-  HPVMD_RETURN_IF_ERROR(Flush());
-  // Once the staging memory is full a piece is taken when another has arrived.
-  CopyFlow flow = copier_.Flow(/*is_up=*/false, copy.bytes, Staging::kChunks * Staging::kChunkBytes);
-  for (uint64_t at = 0; at != copy.bytes;) {
-    HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copy.bytes - at, false));
-    writer_.Reads(copy.buffer, copy.offset + at, piece.bytes);
+  const auto record = [&](VkBuffer staged, const VkBufferCopy& region) -> Status {
+    writer_.Reads(copy.buffer, region.srcOffset, region.size);
     HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
-    const VkBufferCopy region{copy.offset + at, piece.offset, piece.bytes};
-    context_.vk().CmdCopyBuffer(commands, copy.buffer.handle(), piece.buffer, 1, &region);
-    held_.back().arrivals.push_back({piece.data, copy.data + at, piece.bytes});
-    flow.Moved(piece.bytes);
-    at += piece.bytes;
+    context_.vk().CmdCopyBuffer(commands, copy.buffer.handle(), staged, 1, &region);
+    return absl::OkStatus();
+  };
+  if (copy.bytes <= gpu::StagingRing::kSharedBytesMax) {
+    HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copy.bytes));
+    held_.back().arrivals.push_back({piece.data, copy.data, copy.bytes});
+    return record(piece.buffer, {copy.offset, piece.offset, copy.bytes});
   }
-  return absl::OkStatus();
+  const auto submit = [&](const gpu::StagingSlot& slot, uint64_t at, uint64_t bytes) -> Status {
+    HPVMD_RETURN_IF_ERROR(record(staging_.BufferOf(slot), {copy.offset + at, 0, bytes}));
+    const Status flushed = FlushHeld();
+    staging_.Sent(slot, writer_.value());
+    return flushed;
+  };
+  return arrivals_.Download(
+      copy.data, copy.bytes, [&] { return NextSlot(); }, submit);
 }
 
 Status Transfers::AddSmall(gpu::SmallCopies& copies, const HostCopy& copy) {
@@ -205,7 +249,7 @@ Status Transfers::FlushSmall(gpu::SmallCopies& copies, bool is_up) {
     return absl::OkStatus();
   }
   copies.Plan();
-  HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copies.staged_bytes(), /*is_whole=*/true));
+  HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(copies.staged_bytes()));
   if (is_up) {
     copies.Stage(piece.data);
   }
@@ -246,28 +290,43 @@ Status Transfers::WriteSpans(std::span<const gpu::CopySpan> spans, const Piece& 
   return absl::OkStatus();
 }
 
-Status Transfers::Arrive(const uint8_t* data, uint64_t bytes) {
-  HPVMD_RETURN_IF_ERROR(FlushSmall(small_downloads_, /*is_up=*/false));
-  const auto touches = [&](const Arrival& arrival) {
-    return arrival.target < data + bytes && data < arrival.target + arrival.bytes;
-  };
-  const bool is_awaited = std::ranges::any_of(direct_, touches) || std::ranges::any_of(held_, [&](const Held& held) {
-                            return std::ranges::any_of(held.arrivals, touches);
-                          });
-  if (!is_awaited) {
-    return absl::OkStatus();
-  }
+bool Transfers::IsLargeAwaited(const uint8_t* data, uint64_t bytes) const {
+  return arrivals_.Touches(data, bytes) ||
+         std::ranges::any_of(direct_, [&](const Arrival& arrival) { return Touches(arrival, data, bytes); });
+}
+
+bool Transfers::IsAwaited(const uint8_t* data, uint64_t bytes) const {
+  const auto touches = [&](const Arrival& arrival) { return Touches(arrival, data, bytes); };
+  return IsLargeAwaited(data, bytes) ||
+         std::ranges::any_of(held_, [&](const Held& held) { return std::ranges::any_of(held.arrivals, touches); });
+}
+
+Status Transfers::Land() {
   HPVMD_RETURN_IF_ERROR(FlushHeld());
   HPVMD_RETURN_IF_ERROR(context_.Wait({writer_.lane(), writer_.value()}));
   return Finish();
 }
 
-Status Transfers::Finish() {
-  direct_.clear();
-  for (Held& held : held_) {
-    HPVMD_RETURN_IF_ERROR(Empty(held));
+Status Transfers::Arrive(const uint8_t* data, uint64_t bytes) {
+  HPVMD_RETURN_IF_ERROR(FlushSmall(small_downloads_, /*is_up=*/false));
+  return IsAwaited(data, bytes) ? Land() : absl::OkStatus();
+}
+
+Status Transfers::Close() {
+  HPVMD_RETURN_IF_ERROR(FlushHeld());
+  if (!held_.empty() && held_.back().arrivals.empty()) {
+    Release(held_.back());
+    held_.pop_back();
   }
   return absl::OkStatus();
+}
+
+Status Transfers::Finish() {
+  direct_.clear();
+  while (!held_.empty()) {
+    HPVMD_RETURN_IF_ERROR(EmptyOldest());
+  }
+  return arrivals_.Finish();
 }
 
 }  // namespace hpvm::vulkan

@@ -2,8 +2,9 @@
 // One submission's uploads and downloads, and small data for commands, by way of staging memory. Between memory that is
 // pinned for the device and its own, lanes for copies copy directly.
 //
-// Chunks are filled in order. When there are none left, the oldest is handed to the queue, waited for, emptied and used
-// again, so a copy of any size flows through, the device copying one chunk while the host fills or reads another.
+// Copies of more than a megabyte take slots of the lane's ring (gpu/staging_ring.h), one after the other, and hand each
+// to the queue by itself, so a copy of any size flows through. Smaller ones share slots that the submission holds until
+// they are full, or others need them.
 //
 // Small copies in a row wait for each other, and are made by one command for each buffer (gpu/small_copies.h).
 #ifndef HPVMD_BACKENDS_VULKAN_TRANSFER_H_
@@ -14,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/gpu/arrivals.h"
 #include "backends/gpu/flight_board.h"
 #include "backends/gpu/host_copy.h"
 #include "backends/gpu/small_copies.h"
@@ -27,9 +29,13 @@ namespace hpvm::vulkan {
 class Transfers {
  public:
   // All borrowed. Nothing reaches the host's memory before `behind` have ended, and nothing if one has failed.
-  Transfers(Context& context, Staging& staging, gpu::HostCopier& copier, Writer& writer, const gpu::Milestones& behind)
-      : context_(context), staging_(staging), copier_(copier), writer_(writer), behind_(behind) {}
-  // Gives the chunks back; the device must be done with them.
+  Transfers(Context& context, Staging& staging, Writer& writer, const gpu::Milestones& behind)
+      : context_(context),
+        staging_(staging),
+        copier_(staging.ring().copier()),
+        writer_(writer),
+        behind_(behind),
+        arrivals_(staging.ring(), [this] { return gpu::AwaitAll(behind_); }) {}
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -57,13 +63,14 @@ class Transfers {
     uint64_t offset = 0, bytes = 0;
     uint8_t* data = nullptr;
   };
-  // At most `bytes` (and no more than a chunk) of staging memory for the commands written next; all of them if
-  // `is_whole`, which is for small ones.
-  StatusOr<Piece> Take(uint64_t bytes, bool is_whole);
+  // Staging memory for the commands written next; at most StagingRing::kSharedBytesMax.
+  StatusOr<Piece> Take(uint64_t bytes);
 
   // Has everything been handed to the queue and done that the host memory at `data` depends on.
   Status Arrive(const uint8_t* data, uint64_t bytes);
-  // After the writer's last flush was waited for.
+  // Hands what is written to the queue, after which nothing more is written.
+  Status Close();
+  // Behind Close: waits until all bytes have arrived.
   Status Finish();
 
  private:
@@ -72,9 +79,9 @@ class Transfers {
     uint8_t* target;
     uint64_t bytes;
   };
+  // A slot that pieces share.
   struct Held {
-    StagingChunk chunk;
-    uint64_t used = 0;
+    gpu::StagingSlot* slot = nullptr;
     uint64_t value = 0;  // The queue's that frees it; 0 while something of it is not flushed.
     std::vector<Arrival> arrivals;
   };
@@ -84,16 +91,23 @@ class Transfers {
   Status WriteSpans(std::span<const gpu::CopySpan> spans, const Piece& piece, bool is_up);
   const Pin* PinOf(HostBlock* block, uint64_t bytes) const;
   Status CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buffer, uint64_t offset, uint64_t bytes, bool is_up);
-  Status NextChunk();
+  bool IsAwaited(const uint8_t* data, uint64_t bytes) const;
+  bool IsLargeAwaited(const uint8_t* data, uint64_t bytes) const;
+  Status Land();
+  StatusOr<gpu::StagingSlot*> NextSlot();
   Status FlushHeld();
-  Status Empty(Held& held);
+  Status FreeOldest();
+  Status EmptyOldest();
+  void Release(Held& held);
+  Status RecordUpload(const HostCopy& copy, VkBuffer staged, const VkBufferCopy& region);
 
   Context& context_;
   Staging& staging_;
   gpu::HostCopier& copier_;
   Writer& writer_;
   const gpu::Milestones& behind_;
-  std::deque<Held> held_;        // The last one is being filled.
+  std::deque<Held> held_;        // The last one may have room.
+  gpu::Arrivals arrivals_;       // Large downloads; none to bytes that others are to arrive at.
   std::vector<Arrival> direct_;  // Downloads to pinned memory; nothing is staged.
   // At most one of them has copies.
   gpu::SmallCopies small_uploads_{/*is_up=*/true}, small_downloads_{/*is_up=*/false};

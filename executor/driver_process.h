@@ -52,7 +52,7 @@ int RunDriverSupervisor(const DriverSupervisorOptions& options);
 // The driver of a device; called once a device, when it is first built for. Results are kept under it.
 using DriverIdentities = std::function<StatusOr<std::string>(const std::string& device)>;
 // The runner's end; the supervisor locks itself down for the tenant whose folder the hello names. Any thread.
-std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const BuildHello& hello,
+std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const builder::BuildHello& hello,
                                                     DriverIdentities identity);
 
 }  // namespace hpvm

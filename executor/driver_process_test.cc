@@ -99,7 +99,7 @@ class DriverProcessTest : public ::testing::Test {
 
   std::string program_ = HPVMD_FAKE_BUILDER;
   const std::string folder_;
-  BuildKey key_{};
+  builder::BuildKey key_{};
   std::string identity_ = "fake driver 1";
   SpawnedProcess process_;
   std::unique_ptr<DriverBuilder> client_;

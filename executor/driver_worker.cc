@@ -33,13 +33,13 @@ Status LockDown(const DriverWorkerOptions& options) {
 }
 
 Status Answer(uint64_t id, const Status& status, const DriverBinary& built = {}) {
-  return SendFrame(kSocket, AnswerHead(id, AnswerOf(status, built.log).SerializeAsString()), built.bytes);
+  return SendFrame(kSocket, builder::AnswerHead(id, AnswerOf(status, built.log).SerializeAsString()), built.bytes);
 }
 
 Status Serve(const DriverFunctions& driver) {
   while (true) {
     HPVMD_ASSIGN_OR_RETURN(const Frame frame, ReceiveFrame(kSocket, kDriverFrameLimits));
-    HPVMD_ASSIGN_OR_RETURN(const BuildMessage message, ReadMessage(frame));
+    HPVMD_ASSIGN_OR_RETURN(const builder::BuildMessage message, builder::ReadMessage(frame));
     HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, ReadDriverRequest(message.request(), frame.body));
     StatusOr<DriverBinary> built = driver.build(request.build);
     if (built.ok() && built->bytes.size() > kDriverFrameLimits.body_bytes_max) {

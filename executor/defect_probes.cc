@@ -62,13 +62,14 @@ void Tell(int pipe, uint32_t probe, Verdict verdict, const std::string& detail =
 }
 
 Status LockDown(const std::string& folder, pid_t parent) {
-  HPVMD_RETURN_IF_ERROR(LimitChild({.data_bytes = kDataBytesMax}, parent));
+  HPVMD_RETURN_IF_ERROR(sandbox::LimitChild({.data_bytes = kDataBytesMax}, parent));
   // Without a second to tell of it.
-  HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CPU, kCpuSecondsMax));
+  HPVMD_RETURN_IF_ERROR(sandbox::SetLimit(RLIMIT_CPU, kCpuSecondsMax));
   setpgid(0, 0);  // What it starts ends with it.
   SetDriverEnvironment(folder, folder);
-  SandboxReport report;
-  return Confine(&report, {.role = SandboxRole::kBuilder, .paths = DriverPaths(folder, /*is_builder=*/true)});
+  sandbox::SandboxReport report;
+  return sandbox::Confine(&report,
+                          {.role = sandbox::SandboxRole::kBuilder, .paths = DriverPaths(folder, /*is_builder=*/true)});
 }
 
 // The child: the probes from `first` on.
@@ -227,8 +228,8 @@ Status RunDefectProbes(const std::string& device) {
     return InvalidArgument("\"" + device + "\" has no driver to try out.");
   }
   const bool has_socket = HasSocket();
-  SandboxReport report;
-  HPVMD_RETURN_IF_ERROR(Isolate({}, &report));
+  sandbox::SandboxReport report;
+  HPVMD_RETURN_IF_ERROR(sandbox::Isolate({}, &report));
   HPVMD_ASSIGN_OR_RETURN(const PrivateFolder folder, MakePrivateFolder(""));
   Prober prober(device, folder.path, RealClock().Now() + kWallMax);
   const Status status = prober.Run();

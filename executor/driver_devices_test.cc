@@ -48,7 +48,7 @@ class DriverDevicesTest : public testing::ExecutorFixture {
   DriverDevicesTest() {
     options_.hello.mutable_backends()->Clear();
     options_.hello.add_backends("cpu");
-    if (!HasLandlock()) {
+    if (!sandbox::HasLandlock()) {
       return;  // No driver is loaded.
     }
     for (const char* family : {"opencl", "vulkan"}) {
@@ -111,7 +111,7 @@ TEST_F(DriverDevicesTest, WebAssemblyOnEveryDevice) {
 
 // A device that does not open is reported; the executor goes on with the others.
 TEST_F(DriverDevicesTest, BrokenDevicesAreLeftOut) {
-  if (!HasLandlock()) {
+  if (!sandbox::HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
   }
   options_.hello.mutable_backends()->Clear();

@@ -81,13 +81,13 @@ class Supervisor final : public builder::BuildSupervisor {
     }
     // What its builders need, since they can only lock themselves down further. Their own entries below /proc have
     // other numbers than this process's.
-    std::vector<PathRule> paths = DriverPaths(folder_, /*is_builder=*/true, options_.has_nodes);
-    paths.push_back({"/proc", PathAccess::kRead});
+    std::vector<sandbox::PathRule> paths = DriverPaths(folder_, /*is_builder=*/true, options_.has_nodes);
+    paths.push_back({"/proc", sandbox::PathAccess::kRead});
     if (folder_.empty()) {
-      paths.push_back({"/tmp", PathAccess::kPrivate});
+      paths.push_back({"/tmp", sandbox::PathAccess::kPrivate});
     }
-    SandboxReport report;
-    return Confine(&report, {SandboxRole::kSupervisor, std::move(paths)});
+    sandbox::SandboxReport report;
+    return sandbox::Confine(&report, {sandbox::SandboxRole::kSupervisor, std::move(paths)});
   }
 
   StatusOr<std::unique_ptr<builder::BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override {

@@ -33,7 +33,7 @@ using ::testing::HasSubstr;
 class DriverProcessTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!HasLandlock()) {
+    if (!sandbox::HasLandlock()) {
       GTEST_SKIP() << "The kernel has no Landlock, without which no driver is loaded.";
     }
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr int kSocket = 3;
 
 Status LockDown(const DriverWorkerOptions& options) {
-  HPVMD_RETURN_IF_ERROR(LimitChild({.data_bytes = options.supervisor->memory_bytes_max}, options.parent));
+  HPVMD_RETURN_IF_ERROR(sandbox::LimitChild({.data_bytes = options.supervisor->memory_bytes_max}, options.parent));
   setpgid(0, 0);  // What it starts ends with it.
   if (dup2(options.socket, kSocket) != kSocket) {
     return FromErrno(errno, "Placing a builder's socket");
@@ -25,11 +25,11 @@ Status LockDown(const DriverWorkerOptions& options) {
   if (!options.supervisor->is_sandboxed) {
     return absl::OkStatus();
   }
-  SandboxReport report;
-  ConfineOptions confine;
-  confine.role = SandboxRole::kBuilder;
+  sandbox::SandboxReport report;
+  sandbox::ConfineOptions confine;
+  confine.role = sandbox::SandboxRole::kBuilder;
   confine.paths = DriverPaths(options.private_folder, /*is_builder=*/true, options.supervisor->has_nodes);
-  return Confine(&report, confine);
+  return sandbox::Confine(&report, confine);
 }
 
 Status Answer(uint64_t id, const Status& status, const DriverBinary& built = {}) {

@@ -366,7 +366,7 @@ TEST(ProbeTest, AnswersForEachBackend) {
     EXPECT_EQ(found->devices(0).device().kind(), kind);
   }
   for (const char* backend : {"opencl", "vulkan"}) {
-    if (!HasLandlock()) {
+    if (!sandbox::HasLandlock()) {
       continue;  // No driver is loaded.
     }
     const auto found = supervisor::ProbeDevices(program, backend, kPatience);

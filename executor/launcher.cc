@@ -86,9 +86,10 @@ StatusOr<std::string> Sibling(const std::string& name) {
   return own.substr(0, own.rfind('/') + 1) + name;
 }
 
-SandboxLevel LevelMax(const internal::Hello& hello) {
-  return hello.sandbox_level_max_plus_1() == 0 ? SandboxLevel::kNamespaces
-                                               : static_cast<SandboxLevel>(hello.sandbox_level_max_plus_1() - 1);
+sandbox::SandboxLevel LevelMax(const internal::Hello& hello) {
+  return hello.sandbox_level_max_plus_1() == 0
+             ? sandbox::SandboxLevel::kNamespaces
+             : static_cast<sandbox::SandboxLevel>(hello.sandbox_level_max_plus_1() - 1);
 }
 
 // Starts the compiler process; it confines itself. The other end of its socket.
@@ -102,7 +103,7 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   // The tenant's folder comes by the socket: everybody on the machine may read a command line.
   spawn.arguments = {program, "--socket", std::to_string(kExecutorSocket)};
   // Then the executor's own level says no more than its compiler keeps.
-  if (!hello.without_lock_down() && LevelMax(hello) >= SandboxLevel::kFiles && HasLandlock()) {
+  if (!hello.without_lock_down() && LevelMax(hello) >= sandbox::SandboxLevel::kFiles && sandbox::HasLandlock()) {
     spawn.arguments.push_back("--needs-landlock");
   }
   // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
@@ -193,7 +194,7 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
 }
 
 internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const OpenedDevices& opened,
-                                const SandboxReport& report) {
+                                const sandbox::SandboxReport& report) {
   internal::Envelope envelope;
   envelope.set_request_id(request_id);
   internal::Ready* ready = envelope.mutable_ready();
@@ -232,8 +233,8 @@ void TellOfCrashes() {
   }
 }
 
-IsolateOptions IsolationOf(const internal::Hello& hello, bool has_nodes) {
-  IsolateOptions options;
+sandbox::IsolateOptions IsolationOf(const internal::Hello& hello, bool has_nodes) {
+  sandbox::IsolateOptions options;
   options.uid = hello.uid();
   options.gid = hello.gid();
   if (has_nodes) {
@@ -245,7 +246,7 @@ IsolateOptions IsolationOf(const internal::Hello& hello, bool has_nodes) {
   return options;
 }
 
-Status CheckLevel(const internal::Hello& hello, const SandboxReport& report) {
+Status CheckLevel(const internal::Hello& hello, const sandbox::SandboxReport& report) {
   if (static_cast<uint32_t>(report.level) >= hello.sandbox_level_min()) {
     return absl::OkStatus();
   }
@@ -261,7 +262,7 @@ bool HasDrivers(const internal::Hello& hello) {
 
 // What is done before anything of a tenant is known, or could be.
 struct Settled {
-  SandboxReport report;
+  sandbox::SandboxReport report;
   UniqueFd compiler;
   bool is_confined = false;
 };
@@ -271,17 +272,18 @@ StatusOr<Settled> SettleIn(const internal::Hello& known) {
   const bool has_drivers = HasDrivers(known);
   if (!known.without_lock_down()) {
     const bool has_nodes = has_drivers && !known.without_device_nodes();
-    HPVMD_RETURN_IF_ERROR(While(Isolate(IsolationOf(known, has_nodes), &settled.report), "isolating the process"));
+    HPVMD_RETURN_IF_ERROR(
+        While(sandbox::Isolate(IsolationOf(known, has_nodes), &settled.report), "isolating the process"));
   } else {
     settled.report.detail = "not locked down";
   }
   HPVMD_ASSIGN_OR_RETURN(settled.compiler, StartCompiler(known));
   // Drivers' builders have to be started first, in the tenant's folders.
   if (!known.without_lock_down() && !has_drivers) {
-    ConfineOptions confine;
+    sandbox::ConfineOptions confine;
     confine.level_max = LevelMax(known);
     confine.file_bytes_max = known.spill_bytes_max();
-    HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, confine), "locking the process down"));
+    HPVMD_RETURN_IF_ERROR(While(sandbox::Confine(&settled.report, confine), "locking the process down"));
     settled.is_confined = true;
   }
   return settled;
@@ -320,7 +322,7 @@ Status Serve() {
   sandbox.confine.level_max = LevelMax(hello);
   sandbox.confine.file_bytes_max = hello.spill_bytes_max();
   if (!hello.without_lock_down() && !settled.is_confined) {
-    HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, sandbox.confine), "locking the process down"));
+    HPVMD_RETURN_IF_ERROR(While(sandbox::Confine(&settled.report, sandbox.confine), "locking the process down"));
   }
   HPVMD_RETURN_IF_ERROR(CheckLevel(hello, settled.report));
   // Nothing of a tenant's has been read so far, and no thread has been started.
@@ -424,9 +426,9 @@ StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& fo
     mkdir(kept.c_str(), 0770);  // One that is there, or cannot be made, is as good: the driver works without.
   }
   SetDriverEnvironment(sandbox.folder.path, kept);
-  sandbox.confine.role = SandboxRole::kDriver;
+  sandbox.confine.role = sandbox::SandboxRole::kDriver;
   sandbox.confine.paths = DriverPaths(sandbox.folder.path, /*is_builder=*/false, has_nodes);
-  sandbox.confine.paths.push_back({kept, PathAccess::kPrivate});
+  sandbox.confine.paths.push_back({kept, sandbox::PathAccess::kPrivate});
   return sandbox;
 }
 

@@ -31,7 +31,7 @@ v1::Device BrokenDevice(const std::string& id, const Status& why);
 // What the lock-down leaves for these devices, in a folder of the process's own where drivers need one; also sets the
 // environment that drivers see. With one thread.
 struct DriverSandbox {
-  ConfineOptions confine;
+  sandbox::ConfineOptions confine;
   PrivateFolder folder;
 };
 struct DriverFolders {

@@ -49,11 +49,11 @@ Status TryOut(Device& device) {
 }
 
 StatusOr<internal::Envelope> Probe(const std::string& backend) {
-  SandboxReport report;
-  HPVMD_RETURN_IF_ERROR(Isolate({}, &report));
+  sandbox::SandboxReport report;
+  HPVMD_RETURN_IF_ERROR(sandbox::Isolate({}, &report));
   HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox, PrepareSandbox(HasDriver(backend), {}, /*has_nodes=*/true));
   private_folder = sandbox.folder.path;
-  HPVMD_RETURN_IF_ERROR(Confine(&report, sandbox.confine));
+  HPVMD_RETURN_IF_ERROR(sandbox::Confine(&report, sandbox.confine));
   std::vector<std::string> names = {backend};
   if (HasDriver(backend) && backend.find(':') == std::string::npos) {
     HPVMD_ASSIGN_OR_RETURN(names, ListDevices(backend));

@@ -40,12 +40,12 @@ namespace {
 
 using supervisor::ExecutorLink;
 
-using testing::InChild;
+using sandbox::testing::InChild;
 
 // Below Landlock's rules for drivers: libraries are readable and its own folder writable; everything else is as
 // forbidden as ever.
 TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
-  if (!HasLandlock()) {
+  if (!sandbox::HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
   }
   const StatusOr<PrivateFolder> folder =
@@ -92,7 +92,7 @@ TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         int abi = 0;
         dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
-        return RestrictFiles(DriverPaths(own, is_builder), &abi).ok() ? c.attempt() : 100;
+        return sandbox::RestrictFiles(DriverPaths(own, is_builder), &abi).ok() ? c.attempt() : 100;
       });
       const bool is_possible = is_builder ? c.builder : c.driver;
       EXPECT_EQ(result, is_possible ? 0 : EACCES) << c.name << ", builder " << is_builder;
@@ -307,7 +307,7 @@ TEST_F(RunningExecutorTest, ReachesTheFloorWithoutPrivileges) {
   if (getuid() != 0) {
     GTEST_SKIP() << "Privileges are dropped from root's.";
   }
-  const bool has_landlock = HasLandlock();
+  const bool has_landlock = sandbox::HasLandlock();
   for (const bool may_unshare : {false, true}) {
     const int result = InChild([&] {
       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

@@ -118,7 +118,7 @@ class Zygote final : public builder::BuildSupervisor {
     }
     opencl_build_ = BuildIdentityOf(MappedObjects());
     if (options_.is_sandboxed) {
-      HPVMD_ASSIGN_OR_RETURN(child_filter_, CallFilter::For(SandboxRole::kCompileChild));
+      HPVMD_ASSIGN_OR_RETURN(child_filter_, sandbox::CallFilter::For(sandbox::SandboxRole::kCompileChild));
     }
     return options_.cache_folder.empty() ? absl::OkStatus() : LockDown(options_.cache_folder);
   }
@@ -272,15 +272,16 @@ class Zygote final : public builder::BuildSupervisor {
     if (!options_.is_sandboxed) {
       return absl::OkStatus();
     }
-    ConfineOptions confine;
-    confine.role = SandboxRole::kCompiler;
-    confine.level_min = options_.needs_landlock ? SandboxLevel::kFiles : SandboxLevel::kSyscalls;
+    sandbox::ConfineOptions confine;
+    confine.role = sandbox::SandboxRole::kCompiler;
+    confine.level_min = options_.needs_landlock ? sandbox::SandboxLevel::kFiles : sandbox::SandboxLevel::kSyscalls;
     if (!cache_folder.empty()) {
-      confine.paths = {{cache_folder, PathAccess::kPrivate}};  // One that is not there is a cache that holds nothing.
+      confine.paths = {
+          {cache_folder, sandbox::PathAccess::kPrivate}};  // One that is not there is a cache that holds nothing.
     }
-    SandboxReport report;
-    HPVMD_RETURN_IF_ERROR(Confine(&report, confine));
-    if (report.level < SandboxLevel::kFiles) {
+    sandbox::SandboxReport report;
+    HPVMD_RETURN_IF_ERROR(sandbox::Confine(&report, confine));
+    if (report.level < sandbox::SandboxLevel::kFiles) {
       std::fprintf(stderr, "hpvm-compiler: only the list of system calls keeps it from files (%s)\n",
                    report.detail.c_str());
     }
@@ -373,7 +374,7 @@ class Zygote final : public builder::BuildSupervisor {
   CacheFolder cache_{{}};
   bool is_locked_down_ = false;
   CpuTarget target_;
-  std::optional<CallFilter> child_filter_;
+  std::optional<sandbox::CallFilter> child_filter_;
   bool is_warm_ = false;
   // Artifacts that the client may say something of, and how often it did.
   struct Kept {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // The daemon takes nothing else.
@@ -66,4 +66,4 @@ void DescribeCosts(const Engine& engine, const std::map<uint64_t, std::shared_pt
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

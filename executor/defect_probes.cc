@@ -26,7 +26,7 @@
 #include "sandbox/limits.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // All probes of a device; whoever started the process waits longer.
@@ -252,4 +252,4 @@ Status RunDefectProbes(const std::string& device) {
   return status;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

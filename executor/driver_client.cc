@@ -8,7 +8,7 @@
 #include "executor/driver_message.h"
 #include "executor/driver_process.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 class Client final : public DriverBuilder {
@@ -60,4 +60,4 @@ std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const build
   return std::make_unique<Client>(std::move(socket), hello, std::move(identity));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

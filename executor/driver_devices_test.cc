@@ -9,7 +9,7 @@
 #include "executor/testing/fixture.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using ::testing::AllOf;
@@ -256,4 +256,4 @@ TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

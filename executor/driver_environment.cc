@@ -14,7 +14,7 @@
 
 #include "base/io/child_process.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using sandbox::PathAccess;
@@ -209,4 +209,4 @@ StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent) {
                      root + "\" before it could be locked.");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -17,7 +17,7 @@
 #include "executor/driver_worker.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // The time limit for one message of a builder.
@@ -205,4 +205,4 @@ class Supervisor final : public builder::BuildSupervisor {
 
 int RunDriverSupervisor(const DriverSupervisorOptions& options) { return Supervisor(options).Run(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -21,7 +21,7 @@
 #include "base/limits.h"
 #include "builder/message.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // What a builder does with its driver.
 struct DriverFunctions {
@@ -55,6 +55,6 @@ using DriverIdentities = std::function<StatusOr<std::string>(const std::string& 
 std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const builder::BuildHello& hello,
                                                     DriverIdentities identity);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_DRIVER_PROCESS_H_

@@ -24,7 +24,7 @@
 #include "executor/driver_message.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using ::testing::AllOf;
@@ -392,4 +392,4 @@ TEST(DriverMessageTest, KeepsBinaries) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

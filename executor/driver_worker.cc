@@ -9,7 +9,7 @@
 #include "sandbox/limits.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr int kSocket = 3;
@@ -63,4 +63,4 @@ void RunDriverWorker(const DriverWorkerOptions& options) {
   _exit(0);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -8,7 +8,7 @@
 #include "executor/testing/fixture.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using supervisor::RunInput;
@@ -391,4 +391,4 @@ TEST(ProbeTest, AnswersForEachBackend) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -6,7 +6,7 @@
 
 #include "executor/testing/fixture.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using ::testing::HasSubstr;
@@ -167,4 +167,4 @@ TEST_F(HostileTest, RefusesRequestsOutsideTheLimits) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -26,7 +26,7 @@
 #include "proto/internal/protocol.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr uint32_t kJobsMaxDefault = 16;
@@ -444,4 +444,4 @@ Status RunExecutor() {
   return status;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

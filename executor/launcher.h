@@ -12,7 +12,7 @@
 #include "proto/internal/executor.pb.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // The private socket's descriptor, by agreement with whoever starts the process.
 inline constexpr int kExecutorSocket = 3;
@@ -40,6 +40,6 @@ struct DriverFolders {
 };
 StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& folders, bool has_nodes);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_LAUNCHER_H_

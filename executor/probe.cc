@@ -16,7 +16,7 @@
 #include "proto/internal/protocol.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr unsigned kProbeSecondsMax = 10;
@@ -127,4 +127,4 @@ Status RunProbe(const std::string& backend) {
   return devices.status();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -390,4 +390,4 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceInd
   return arena.Body();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

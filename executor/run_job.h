@@ -17,7 +17,7 @@
 #include "engine/engine.h"
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // A memory that the daemon shared, mapped whole. Shared by the table and the runs that use it.
 struct SharedMemory {
@@ -79,6 +79,6 @@ struct DeviceIndices {
 std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
                                     OutputArena& arena, internal::RunDone* done);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_RUN_JOB_H_

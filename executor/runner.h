@@ -28,7 +28,7 @@
 #include "engine/engine.h"
 #include "executor/run_job.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // By entry of the grant page.
 using GrantGates = std::map<uint32_t, std::unique_ptr<GrantGate>>;
@@ -175,6 +175,6 @@ class Runner {
   Time kept_since_{0};  // When the oldest answer that is kept was ready.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_RUNNER_H_

@@ -10,7 +10,7 @@
 #include "executor/cost_list.h"
 #include "executor/runner.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // Reports of faults must leave room in the head for the rest of the answer.
@@ -547,4 +547,4 @@ void Runner::ExecutePrepare(Job& job) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -35,7 +35,7 @@
 #include "executor/testing/fixture.h"
 #include "sandbox/testing/syscall_table.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using supervisor::ExecutorLink;
@@ -412,4 +412,4 @@ TEST_F(RunningExecutorTest, UsesLittleMemory) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -16,7 +16,7 @@
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_link.h"
 
-namespace hpvm::testing {
+namespace hpvm::executor::testing {
 
 inline constexpr Duration kPatience = std::chrono::seconds(30);  // The machine may be busy.
 
@@ -126,6 +126,6 @@ class ExecutorFixture : public ::testing::Test {
   std::unique_ptr<supervisor::ExecutorLink> link_;  // Last: gone before what its callbacks use.
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::executor::testing
 
 #endif  // HPVMD_EXECUTOR_TESTING_FIXTURE_H_

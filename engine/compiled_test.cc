@@ -14,7 +14,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/in_process_compiler.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using ::testing::AllOf;
@@ -371,4 +371,4 @@ TEST_F(CompiledTest, RandomGraphsMatchDirectEvaluation) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

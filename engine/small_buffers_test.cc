@@ -17,7 +17,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/in_process_compiler.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using testing::Document;
@@ -165,4 +165,4 @@ INSTANTIATE_TEST_SUITE_P(Drivers, SmallBuffersTest, ::testing::Values("opencl:0"
                          [](const auto& info) { return std::string(info.param).substr(0, 6); });
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

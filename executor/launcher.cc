@@ -193,7 +193,7 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
   return opened;
 }
 
-internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const OpenedDevices& opened,
+internal::Envelope ReadyMessage(uint64_t request_id, const engine::Engine& engine, const OpenedDevices& opened,
                                 const sandbox::SandboxReport& report) {
   internal::Envelope envelope;
   envelope.set_request_id(request_id);
@@ -215,7 +215,7 @@ internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const
 void TellAndDie(int signal_number) {
   constexpr char kHead[] = "It ran ";
   char text[4096];
-  const size_t length = ReadRunNotes(text, sizeof(text));
+  const size_t length = engine::ReadRunNotes(text, sizeof(text));
   if (length > 0) {
     const ssize_t put = write(STDERR_FILENO, kHead, sizeof(kHead) - 1) + write(STDERR_FILENO, text, length);
     (void)put;
@@ -340,14 +340,14 @@ Status Serve() {
   if (has_drivers) {
     TellOfCrashes();
   }
-  EngineOptions options;
+  engine::EngineOptions options;
   for (const std::unique_ptr<Device>& device : opened.devices) {
     options.devices.push_back(device.get());
   }
   const std::unique_ptr<Device> checker = CreateInterpDevice(hub);
   for (const uint32_t entry : opened.entries) {
-    options.device_limits.push_back(grants == nullptr ? DeviceMemory::Limits()
-                                                      : DeviceMemory::Limits{&grants->entries[entry], grants});
+    options.device_limits.push_back(grants == nullptr ? engine::DeviceMemory::Limits()
+                                                      : engine::DeviceMemory::Limits{&grants->entries[entry], grants});
   }
   for (const uint32_t entry : opened.entries) {
     const std::string& backend = hello.backends(static_cast<int>(entry));
@@ -369,7 +369,7 @@ Status Serve() {
   set(hello.nodes_max(), &options.graph_limits.nodes_max);
   set(hello.edges_max(), &options.graph_limits.edges_max);
   const uint64_t document_bytes_max = options.graph_limits.document_bytes_max;
-  Engine engine(std::move(options));
+  engine::Engine engine(std::move(options));
   FrameReader reader(kExecutorSocket, kToExecutorLimits);
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner,
                          Runner::Create({.engine = &engine,

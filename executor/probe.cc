@@ -31,7 +31,7 @@ Status TryOut(Device& device) {
   const Time deadline = RealClock().Now() + std::chrono::seconds(kProbeSecondsMax);
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Buffer> buffer, device.Allocate({.bytes = kTryBytes}));
   std::vector<uint8_t> read_back(kTryBytes, 0);
-  const std::unique_ptr<Buffer> host = MakeHostView(read_back.data(), kTryBytes);
+  const std::unique_ptr<Buffer> host = engine::MakeHostView(read_back.data(), kTryBytes);
   const std::unique_ptr<Timeline> timeline = device.CreateTimeline();
   CommandList list;
   list.commands = {FillCommand{.target = 0, .bytes = kTryBytes, .value = 0xa5},

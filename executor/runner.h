@@ -34,7 +34,7 @@ namespace hpvm::executor {
 using GrantGates = std::map<uint32_t, std::unique_ptr<GrantGate>>;
 
 struct RunnerOptions {
-  Engine* engine = nullptr;           // Borrowed.
+  engine::Engine* engine = nullptr;   // Borrowed.
   FrameReader* reader = nullptr;      // Borrowed; Hello has been taken out of it.
   int socket = -1;                    // Borrowed.
   const GrantPage* grants = nullptr;  // Borrowed; may be null.
@@ -66,7 +66,7 @@ class Runner {
 
   // A prepared graph and the jobs that wait for it.
   struct Handle {
-    std::shared_ptr<PreparedGraph> graph;
+    std::shared_ptr<engine::PreparedGraph> graph;
     bool busy = false;                            // Guarded by mutex_.
     std::deque<std::shared_ptr<Job>> waiting;     // Guarded by mutex_.
     std::atomic<int64_t> expected_ns{INT64_MAX};  // What its last run took.

@@ -12,7 +12,7 @@
 #include "backends/shared/lane_thread.h"
 #include "engine/memory/spill_file.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 class SpillBuffer final : public Buffer {
@@ -130,4 +130,4 @@ StatusOr<std::unique_ptr<Device>> CreateSpillDevice(Hub& hub, int fd, uint64_t b
   return std::make_unique<SpillDevice>(hub, own, bytes_max);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

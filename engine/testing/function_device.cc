@@ -11,7 +11,7 @@
 #include "backends/shared/lane_thread.h"
 #include "base/hash.h"
 
-namespace hpvm::testing {
+namespace hpvm::engine::testing {
 namespace {
 
 class FunctionExecutable final : public Executable {
@@ -350,4 +350,4 @@ StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request
   return outcome;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::engine::testing

@@ -91,11 +91,11 @@ std::string Outcome(long result) { return result < 0 ? Refused() : Took(std::to_
 namespace hpvm::executor {
 
 // In place of ExecuteRun: tests/lab/CMakeLists.txt compiles executor/runner.cc with that name.
-std::span<const uint8_t> BrokenExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
+std::span<const uint8_t> BrokenExecuteRun(engine::Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
                                           OutputArena& arena, internal::RunDone* done);
 
-std::span<const uint8_t> BrokenExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices,
-                                          Time now, OutputArena& arena, internal::RunDone* done) {
+std::span<const uint8_t> BrokenExecuteRun(engine::Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
+                                          OutputArena& arena, internal::RunDone* done) {
   const std::string text = lab::AttackText(job);
   if (text.find("probe=") == std::string::npos) {
     return ExecuteRun(engine, job, devices, now, arena, done);

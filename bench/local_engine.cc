@@ -44,7 +44,7 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const Options& options
   for (const std::string& name : options.devices) {
     const DeviceOptions of_device{
         .cpu_threads = options.cpu_threads, .learnt = options.learnt, .gpu_forced = options.gpu_forced};
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(name, local->hub_, of_device));
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, backends::CreateDevice(name, local->hub_, of_device));
     local->devices_.push_back(options.wrap ? options.wrap(std::move(device)) : std::move(device));
     borrowed.push_back(local->devices_.back().get());
   }

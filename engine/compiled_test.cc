@@ -80,7 +80,7 @@ class CompiledTest : public ::testing::Test {
  protected:
   CompiledTest() {
     for (const char* name : {"cpu", "interp", "null"}) {
-      StatusOr<std::unique_ptr<Device>> device = CreateDevice(name, hub_, {.cpu_threads = 2});
+      StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(name, hub_, {.cpu_threads = 2});
       HPVMD_CHECK(device.ok());
       devices_.push_back(*std::move(device));
     }

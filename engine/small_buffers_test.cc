@@ -86,7 +86,7 @@ TEST_P(SmallBuffersTest, FewSubmissionsGiveTheRightBytes) {
   }
   ASSERT_TRUE(opened.ok()) << opened.status();
   CountingDevice device(hub, *std::move(opened));
-  StatusOr<std::unique_ptr<Device>> cpu = CreateDevice("cpu", hub, {.cpu_threads = 1});
+  StatusOr<std::unique_ptr<Device>> cpu = backends::CreateDevice("cpu", hub, {.cpu_threads = 1});
   ASSERT_TRUE(cpu.ok()) << cpu.status();
   InProcessCompiler compiler;
   OneModule modules;

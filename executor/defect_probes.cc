@@ -80,7 +80,7 @@ Status LockDown(const std::string& folder, pid_t parent) {
   if (const Status locked = LockDown(folder, parent); !locked.ok()) {
     device = locked;
   } else {
-    device = CreateDevice(name, hub, {});
+    device = backends::CreateDevice(name, hub, {});
   }
   if (!device.ok()) {
     Tell(pipe, first, Verdict::kNoDevice, Message(device.status()));
@@ -224,7 +224,7 @@ class Prober {
 }  // namespace
 
 Status RunDefectProbes(const std::string& device) {
-  if (!HasDriver(device)) {
+  if (!backends::HasDriver(device)) {
     return InvalidArgument("\"" + device + "\" has no driver to try out.");
   }
   const bool has_socket = HasSocket();

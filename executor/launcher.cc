@@ -108,7 +108,7 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   }
   // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
   if (std::any_of(hello.backends().begin(), hello.backends().end(), [](const std::string& backend) {
-        const DeviceFamily* const family = FindFamily(backend);
+        const DeviceFamily* const family = backends::FindFamily(backend);
         return family != nullptr && family->reads_opencl;
       })) {
     spawn.arguments.push_back("--opencl");
@@ -129,7 +129,7 @@ StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& h
   std::map<std::string, UniqueFd> sockets;
   for (const std::string& backend : hello.backends()) {
     const std::string family(FamilyOf(backend));
-    if (!HasDriver(backend) || sockets.contains(family)) {
+    if (!backends::HasDriver(backend) || sockets.contains(family)) {
       continue;
     }
     HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
@@ -180,11 +180,11 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
     options.learnt = &learnt;
     const auto builder = builders.find(std::string(FamilyOf(backend)));
     options.builder = builder == builders.end() ? nullptr : builder->second.get();
-    StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub, options);
+    StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(backend, hub, options);
     if (device.ok()) {
       opened.devices.push_back(*std::move(device));
       opened.entries.push_back(static_cast<uint32_t>(i));
-    } else if (HasDriver(backend)) {
+    } else if (backends::HasDriver(backend)) {
       opened.broken.push_back(BrokenDevice(backend, device.status()));
     } else {
       return device.status();
@@ -257,7 +257,7 @@ Status CheckLevel(const internal::Hello& hello, const sandbox::SandboxReport& re
 
 bool HasDrivers(const internal::Hello& hello) {
   return std::any_of(hello.backends().begin(), hello.backends().end(),
-                     [](const std::string& backend) { return HasDriver(backend); });
+                     [](const std::string& backend) { return backends::HasDriver(backend); });
 }
 
 // What is done before anything of a tenant is known, or could be.
@@ -334,7 +334,7 @@ Status Serve() {
       ConnectCompiler(std::move(settled.compiler), key, hello.cache_folder());
   Builders builders;
   for (auto& [family, socket] : builder_sockets) {
-    builders[family] = ConnectDriverBuilder(std::move(socket), {key, hello.cache_folder()}, DriverIdentity);
+    builders[family] = ConnectDriverBuilder(std::move(socket), {key, hello.cache_folder()}, backends::DriverIdentity);
   }
   HPVMD_ASSIGN_OR_RETURN(const OpenedDevices opened, OpenDevices(hello, grants, *compiler, builders, hub));
   if (has_drivers) {
@@ -396,7 +396,7 @@ void Describe(const DeviceInfo& info, internal::DeviceReport* described) {
   device->set_allocation_bytes_max(info.allocation_bytes_max);
   device->set_emulated(info.is_emulated);
   device->set_state(v1::Device::STATE_READY);
-  described->set_has_driver(HasDriver(info.id));
+  described->set_has_driver(backends::HasDriver(info.id));
   if (described->has_driver()) {
     described->set_gpu_target(BytesOf(info.gpu));
   }

@@ -45,12 +45,12 @@ int BuildForDriver(std::string_view family, int argc, char** argv) {
       options.socket = kExecutorSocket;
     }
   }
-  const DeviceFamily* const row = FindFamily(family);
+  const DeviceFamily* const row = backends::FindFamily(family);
   if (options.socket < 0 || row == nullptr || !row->has_driver()) {
     fputs(kUsage, stderr);
     return 2;
   }
-  options.driver.load = [family] { return ListDevices(family).status(); };
+  options.driver.load = [family] { return backends::ListDevices(family).status(); };
   options.driver.build = row->build;
   return RunDriverSupervisor(options);
 }
@@ -72,7 +72,7 @@ int Main(int argc, char** argv) {
   const bool asked = argument == "--help";
   fputs(kUsage, asked ? stdout : stderr);
   std::string families = "Families:";
-  for (const std::string_view name : BackendNames()) {
+  for (const std::string_view name : backends::BackendNames()) {
     families += " " + std::string(name);
   }
   fputs((families + "\n").c_str(), asked ? stdout : stderr);

@@ -51,12 +51,13 @@ Status TryOut(Device& device) {
 StatusOr<internal::Envelope> Probe(const std::string& backend) {
   sandbox::SandboxReport report;
   HPVMD_RETURN_IF_ERROR(sandbox::Isolate({}, &report));
-  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox, PrepareSandbox(HasDriver(backend), {}, /*has_nodes=*/true));
+  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox,
+                         PrepareSandbox(backends::HasDriver(backend), {}, /*has_nodes=*/true));
   private_folder = sandbox.folder.path;
   HPVMD_RETURN_IF_ERROR(sandbox::Confine(&report, sandbox.confine));
   std::vector<std::string> names = {backend};
-  if (HasDriver(backend) && backend.find(':') == std::string::npos) {
-    HPVMD_ASSIGN_OR_RETURN(names, ListDevices(backend));
+  if (backends::HasDriver(backend) && backend.find(':') == std::string::npos) {
+    HPVMD_ASSIGN_OR_RETURN(names, backends::ListDevices(backend));
   }
   internal::Envelope envelope;
   envelope.set_request_id(1);
@@ -66,14 +67,14 @@ StatusOr<internal::Envelope> Probe(const std::string& backend) {
   ready->set_sandbox_detail(report.detail);
   Hub hub;
   for (size_t i = 0; i < std::min<size_t>(names.size(), kDevicesMax); ++i) {
-    const StatusOr<std::unique_ptr<Device>> device = CreateDevice(names[i], hub, {});
+    const StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(names[i], hub, {});
     Status status = device.status();
-    if (device.ok() && HasDriver(backend)) {
+    if (device.ok() && backends::HasDriver(backend)) {
       status = TryOut(**device);
     }
     if (status.ok()) {
       Describe((*device)->info(), ready->add_devices());
-    } else if (!HasDriver(backend)) {
+    } else if (!backends::HasDriver(backend)) {
       return status;
     } else {
       *ready->add_broken() = BrokenDevice(names[i], status);

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kWord = sizeof(uint64_t);
 
 StatusOr<std::unique_ptr<Buffer>> Words(uint64_t words) {
-  return AllocateHostBuffer({.bytes = words * kWord}, words * kWord);
+  return backends::AllocateHostBuffer({.bytes = words * kWord}, words * kWord);
 }
 
 DispatchArgument View(SlotIndex slot, uint64_t bytes, bool is_output) {

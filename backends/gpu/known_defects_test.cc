@@ -21,7 +21,7 @@ Time Soon() { return RealClock().Now() + std::chrono::seconds(120); }
 std::vector<std::string> Devices() {
   std::vector<std::string> names;
   for (const char* family : {"opencl", "vulkan"}) {
-    const StatusOr<std::vector<std::string>> found = ListDevices(family);
+    const StatusOr<std::vector<std::string>> found = backends::ListDevices(family);
     names.insert(names.end(), found->begin(), found->end());
   }
   return names;
@@ -63,7 +63,7 @@ TEST(KnownDefects, OursAreEmitted) {
 TEST(KnownDefects, OnTheDevicesHere) {
   Hub hub;
   for (const std::string& name : Devices()) {
-    StatusOr<std::unique_ptr<Device>> device = CreateDevice(name, hub, {});
+    StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(name, hub, {});
     ASSERT_TRUE(device.ok()) << device.status();
     for (const KnownDefect& defect : KnownDefects()) {
       if (!Concerns(defect.probe, **device)) {
@@ -86,7 +86,7 @@ TEST(KnownDefects, OnTheDevicesHere) {
 TEST(KnownDefects, WrongResultsShow) {
   Hub hub;
   for (const std::string& name : Devices()) {
-    StatusOr<std::unique_ptr<Device>> device = CreateDevice(name, hub, {});
+    StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(name, hub, {});
     ASSERT_TRUE(device.ok()) << device.status();
     for (const KnownDefect& defect : KnownDefects()) {
       DefectProbe short_probe = defect.probe;

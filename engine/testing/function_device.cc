@@ -130,7 +130,7 @@ class FunctionDevice final : public Device {
   }
 
  private:
-  LaneThread::Runner Runner() {
+  backends::LaneThread::Runner Runner() {
     return [this](const Submission& submission) { return RunAll(submission); };
   }
 
@@ -295,7 +295,8 @@ class FunctionDevice final : public Device {
   DeviceInfo info_;
   std::shared_mutex loss_mutex_;  // Shared: a command runs. Exclusive: the memory becomes garbage.
   std::mutex mutex_;
-  std::array<LaneThread, kLanes> lanes_{LaneThread(Runner()), LaneThread(Runner()), LaneThread(Runner())};
+  std::array<backends::LaneThread, kLanes> lanes_{backends::LaneThread(Runner()), backends::LaneThread(Runner()),
+                                                  backends::LaneThread(Runner())};
 };
 
 }  // namespace

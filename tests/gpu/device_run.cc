@@ -54,7 +54,7 @@ Region& RegionOf(std::vector<Region>& regions, const uint8_t* data) {
 std::vector<std::string> Devices() {
   std::vector<std::string> all;
   for (const char* driver : {"opencl", "vulkan"}) {
-    const StatusOr<std::vector<std::string>> devices = ListDevices(driver);
+    const StatusOr<std::vector<std::string>> devices = backends::ListDevices(driver);
     if (!devices.ok()) {
       std::fprintf(stderr, "%s: %s\n", driver, Message(devices.status()).c_str());
     }
@@ -67,7 +67,7 @@ std::vector<std::string> Devices() {
 DeviceRun::DeviceRun(const std::string& backend, uint32_t variant) : forced_(variant) {
   DeviceOptions options;
   options.gpu_forced = &forced_;
-  StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub_, options);
+  StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(backend, hub_, options);
   if (!device.ok()) {
     std::fprintf(stderr, "%s: %s\n", backend.c_str(), Message(device.status()).c_str());
   }
@@ -124,7 +124,7 @@ StatusOr<ir::TrapReport> DeviceRun::Launch(Executable& executable, const ir::Lau
   for (Region& region : regions) {
     const auto bytes = static_cast<uint64_t>(region.end - region.begin);
     HPVMD_ASSIGN_OR_RETURN(region.buffer, device_->Allocate({.bytes = bytes}));
-    HPVMD_ASSIGN_OR_RETURN(region.host, AllocateHostBuffer({.bytes = bytes}, ~uint64_t{0}));
+    HPVMD_ASSIGN_OR_RETURN(region.host, backends::AllocateHostBuffer({.bytes = bytes}, ~uint64_t{0}));
     std::memcpy(region.host->host(), region.begin, bytes);
     const auto slot = static_cast<SlotIndex>(buffers.size());
     buffers.push_back(region.buffer.get());

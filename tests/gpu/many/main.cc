@@ -362,7 +362,7 @@ class Runner {
 
 int Run(const Options& options) {
   for (const std::string& device : options.devices) {
-    const StatusOr<std::vector<std::string>> listed = ListDevices(device.substr(0, device.find(':')));
+    const StatusOr<std::vector<std::string>> listed = backends::ListDevices(device.substr(0, device.find(':')));
     if (!listed.ok() || std::find(listed->begin(), listed->end(), device) == listed->end()) {
       std::fprintf(stderr, "hpvm-gpu-many: This machine has no device \"%s\".\n", device.c_str());
       return kNoDevice;

@@ -200,7 +200,7 @@ void CostStore::MeasureTransfers(const Device& device) {
     return;
   }
   ++link.probes;
-  link.transfers = hpvm::engine::MeasureTransfers(**found, clock_, kProbeMax, &remains_);
+  link.transfers = engine::MeasureTransfers(**found, clock_, kProbeMax, &remains_);
   link.transfers.up = up.is_estimate ? link.transfers.up : up;
   link.transfers.down = down.is_estimate ? link.transfers.down : down;
 }

@@ -5,7 +5,7 @@
 
 #include "backends/shared/host_buffer.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 namespace {
 
 constexpr uint64_t kWord = sizeof(uint64_t);
@@ -65,4 +65,4 @@ StatusOr<bool> ComputesRightly(const DefectProbe& probe, Device& device, Time de
   return probe.is_right({reinterpret_cast<const uint64_t*>(host_out->host()), probe.out_words});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu

@@ -13,7 +13,7 @@
 #include "backends/gpu/defect_probe.h"
 #include "backends/registry.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 namespace {
 
 Time Soon() { return RealClock().Now() + std::chrono::seconds(120); }
@@ -101,7 +101,7 @@ TEST(KnownDefects, WrongResultsShow) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::gpu
 
 int main(int argc, char** argv) {
   setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.

@@ -50,7 +50,7 @@ extern "C" cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue queue, cl_mem
   return real(queue, memory, blocks, offset, bytes, data, wait_count, waits, event);
 }
 
-namespace hpvm {
+namespace hpvm::opencl {
 namespace {
 
 using opencl::Arg;
@@ -767,4 +767,4 @@ TEST(OpenClHealthTest, KnowsALostDevice) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::opencl

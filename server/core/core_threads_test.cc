@@ -33,8 +33,8 @@ class AnsweringProcess final : public supervisor::ExecutorProcess {
   supervisor::RequestId Prepare(const supervisor::PrepareInput&,
                                 std::function<void(StatusOr<internal::Prepared>)> done) override {
     return Add([done = std::move(done)](const Status& status) {
-      internal::Prepared reply = hpvm::supervisor::testing::AcceptedGraph(
-          "double", {hpvm::supervisor::testing::Port("x", ElementType::kF32, {"n"})}, {});
+      internal::Prepared reply = supervisor::testing::AcceptedGraph(
+          "double", {supervisor::testing::Port("x", ElementType::kF32, {"n"})}, {});
       done(status.ok() ? StatusOr<internal::Prepared>(std::move(reply)) : status);
     });
   }
@@ -48,7 +48,7 @@ class AnsweringProcess final : public supervisor::ExecutorProcess {
       }
       supervisor::RunReply reply;
       const std::string bytes(rng_.Below(8) == 0 ? 40'000 : 8, 'r');
-      hpvm::supervisor::testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
+      supervisor::testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
       done(status.ok() ? StatusOr<supervisor::RunReply>(std::move(reply)) : status);
     });
   }

@@ -109,12 +109,12 @@ class LinkSpawner final : public ExecutorSpawner {
 
   StatusOr<internal::Ready> Probe(const std::string& backend) override {
     return WithProbe([&](const auto& on_spawned) {
-      return hpvm::supervisor::ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
+      return supervisor::ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
     });
   }
   StatusOr<std::vector<v1::DriverDefect>> ProbeDefects(const std::string& device) override {
     HPVMD_ASSIGN_OR_RETURN(const internal::Ready answer, WithProbe([&](const auto& on_spawned) {
-                             return hpvm::supervisor::ProbeDefects(Options().program, device, kDefectsWithin,
+                             return supervisor::ProbeDefects(Options().program, device, kDefectsWithin,
                                                                    on_spawned);
                            }));
     return std::vector<v1::DriverDefect>(answer.defects().begin(), answer.defects().end());

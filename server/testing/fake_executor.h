@@ -17,21 +17,21 @@
 namespace hpvm::server::testing {
 
 // Answers of executors come from supervisor/testing.
-using hpvm::supervisor::testing::AcceptedGraph;
-using hpvm::supervisor::testing::AddDiagnostic;
-using hpvm::supervisor::testing::AddInline;
-using hpvm::supervisor::testing::AddLine;
-using hpvm::supervisor::testing::AddOutput;
-using hpvm::supervisor::testing::Answering;
-using hpvm::supervisor::testing::BrokenDevice;
-using hpvm::supervisor::testing::DeviceUsage;
-using hpvm::supervisor::testing::FailedPrepare;
-using hpvm::supervisor::testing::FailedRun;
-using hpvm::supervisor::testing::Found;
-using hpvm::supervisor::testing::FoundDevice;
-using hpvm::supervisor::testing::Native;
-using hpvm::supervisor::testing::Placement;
-using hpvm::supervisor::testing::Port;
+using supervisor::testing::AcceptedGraph;
+using supervisor::testing::AddDiagnostic;
+using supervisor::testing::AddInline;
+using supervisor::testing::AddLine;
+using supervisor::testing::AddOutput;
+using supervisor::testing::Answering;
+using supervisor::testing::BrokenDevice;
+using supervisor::testing::DeviceUsage;
+using supervisor::testing::FailedPrepare;
+using supervisor::testing::FailedRun;
+using supervisor::testing::Found;
+using supervisor::testing::FoundDevice;
+using supervisor::testing::Native;
+using supervisor::testing::Placement;
+using supervisor::testing::Port;
 
 // What the test sees of one executor; outlives the process object that the core owns.
 struct FakeExecutor {

@@ -67,7 +67,7 @@ TEST(ExamplesTest, InvalidOnesAreExplained) {
     EXPECT_FALSE(outcome.graph.has_value());
     EXPECT_TRUE(HasErrors(outcome.diagnostics));
     testing::CompareWithFile(ToString(outcome.diagnostics) + "\n",
-                                   document.path.substr(0, document.path.size() - 5) + ".expected.txt");
+                             document.path.substr(0, document.path.size() - 5) + ".expected.txt");
   }
 }
 

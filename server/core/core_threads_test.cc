@@ -33,8 +33,8 @@ class AnsweringProcess final : public supervisor::ExecutorProcess {
   supervisor::RequestId Prepare(const supervisor::PrepareInput&,
                                 std::function<void(StatusOr<internal::Prepared>)> done) override {
     return Add([done = std::move(done)](const Status& status) {
-      internal::Prepared reply = supervisor::testing::AcceptedGraph(
-          "double", {supervisor::testing::Port("x", ElementType::kF32, {"n"})}, {});
+      internal::Prepared reply =
+          supervisor::testing::AcceptedGraph("double", {supervisor::testing::Port("x", ElementType::kF32, {"n"})}, {});
       done(status.ok() ? StatusOr<internal::Prepared>(std::move(reply)) : status);
     });
   }

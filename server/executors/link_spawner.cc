@@ -114,8 +114,7 @@ class LinkSpawner final : public ExecutorSpawner {
   }
   StatusOr<std::vector<v1::DriverDefect>> ProbeDefects(const std::string& device) override {
     HPVMD_ASSIGN_OR_RETURN(const internal::Ready answer, WithProbe([&](const auto& on_spawned) {
-                             return supervisor::ProbeDefects(Options().program, device, kDefectsWithin,
-                                                                   on_spawned);
+                             return supervisor::ProbeDefects(Options().program, device, kDefectsWithin, on_spawned);
                            }));
     return std::vector<v1::DriverDefect>(answer.defects().begin(), answer.defects().end());
   }

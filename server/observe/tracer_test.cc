@@ -253,8 +253,7 @@ TEST_F(TracerTest, HostileRecords) {
   outcome.reply.done.clear_nodes();
   for (int i = 0; i < 5'000; ++i) {
     v1::NodePlacement& node = *outcome.reply.done.add_nodes();
-    node =
-        supervisor::testing::Placement(std::string(10'000, 'n'), std::string(10'000, 'd'), UINT64_MAX, INT64_MAX);
+    node = supervisor::testing::Placement(std::string(10'000, 'n'), std::string(10'000, 'd'), UINT64_MAX, INT64_MAX);
     node.set_math("fast");
   }
   tracer.On(events::RunEnded{"local", "", "graph", kCaller, outcome});

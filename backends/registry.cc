@@ -10,7 +10,7 @@
 #include "backends/opencl/device.h"
 #include "backends/vulkan/device.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 namespace {
 
 constexpr const DeviceFamily* kFamilies[] = {&kNullFamily, &kInterpFamily, &kCpuFamily, &kOpenClFamily, &kVulkanFamily};
@@ -68,4 +68,4 @@ StatusOr<std::string> DriverIdentity(const std::string& device) {
   return family->identity(device);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

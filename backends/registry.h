@@ -10,7 +10,7 @@
 
 #include "backends/contract/device_family.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 // The family of "opencl", or of one of its devices ("opencl:1"). Null: there is none.
 const DeviceFamily* FindFamily(std::string_view backend);
@@ -22,7 +22,10 @@ StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hu
 std::vector<std::string_view> BackendNames();
 // The devices a backend has here, as CreateDevice takes them: {"cpu"}, {"opencl:0", "opencl:1"}. Loads drivers.
 StatusOr<std::vector<std::string>> ListDevices(std::string_view backend);
+// The driver's name and version, the device's name: what invalidates kept binaries when it changes. kNotFound for names
+// of no device with a driver.
+StatusOr<std::string> DriverIdentity(const std::string& device);
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_REGISTRY_H_

@@ -27,7 +27,7 @@ struct Benchmark {
 bool IsGpuEmulated() {
   Hub hub;
   for (const char* backend : {"opencl:0", "vulkan:0"}) {
-    const StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub, {});
+    const StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(backend, hub, {});
     if (device.ok() && !(*device)->info().is_emulated) {
       return false;
     }

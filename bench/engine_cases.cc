@@ -46,7 +46,7 @@ class EngineContender final : public GraphPeer {
       output.fill(0);
     }
     const Time start = RealClock().Now();
-    const StatusOr<RunResult> result = engine_->engine().Run(*graph_, request_);
+    const StatusOr<engine::RunResult> result = engine_->engine().Run(*graph_, request_);
     const Duration elapsed = RealClock().Now() - start;
     HPVMD_RETURN_IF_ERROR(result.status());
     return elapsed;
@@ -56,10 +56,10 @@ class EngineContender final : public GraphPeer {
  private:
   void BindAll() {
     const auto bind = [](Elements& elements) {
-      return Binding{.type = ElementType::kU32,
-                     .shape = {kBufferElements},
-                     .data = reinterpret_cast<uint8_t*>(elements.data()),
-                     .bytes = sizeof(Elements)};
+      return engine::Binding{.type = ElementType::kU32,
+                             .shape = {kBufferElements},
+                             .data = reinterpret_cast<uint8_t*>(elements.data()),
+                             .bytes = sizeof(Elements)};
     };
     for (size_t i = 0; i < inputs_.size(); ++i) {
       request_.inputs["b" + std::to_string(i)] = bind(inputs_[i]);
@@ -68,9 +68,9 @@ class EngineContender final : public GraphPeer {
   }
 
   std::unique_ptr<LocalEngine> engine_;
-  std::shared_ptr<PreparedGraph> graph_;
+  std::shared_ptr<engine::PreparedGraph> graph_;
   std::vector<Elements> inputs_, outputs_;
-  RunRequest request_;
+  engine::RunRequest request_;
 };
 
 }  // namespace

@@ -22,10 +22,10 @@ class ExecutorContender final : public GraphPeer {
  public:
   static StatusOr<std::unique_ptr<ExecutorContender>> Make(const Workload& workload) {
     auto contender = std::make_unique<ExecutorContender>();
-    HPVMD_ASSIGN_OR_RETURN(contender->hub_, ExecutorHub::Create());
-    ExecutorOptions options;
+    HPVMD_ASSIGN_OR_RETURN(contender->hub_, supervisor::ExecutorHub::Create());
+    supervisor::ExecutorOptions options;
     options.program = ProgramFolder() + "/hpvm-executor";
-    HPVMD_ASSIGN_OR_RETURN(contender->link_, ExecutorLink::Start(*contender->hub_, options));
+    HPVMD_ASSIGN_OR_RETURN(contender->link_, supervisor::ExecutorLink::Start(*contender->hub_, options));
     HPVMD_RETURN_IF_ERROR(contender->link_->WaitReady(RealClock().Now() + std::chrono::seconds(20)).status());
     HPVMD_RETURN_IF_ERROR(contender->Prepare(ToDocument(workload)));
     contender->inputs_ = workload.buffers;
@@ -35,10 +35,10 @@ class ExecutorContender final : public GraphPeer {
   }
 
   StatusOr<Duration> Run() override {
-    std::promise<StatusOr<RunReply>> answer;
+    std::promise<StatusOr<supervisor::RunReply>> answer;
     const Time start = RealClock().Now();
-    link_->Run(run_, [&](StatusOr<RunReply> reply) { answer.set_value(std::move(reply)); });
-    HPVMD_ASSIGN_OR_RETURN(RunReply reply, answer.get_future().get());
+    link_->Run(run_, [&](StatusOr<supervisor::RunReply> reply) { answer.set_value(std::move(reply)); });
+    HPVMD_ASSIGN_OR_RETURN(supervisor::RunReply reply, answer.get_future().get());
     const Duration elapsed = RealClock().Now() - start;
     HPVMD_RETURN_IF_ERROR(reply.status());
     for (const internal::OutputTensor& output : reply.done.outputs()) {
@@ -57,7 +57,7 @@ class ExecutorContender final : public GraphPeer {
   Status Prepare(const std::string& document) {
     std::ifstream stream(ProgramFolder() + "/bench_kernels.wasm", std::ios::binary);
     const std::vector<uint8_t> kernels(std::istreambuf_iterator<char>(stream), {});
-    PrepareInput input;
+    supervisor::PrepareInput input;
     input.handle = kHandle;
     input.document.bytes = {reinterpret_cast<const uint8_t*>(document.data()), document.size()};
     input.modules.push_back({"m", HashOf(kernels), {kernels, -1, 0}});
@@ -80,10 +80,10 @@ class ExecutorContender final : public GraphPeer {
     }
   }
 
-  std::unique_ptr<ExecutorHub> hub_;
-  std::unique_ptr<ExecutorLink> link_;  // After hub_: destroyed first.
+  std::unique_ptr<supervisor::ExecutorHub> hub_;
+  std::unique_ptr<supervisor::ExecutorLink> link_;  // After hub_: destroyed first.
   std::vector<Elements> inputs_, outputs_;
-  RunInput run_;
+  supervisor::RunInput run_;
 };
 
 StatusOr<Measurement> Measure(const Workload& workload) {

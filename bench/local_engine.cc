@@ -44,21 +44,22 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const Options& options
   for (const std::string& name : options.devices) {
     const DeviceOptions of_device{
         .cpu_threads = options.cpu_threads, .learnt = options.learnt, .gpu_forced = options.gpu_forced};
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(name, local->hub_, of_device));
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, backends::CreateDevice(name, local->hub_, of_device));
     local->devices_.push_back(options.wrap ? options.wrap(std::move(device)) : std::move(device));
     borrowed.push_back(local->devices_.back().get());
   }
-  local->engine_ = std::make_unique<Engine>(EngineOptions{.devices = std::move(borrowed),
-                                                          .hub = &local->hub_,
-                                                          .compiler = local->compiler_.get(),
-                                                          .clock = &RealClock(),
-                                                          .graph_limits = options.graph_limits,
-                                                          .device_bytes_max = options.device_bytes_max});
+  local->engine_ =
+      std::make_unique<engine::Engine>(engine::EngineOptions{.devices = std::move(borrowed),
+                                                             .hub = &local->hub_,
+                                                             .compiler = local->compiler_.get(),
+                                                             .clock = &RealClock(),
+                                                             .graph_limits = options.graph_limits,
+                                                             .device_bytes_max = options.device_bytes_max});
   return local;
 }
 
-StatusOr<std::shared_ptr<PreparedGraph>> LocalEngine::Prepare(std::string_view document) {
-  HPVMD_ASSIGN_OR_RETURN(PrepareOutcome outcome, engine_->Prepare(document, *this, kNever));
+StatusOr<std::shared_ptr<engine::PreparedGraph>> LocalEngine::Prepare(std::string_view document) {
+  HPVMD_ASSIGN_OR_RETURN(engine::PrepareOutcome outcome, engine_->Prepare(document, *this, kNever));
   HPVMD_RETURN_IF_ERROR(ToStatus(outcome.diagnostics));
   return outcome.graph;
 }

@@ -24,7 +24,7 @@ inline constexpr const char* kBenchKernels = "bench_kernels.wasm";
 // The bytes of a module beside the program.
 StatusOr<std::vector<uint8_t>> ReadKernels(const std::string& file = kBenchKernels);
 
-class LocalEngine final : private ModuleSource {
+class LocalEngine final : private engine::ModuleSource {
  public:
   struct Options {
     std::string kernels = kBenchKernels;
@@ -42,8 +42,8 @@ class LocalEngine final : private ModuleSource {
   static StatusOr<std::unique_ptr<LocalEngine>> Start() { return Start(Options()); }
   static StatusOr<std::unique_ptr<LocalEngine>> Start(const Options& options);
   // The document's only module is the one this was started with, whatever it is called there.
-  StatusOr<std::shared_ptr<PreparedGraph>> Prepare(std::string_view document);
-  Engine& engine() { return *engine_; }
+  StatusOr<std::shared_ptr<engine::PreparedGraph>> Prepare(std::string_view document);
+  engine::Engine& engine() { return *engine_; }
   // In the order of Options::devices.
   Device& device(size_t index) { return *devices_[index]; }
   CompilerService& compiler() { return *compiler_; }
@@ -59,7 +59,7 @@ class LocalEngine final : private ModuleSource {
   std::unique_ptr<Process> compiler_process_;
   std::unique_ptr<CompilerService> compiler_;
   std::vector<std::unique_ptr<Device>> devices_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<engine::Engine> engine_;
 };
 
 }  // namespace hpvm::bench

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::builder {
 namespace {
 
 constexpr Duration kSendMax = std::chrono::seconds(30);
@@ -142,4 +142,4 @@ void BuildClient::ReadAnswers() {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::builder

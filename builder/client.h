@@ -20,7 +20,7 @@
 #include "base/io/fd.h"
 #include "builder/message.h"
 
-namespace hpvm {
+namespace hpvm::builder {
 
 class BuildClient {
  public:
@@ -74,6 +74,6 @@ class BuildClient {
   Status broken_;  // Why the connection is of no more use; guarded by mutex_ once the reader runs.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::builder
 
 #endif  // HPVMD_BUILDER_CLIENT_H_

@@ -8,7 +8,7 @@
 #include <array>
 #include <thread>
 
-namespace hpvm {
+namespace hpvm::builder {
 namespace {
 
 using Kind = BuildMessage::SaysCase;
@@ -128,4 +128,4 @@ TEST_F(BuildClientTest, ItsUserMayCloseIt) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::builder

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::builder {
 namespace {
 
 // Both ends are of one build, and yet a program may be replaced while another one runs.
@@ -56,4 +56,4 @@ StatusOr<BuildHello> ReadHello(const Frame& frame) {
   return hello;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::builder

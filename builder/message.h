@@ -23,7 +23,7 @@
 #include "base/unchecked.h"
 #include "proto/internal/builder.pb.h"
 
-namespace hpvm {
+namespace hpvm::builder {
 
 using internal::BuildMessage;
 
@@ -44,6 +44,6 @@ struct BuildHello {
 std::string HeadOf(const BuildHello& hello);
 StatusOr<BuildHello> ReadHello(const Frame& frame);
 
-}  // namespace hpvm
+}  // namespace hpvm::builder
 
 #endif  // HPVMD_BUILDER_MESSAGE_H_

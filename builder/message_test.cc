@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::builder {
 namespace {
 
 Frame FrameOf(std::string head) {
@@ -94,4 +94,4 @@ TEST(BuildMessageTest, HellosHoldAKeyAndAFolder) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::builder

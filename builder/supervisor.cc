@@ -13,7 +13,7 @@
 
 #include "base/processor_time.h"
 
-namespace hpvm {
+namespace hpvm::builder {
 namespace {
 
 // How long an end may take to send or read one message.
@@ -249,4 +249,4 @@ Status BuildSupervisor::Answer(uint64_t id, std::string payload, std::span<const
   return SendFrame(options_.socket, AnswerHead(id, std::move(payload)), body, {}, RealClock().Now() + kMessageMax);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::builder

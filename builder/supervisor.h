@@ -23,7 +23,7 @@
 #include "base/io/child_process.h"
 #include "builder/message.h"
 
-namespace hpvm {
+namespace hpvm::builder {
 
 // A request that a worker has to do.
 struct BuildJob {
@@ -114,6 +114,6 @@ class BuildSupervisor {
   Workers killed_;   // Not waited for yet.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::builder
 
 #endif  // HPVMD_BUILDER_SUPERVISOR_H_

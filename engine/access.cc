@@ -7,7 +7,7 @@
 #include "compiler/ir/access.h"
 #include "engine/launch_facts.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using scheduler::Box;
@@ -169,4 +169,4 @@ bool GraphAccesses::MayCut(graph::FlatNodeId node, uint32_t choice, uint32_t* di
   return false;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -18,7 +18,7 @@
 #include "graph/flatten.h"
 #include "scheduler/task.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 inline constexpr size_t kAccessEvaluationsMax = 20'000;
 
@@ -63,6 +63,6 @@ class GraphAccesses final : public scheduler::AccessModel {
   mutable scheduler::Box last_box_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_ACCESS_H_

@@ -12,7 +12,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/function_device.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using scheduler::Box;
@@ -160,4 +160,4 @@ TEST_F(AccessTest, CutsTheOutermostDimension) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -8,7 +8,7 @@
 #include <optional>
 #include <variant>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 std::string ShapeText(const std::vector<uint64_t>& shape) {
@@ -246,4 +246,4 @@ StatusOr<uint64_t> ScalarBits(const graph::Port& port, const Binding& binding, g
   return fits ? StatusOr<uint64_t>(bits & 0xffffffffu) : refuse("its value does not fit 32 bits");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

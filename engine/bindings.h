@@ -14,7 +14,7 @@
 #include "graph/flatten.h"
 #include "graph/graph.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // By the root's port; null for ports that are not bound yet.
 using PortBindings = std::vector<const Binding*>;
@@ -40,6 +40,6 @@ StatusOr<Binding> ShapeOf(const graph::Port& port, const graph::SymbolValues& sy
 // integers to floats.
 StatusOr<uint64_t> ScalarBits(const graph::Port& port, const Binding& binding, graph::ScalarType type);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_BINDINGS_H_

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using graph::ScalarType;
@@ -99,4 +99,4 @@ TEST(BindingsTest, Overlaps) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

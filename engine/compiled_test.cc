@@ -14,7 +14,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/in_process_compiler.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using ::testing::AllOf;
@@ -80,7 +80,7 @@ class CompiledTest : public ::testing::Test {
  protected:
   CompiledTest() {
     for (const char* name : {"cpu", "interp", "null"}) {
-      StatusOr<std::unique_ptr<Device>> device = CreateDevice(name, hub_, {.cpu_threads = 2});
+      StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(name, hub_, {.cpu_threads = 2});
       HPVMD_CHECK(device.ok());
       devices_.push_back(*std::move(device));
     }
@@ -371,4 +371,4 @@ TEST_F(CompiledTest, RandomGraphsMatchDirectEvaluation) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 // Of a device among equals: how far it may be from them, and what one launch changes.
@@ -200,7 +200,7 @@ void CostStore::MeasureTransfers(const Device& device) {
     return;
   }
   ++link.probes;
-  link.transfers = hpvm::MeasureTransfers(**found, clock_, kProbeMax, &remains_);
+  link.transfers = engine::MeasureTransfers(**found, clock_, kProbeMax, &remains_);
   link.transfers.up = up.is_estimate ? link.transfers.up : up;
   link.transfers.down = down.is_estimate ? link.transfers.down : down;
 }
@@ -258,4 +258,4 @@ DeviceTransfers CostStore::TransfersOf(const Device& device) const {
   return links_[static_cast<size_t>(found - devices_.begin())].transfers;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

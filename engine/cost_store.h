@@ -22,7 +22,7 @@
 #include "engine/transfer_probe.h"
 #include "scheduler/cost/cost_history.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // One kernel on one kind of device.
 struct DeviceCosts {
@@ -109,6 +109,6 @@ class CostStore {
   double host_copy_bytes_per_second_ = 0;               // Likewise.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_COST_STORE_H_

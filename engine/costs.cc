@@ -14,7 +14,7 @@
 #include "engine/prepared_graph.h"
 #include "scheduler/cost/cost_history.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using scheduler::CostHistory;
@@ -482,4 +482,4 @@ std::vector<TransferCostRecord> ListTransfers(const CostStore& store) {
   return records;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -28,7 +28,7 @@
 #include "scheduler/placement/placement.h"
 #include "scheduler/task.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 class CostStore;  // engine/cost_store.h.
 class PreparedGraph;
@@ -118,6 +118,6 @@ bool ListKernels(const PreparedGraph& prepared, size_t most, std::vector<KernelC
 // Of the engine's devices, to and from host memory. Any thread.
 std::vector<TransferCostRecord> ListTransfers(const CostStore& store);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_COSTS_H_

@@ -18,7 +18,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/function_device.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using scheduler::Task;
@@ -465,4 +465,4 @@ TEST_F(CostsTest, CopiesSayHowQuickLinksAre) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

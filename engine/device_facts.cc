@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using scheduler::Tier;
@@ -67,4 +67,4 @@ bool AssignSpaces(PreparedGraph& graph, bool may_share) {
   return has_shared;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

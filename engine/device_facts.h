@@ -10,7 +10,7 @@
 #include "engine/prepared_graph.h"
 #include "scheduler/cost/cost_model.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // All but the spaces, which AssignSpaces sets.
 std::vector<scheduler::DeviceFacts> FactsOfDevices(std::span<Device* const> devices);
@@ -19,6 +19,6 @@ std::vector<scheduler::DeviceFacts> FactsOfDevices(std::span<Device* const> devi
 // import it, share the exporter's, unless they may not.
 bool AssignSpaces(PreparedGraph& graph, bool may_share);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_DEVICE_FACTS_H_

@@ -8,7 +8,7 @@
 
 #include "engine/prepared_graph.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
@@ -189,4 +189,4 @@ std::vector<DeviceMemory::Usage> DeviceMemory::Measure() {
   return usage;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

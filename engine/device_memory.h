@@ -20,7 +20,7 @@
 #include "backends/contract/device.h"
 #include "backends/contract/grant.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 class PreparedGraph;
 
@@ -92,6 +92,6 @@ class DeviceMemory : public std::enable_shared_from_this<DeviceMemory> {
   std::atomic<uint64_t> changes_{0};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_DEVICE_MEMORY_H_

@@ -15,7 +15,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/function_device.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using ::testing::AllOf;
@@ -205,4 +205,4 @@ TEST_F(DeviceMemoryTest, OutlivesTheEngine) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

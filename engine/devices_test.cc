@@ -14,7 +14,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/function_device.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using ::testing::AllOf;
@@ -451,4 +451,4 @@ TEST_F(DevicesTest, LostDevicesAreReported) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -7,7 +7,7 @@
 #include "engine/memory/spill_device.h"
 #include "engine/prepared_graph.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 namespace {
 
@@ -44,4 +44,4 @@ std::vector<DeviceInfo> Engine::devices() const {
   return infos;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -41,7 +41,7 @@
 #include "engine/device_memory.h"
 #include "graph/parse.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 struct EngineOptions {
   std::vector<Device*> devices{};       // Borrowed; in order of preference among equals.
@@ -285,6 +285,6 @@ class Engine {
   const StatusOr<std::shared_ptr<Device>> spill_;  // Null without a spill file; shared as memory_ is.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_ENGINE_H_

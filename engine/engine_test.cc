@@ -16,7 +16,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/function_device.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using ::testing::AllOf;
@@ -726,4 +726,4 @@ TEST_F(EngineTest, FailuresOnQueueingDevices) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

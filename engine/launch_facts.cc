@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 uint8_t BitsOf(graph::ScalarType type) {
@@ -52,4 +52,4 @@ bool DependsOnTheRun(const ir::BoundsProgram& program, const KnownLaunch& launch
   return launch.is_extent_limit || std::any_of(program.atoms.begin(), program.atoms.end(), is_unknown);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -10,7 +10,7 @@
 #include "graph/flatten.h"
 #include "graph/graph.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 struct KnownLaunch {
   ir::BoundsFacts facts;
@@ -27,6 +27,6 @@ KnownLaunch FactsOf(const graph::Graph& graph, const graph::FlatGraph& flat, uin
 // concluded from it for this launch.
 bool DependsOnTheRun(const ir::BoundsProgram& program, const KnownLaunch& launch);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_LAUNCH_FACTS_H_

@@ -7,7 +7,7 @@
 #include "compiler/ir/work.h"
 #include "engine/launch_facts.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 size_t EndPort(const graph::FlatGraph& flat, uint32_t node) {
@@ -126,4 +126,4 @@ scheduler::Work LaunchWork::Of(graph::FlatNodeId node, uint32_t choice, const sc
   return work;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

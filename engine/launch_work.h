@@ -14,7 +14,7 @@
 #include "graph/graph.h"
 #include "scheduler/cost/cost_model.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // Counts of the last launches of each kernel: those of a graph are alike, and counting takes microseconds. One thread
 // at a time.
@@ -60,6 +60,6 @@ class LaunchWork final : public scheduler::WorkModel {
   scheduler::PortWork ports_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_LAUNCH_WORK_H_

@@ -15,7 +15,7 @@
 #include "engine/prepared_graph.h"
 #include "scheduler/residency/forecast.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 // How long has passed since the last call.
@@ -251,4 +251,4 @@ const Executable& ExecutableOf(const PreparedGraph& prepared, const Plan& plan, 
   return *prepared.executables[plan.flat.nodes[t.node.index].leaf.index][t.choice];
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

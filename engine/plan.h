@@ -32,7 +32,7 @@
 #include "scheduler/placement/placement.h"
 #include "scheduler/residency/residency.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 class PreparedGraph;
 
@@ -193,6 +193,6 @@ uint8_t* HostAddress(const Plan& plan, scheduler::StorageId storage);
 // What runs a task.
 const Executable& ExecutableOf(const PreparedGraph& prepared, const Plan& plan, uint32_t task);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_PLAN_H_

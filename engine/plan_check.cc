@@ -7,7 +7,7 @@
 #include "engine/plan_place.h"
 #include "engine/plan_spaces.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 Status CheckLaunches(const PreparedGraph& prepared, const graph::FlatGraph& flat) {
@@ -42,4 +42,4 @@ Status CheckKnownSizes(PreparedGraph& prepared) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -7,7 +7,7 @@
 
 #include "scheduler/residency/order.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using scheduler::Step;
@@ -259,4 +259,4 @@ DispatchArgument PlanWriter::ScalarArgument(uint32_t scalar) {
   return {.slot = it->second};
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

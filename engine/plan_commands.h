@@ -13,7 +13,7 @@
 #include "engine/plan_memory.h"
 #include "engine/prepared_graph.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 class PlanWriter {
  public:
@@ -48,6 +48,6 @@ class PlanWriter {
   std::map<std::pair<uint32_t, graph::ScalarType>, uint32_t> scalar_slots_;  // By port and type.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_PLAN_COMMANDS_H_

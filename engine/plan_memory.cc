@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using scheduler::kHostSpace;
@@ -225,4 +225,4 @@ StatusOr<std::unique_ptr<Buffer>> PlanMemory::TakeFrom(Device& device, const Buf
   return buffer;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -17,7 +17,7 @@
 #include "engine/plan_spaces.h"
 #include "engine/prepared_graph.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 class PlanMemory {
  public:
@@ -69,6 +69,6 @@ class PlanMemory {
   std::optional<uint32_t> unavailable_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_PLAN_MEMORY_H_

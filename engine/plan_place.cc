@@ -9,7 +9,7 @@
 #include "engine/costs.h"
 #include "scheduler/placement/placement.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 // Instances of one launch. Devices index them with 64 bits; no device finishes more in a lifetime.
@@ -149,4 +149,4 @@ Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* a
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

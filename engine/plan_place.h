@@ -12,7 +12,7 @@
 #include "engine/prepared_graph.h"
 #include "scheduler/task.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // kInvalidArgument when a node has more instances than anything can count.
 Status CheckExtents(const PreparedGraph& prepared, const graph::FlatGraph& flat);
@@ -26,6 +26,6 @@ Status ExplainUnplaced(const PreparedGraph& prepared, const graph::FlatGraph& fl
 Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, const PlanCosts& costs,
                   const PlanRequest& request, Plan& plan, std::vector<scheduler::Task>* uncut);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_PLAN_PLACE_H_

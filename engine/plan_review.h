@@ -11,7 +11,7 @@
 #include "scheduler/review/plan_judge.h"
 #include "scheduler/task.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 struct Plan;
 
@@ -28,6 +28,6 @@ struct PlanReview {
   std::array<std::vector<scheduler::Task>, scheduler::PlanJudge::kFormers> formers;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_PLAN_REVIEW_H_

@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using scheduler::kHostSpace;
@@ -235,4 +235,4 @@ Status CheckFits(const PreparedGraph& prepared, const graph::FlatGraph& flat) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

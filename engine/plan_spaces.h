@@ -14,7 +14,7 @@
 #include "scheduler/cost/cost_model.h"
 #include "scheduler/residency/residency.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // Several spaces with one limit: those of drivers for the same hardware, or all that a tenant has.
 struct CommonLimit {
@@ -45,6 +45,6 @@ Status ExplainNoRoom(const PreparedGraph& prepared, const Plan& plan, const Plan
 // else is there.
 Status CheckFits(const PreparedGraph& prepared, const graph::FlatGraph& flat);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_PLAN_SPACES_H_

@@ -16,7 +16,7 @@
 #include "engine/plan_check.h"
 #include "engine/prepared_graph.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using graph::NodeId;
@@ -755,4 +755,4 @@ StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource
   return outcome;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -21,7 +21,7 @@
 #include "graph/graph.h"
 #include "scheduler/placement/placement.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 class PreparedGraph {
  public:
@@ -63,6 +63,6 @@ class PreparedGraph {
 // Plans hold their temporaries, so only a few sizes are remembered.
 inline constexpr size_t kPlansMax = 4;
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_PREPARED_GRAPH_H_

@@ -17,7 +17,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/in_process_compiler.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using testing::Document;
@@ -86,7 +86,7 @@ TEST_P(SmallBuffersTest, FewSubmissionsGiveTheRightBytes) {
   }
   ASSERT_TRUE(opened.ok()) << opened.status();
   CountingDevice device(hub, *std::move(opened));
-  StatusOr<std::unique_ptr<Device>> cpu = CreateDevice("cpu", hub, {.cpu_threads = 1});
+  StatusOr<std::unique_ptr<Device>> cpu = backends::CreateDevice("cpu", hub, {.cpu_threads = 1});
   ASSERT_TRUE(cpu.ok()) << cpu.status();
   InProcessCompiler compiler;
   OneModule modules;
@@ -165,4 +165,4 @@ INSTANTIATE_TEST_SUITE_P(Drivers, SmallBuffersTest, ::testing::Values("opencl:0"
                          [](const auto& info) { return std::string(info.param).substr(0, 6); });
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

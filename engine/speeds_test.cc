@@ -15,7 +15,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/function_device.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using testing::AnyModule;
@@ -280,4 +280,4 @@ TEST_F(SpeedsTest, LossesAtEachCommand) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

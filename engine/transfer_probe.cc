@@ -7,7 +7,7 @@
 
 #include "engine/plan.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 constexpr uint64_t kSmallBytes = 4 * 1024;
@@ -120,4 +120,4 @@ DeviceTransfers MeasureTransfers(Device& device, const Clock& clock, Duration mo
   return transfers;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

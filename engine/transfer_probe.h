@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "scheduler/cost/cost_history.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 struct DeviceTransfers {
   scheduler::TransferLine up, down;  // From and to host memory.
@@ -37,6 +37,6 @@ struct ProbeRemains {
 DeviceTransfers MeasureTransfers(Device& device, const Clock& clock, Duration most,
                                  std::vector<std::unique_ptr<ProbeRemains>>* remains);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_TRANSFER_PROBE_H_

@@ -5,13 +5,13 @@
 #include <cmath>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // The daemon takes nothing else.
 double Figure(double value) { return std::isfinite(value) ? std::clamp(value, 0.0, kCostFigureMax) : 0; }
 
-void Describe(const KernelCostRecord& record, const std::string& device, v1::KernelCost* kernel) {
+void Describe(const engine::KernelCostRecord& record, const std::string& device, v1::KernelCost* kernel) {
   kernel->set_kernel(CleanText(record.kernel, kTextBytesMax, false));
   kernel->set_device(device);
   kernel->set_instances(record.instances);
@@ -21,7 +21,8 @@ void Describe(const KernelCostRecord& record, const std::string& device, v1::Ker
   kernel->set_error(Figure(record.error));
 }
 
-void Describe(const TransferCostRecord& record, const std::vector<DeviceInfo>& devices, v1::TransferCost* transfer) {
+void Describe(const engine::TransferCostRecord& record, const std::vector<DeviceInfo>& devices,
+              v1::TransferCost* transfer) {
   const auto name = [&](uint32_t end) { return end < devices.size() ? devices[end].id : std::string(kHostName); };
   transfer->set_source(name(record.source));
   transfer->set_target(name(record.target));
@@ -32,27 +33,27 @@ void Describe(const TransferCostRecord& record, const std::vector<DeviceInfo>& d
 
 }  // namespace
 
-void DescribeCosts(const Engine& engine, const std::map<uint64_t, std::shared_ptr<PreparedGraph>>& graphs,
-                   internal::Costs* costs) {
+void DescribeCosts(const engine::Engine& engine,
+                   const std::map<uint64_t, std::shared_ptr<engine::PreparedGraph>>& graphs, internal::Costs* costs) {
   const std::vector<DeviceInfo> devices = engine.devices();
-  for (const TransferCostRecord& record : ListTransfers(engine.costs())) {
+  for (const engine::TransferCostRecord& record : engine::ListTransfers(engine.costs())) {
     if (costs->transfers_size() == static_cast<int>(kTransferCostsMax)) {
       break;
     }
     Describe(record, devices, costs->add_transfers());
   }
   size_t bytes = costs->ByteSizeLong(), count = 0;
-  std::vector<KernelCostRecord> records;
+  std::vector<engine::KernelCostRecord> records;
   for (const auto& [handle, graph] : graphs) {
     records.clear();
-    costs->set_more(!ListKernels(*graph, kCostsMax - count, &records) || costs->more());
+    costs->set_more(!engine::ListKernels(*graph, kCostsMax - count, &records) || costs->more());
     if (records.empty()) {
       continue;
     }
     internal::GraphCosts* of_graph = costs->add_graphs();
     of_graph->set_handle(handle);
     bytes += 16;
-    for (const KernelCostRecord& record : records) {
+    for (const engine::KernelCostRecord& record : records) {
       v1::KernelCost* kernel = of_graph->add_kernels();
       Describe(record, devices[record.device].id, kernel);
       bytes += kernel->ByteSizeLong() + 4;
@@ -66,4 +67,4 @@ void DescribeCosts(const Engine& engine, const std::map<uint64_t, std::shared_pt
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

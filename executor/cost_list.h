@@ -10,12 +10,12 @@
 #include "engine/engine.h"
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // Of these graphs, by handle. As many kernels as fit (kCostsMax, kCostsHeadBytesMax); `more` when there are others.
-void DescribeCosts(const Engine& engine, const std::map<uint64_t, std::shared_ptr<PreparedGraph>>& graphs,
-                   internal::Costs* costs);
+void DescribeCosts(const engine::Engine& engine,
+                   const std::map<uint64_t, std::shared_ptr<engine::PreparedGraph>>& graphs, internal::Costs* costs);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_COST_LIST_H_

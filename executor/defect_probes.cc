@@ -26,7 +26,7 @@
 #include "sandbox/limits.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // All probes of a device; whoever started the process waits longer.
@@ -62,13 +62,14 @@ void Tell(int pipe, uint32_t probe, Verdict verdict, const std::string& detail =
 }
 
 Status LockDown(const std::string& folder, pid_t parent) {
-  HPVMD_RETURN_IF_ERROR(LimitChild({.data_bytes = kDataBytesMax}, parent));
+  HPVMD_RETURN_IF_ERROR(sandbox::LimitChild({.data_bytes = kDataBytesMax}, parent));
   // Without a second to tell of it.
-  HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CPU, kCpuSecondsMax));
+  HPVMD_RETURN_IF_ERROR(sandbox::SetLimit(RLIMIT_CPU, kCpuSecondsMax));
   setpgid(0, 0);  // What it starts ends with it.
   SetDriverEnvironment(folder, folder);
-  SandboxReport report;
-  return Confine(&report, {.role = SandboxRole::kBuilder, .paths = DriverPaths(folder, /*is_builder=*/true)});
+  sandbox::SandboxReport report;
+  return sandbox::Confine(&report,
+                          {.role = sandbox::SandboxRole::kBuilder, .paths = DriverPaths(folder, /*is_builder=*/true)});
 }
 
 // The child: the probes from `first` on.
@@ -79,21 +80,21 @@ Status LockDown(const std::string& folder, pid_t parent) {
   if (const Status locked = LockDown(folder, parent); !locked.ok()) {
     device = locked;
   } else {
-    device = CreateDevice(name, hub, {});
+    device = backends::CreateDevice(name, hub, {});
   }
   if (!device.ok()) {
     Tell(pipe, first, Verdict::kNoDevice, Message(device.status()));
     _exit(0);
   }
-  const std::span<const KnownDefect> defects = KnownDefects();
+  const std::span<const gpu::KnownDefect> defects = gpu::KnownDefects();
   for (uint32_t i = first; i < defects.size(); ++i) {
     has_shown = has_shown && i > 0 && defects[i].name == defects[i - 1].name;
-    if (has_shown || !Concerns(defects[i].probe, **device)) {
+    if (has_shown || !gpu::Concerns(defects[i].probe, **device)) {
       Tell(pipe, i, Verdict::kSkipped);
       continue;
     }
     Tell(pipe, i, Verdict::kStarted);
-    const StatusOr<bool> right = ComputesRightly(defects[i].probe, **device, RealClock().Now() + kWallMax);
+    const StatusOr<bool> right = gpu::ComputesRightly(defects[i].probe, **device, RealClock().Now() + kWallMax);
     // A wrong address may as well be one that the device does not survive.
     const bool is_wrong = right.ok() ? !*right : absl::IsUnavailable(right.status());
     has_shown = is_wrong;
@@ -117,7 +118,7 @@ class Prober {
 
   // One process after another, until each probe has an answer.
   Status Run() {
-    const auto count = static_cast<uint32_t>(KnownDefects().size());
+    const auto count = static_cast<uint32_t>(gpu::KnownDefects().size());
     while (next_ < count) {
       const uint32_t before = next_;
       HPVMD_RETURN_IF_ERROR(RunOne());
@@ -128,7 +129,7 @@ class Prober {
     return absl::OkStatus();
   }
   // Defects that showed, each name once.
-  const std::vector<const KnownDefect*>& shown() const { return shown_; }
+  const std::vector<const gpu::KnownDefect*>& shown() const { return shown_; }
 
  private:
   Status RunOne() {
@@ -143,8 +144,8 @@ class Prober {
       return FromErrno(errno, "Forking");
     }
     if (child == 0) {
-      RunProbes(device_, folder_, next_, !shown_.empty() && next_ > 0 && IsShown(KnownDefects()[next_].name), parent,
-                write_end.get());
+      RunProbes(device_, folder_, next_, !shown_.empty() && next_ > 0 && IsShown(gpu::KnownDefects()[next_].name),
+                parent, write_end.get());
     }
     setpgid(child, child);
     write_end.reset();
@@ -191,11 +192,12 @@ class Prober {
   }
 
   bool IsShown(std::string_view name) const {
-    return std::any_of(shown_.begin(), shown_.end(), [&](const KnownDefect* defect) { return defect->name == name; });
+    return std::any_of(shown_.begin(), shown_.end(),
+                       [&](const gpu::KnownDefect* defect) { return defect->name == name; });
   }
 
   void Answer(uint32_t probe, Verdict verdict, const std::string& detail) {
-    const KnownDefect& defect = KnownDefects()[probe];
+    const gpu::KnownDefect& defect = gpu::KnownDefects()[probe];
     ++next_;
     is_running_ = false;
     if (verdict == Verdict::kSkipped) {
@@ -217,18 +219,18 @@ class Prober {
   const Time deadline_;
   uint32_t next_ = 0;
   bool is_running_ = false;
-  std::vector<const KnownDefect*> shown_;
+  std::vector<const gpu::KnownDefect*> shown_;
 };
 
 }  // namespace
 
 Status RunDefectProbes(const std::string& device) {
-  if (!HasDriver(device)) {
+  if (!backends::HasDriver(device)) {
     return InvalidArgument("\"" + device + "\" has no driver to try out.");
   }
   const bool has_socket = HasSocket();
-  SandboxReport report;
-  HPVMD_RETURN_IF_ERROR(Isolate({}, &report));
+  sandbox::SandboxReport report;
+  HPVMD_RETURN_IF_ERROR(sandbox::Isolate({}, &report));
   HPVMD_ASSIGN_OR_RETURN(const PrivateFolder folder, MakePrivateFolder(""));
   Prober prober(device, folder.path, RealClock().Now() + kWallMax);
   const Status status = prober.Run();
@@ -238,7 +240,7 @@ Status RunDefectProbes(const std::string& device) {
     answer.set_request_id(1);
     internal::Ready* ready = answer.mutable_ready();
     ready->set_version(kExecutorProtocolVersion);
-    for (const KnownDefect* defect : prober.shown()) {
+    for (const gpu::KnownDefect* defect : prober.shown()) {
       v1::DriverDefect* shown = ready->add_defects();
       shown->set_name(std::string(defect->name));
       shown->set_reason(std::string(defect->reason));
@@ -251,4 +253,4 @@ Status RunDefectProbes(const std::string& device) {
   return status;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

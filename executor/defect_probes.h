@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // Runs each probe of backends/gpu/known_defects.h that concerns the device in a forked process, locked down as a
 // builder is; where one kills the driver that is its answer, and the next has a new process. Prints a JSON line for
@@ -15,6 +15,6 @@ namespace hpvm {
 // one thread.
 Status RunDefectProbes(const std::string& device);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_DEFECT_PROBES_H_

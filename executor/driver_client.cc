@@ -8,12 +8,12 @@
 #include "executor/driver_message.h"
 #include "executor/driver_process.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 class Client final : public DriverBuilder {
  public:
-  Client(UniqueFd socket, const BuildHello& hello, DriverIdentities identity)
+  Client(UniqueFd socket, const builder::BuildHello& hello, DriverIdentities identity)
       : identity_(std::move(identity)),
         client_(
             std::move(socket), hello,
@@ -23,11 +23,11 @@ class Client final : public DriverBuilder {
     DriverRequest request;
     request.identity = IdentityOf(build.device);
     request.build = build;
-    HPVMD_ASSIGN_OR_RETURN(BuildClient::Answer answer, client_.Build({.payload = PayloadOf(request),
-                                                                      .body = build.code,
-                                                                      .fds = {},
-                                                                      .deadline = patience.deadline,
-                                                                      .stop = patience.stop}));
+    HPVMD_ASSIGN_OR_RETURN(builder::BuildClient::Answer answer, client_.Build({.payload = PayloadOf(request),
+                                                                               .body = build.code,
+                                                                               .fds = {},
+                                                                               .deadline = patience.deadline,
+                                                                               .stop = patience.stop}));
     const StatusOr<internal::DriverAnswer> checked = ReadDriverAnswer(answer.payload, answer.body);
     if (!checked.ok()) {
       return client_.Close(checked.status());
@@ -50,14 +50,14 @@ class Client final : public DriverBuilder {
   const DriverIdentities identity_;
   std::mutex mutex_;
   std::map<std::string, std::string> identities_;  // By device; guarded by mutex_.
-  BuildClient client_;
+  builder::BuildClient client_;
 };
 
 }  // namespace
 
-std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const BuildHello& hello,
+std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const builder::BuildHello& hello,
                                                     DriverIdentities identity) {
   return std::make_unique<Client>(std::move(socket), hello, std::move(identity));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

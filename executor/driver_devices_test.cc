@@ -9,7 +9,7 @@
 #include "executor/testing/fixture.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using ::testing::AllOf;
@@ -48,11 +48,11 @@ class DriverDevicesTest : public testing::ExecutorFixture {
   DriverDevicesTest() {
     options_.hello.mutable_backends()->Clear();
     options_.hello.add_backends("cpu");
-    if (!HasLandlock()) {
+    if (!sandbox::HasLandlock()) {
       return;  // No driver is loaded.
     }
     for (const char* family : {"opencl", "vulkan"}) {
-      const StatusOr<internal::Ready> found = ProbeDevices(options_.program, family, kPatience);
+      const StatusOr<internal::Ready> found = supervisor::ProbeDevices(options_.program, family, kPatience);
       EXPECT_TRUE(found.ok()) << Message(found.status());
       if (found.ok() && !found->devices().empty()) {
         options_.hello.add_backends(found->devices(0).device().id());
@@ -66,8 +66,8 @@ class DriverDevicesTest : public testing::ExecutorFixture {
                        [&](const std::string& device) { return device.starts_with(family); });
   }
 
-  PrepareInput Input(uint64_t handle, const std::string& document, std::span<const uint8_t> module) {
-    PrepareInput input;
+  supervisor::PrepareInput Input(uint64_t handle, const std::string& document, std::span<const uint8_t> module) {
+    supervisor::PrepareInput input;
     input.handle = handle;
     input.document.bytes = AsBytes(document);
     input.modules = {{"m", HashOf(module), {.bytes = module}}};
@@ -81,7 +81,7 @@ class DriverDevicesTest : public testing::ExecutorFixture {
   }
 
   void ExpectTwice(uint64_t handle, const std::string& device) {
-    const StatusOr<RunReply> reply = Run(InlineRun(handle, std::vector<int32_t>{1, 2, 3, 40, -5}));
+    const StatusOr<supervisor::RunReply> reply = Run(InlineRun(handle, std::vector<int32_t>{1, 2, 3, 40, -5}));
     ASSERT_TRUE(reply.ok()) << Message(reply.status());
     ASSERT_TRUE(reply->status().ok()) << Message(reply->status());
     EXPECT_THAT(AsInts(FirstOutput(*reply)), ElementsAre(2, 4, 6, 80, -10));
@@ -111,7 +111,7 @@ TEST_F(DriverDevicesTest, WebAssemblyOnEveryDevice) {
 
 // A device that does not open is reported; the executor goes on with the others.
 TEST_F(DriverDevicesTest, BrokenDevicesAreLeftOut) {
-  if (!HasLandlock()) {
+  if (!sandbox::HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
   }
   options_.hello.mutable_backends()->Clear();
@@ -153,11 +153,11 @@ TEST_F(DriverDevicesTest, EndlessKernelsEnd) {
     MustPrepare(1, Document("wasm", "endless", device), testing::kKernelsWasm);
     // Many instances: Mesa's lavapipe ends each after 65,535 iterations of its loops.
     const std::vector<int32_t> values(1'000'000, 1);
-    RunInput input = InlineRun(1, values);
-    input.outputs = {{.name = "y", .kind = OutputTarget::Kind::kDiscard, .memory = {}}};
+    supervisor::RunInput input = InlineRun(1, values);
+    input.outputs = {{.name = "y", .kind = supervisor::OutputTarget::Kind::kDiscard, .memory = {}}};
     input.within = std::chrono::milliseconds(200);
     const Time start = RealClock().Now();
-    const StatusOr<RunReply> reply = Run(input);
+    const StatusOr<supervisor::RunReply> reply = Run(input);
     EXPECT_FALSE(reply.ok()) << (reply.ok() ? Message(reply->status()) : "");
     EXPECT_THAT(Message(reply.status()), HasSubstr("killed"));
     link_.reset();  // Returns when the process is reaped.
@@ -171,10 +171,10 @@ TEST_F(DriverDevicesTest, CrashesEndTheExecutor) {
     GTEST_SKIP() << "No OpenCL driver is here.";
   }
   Start();
-  std::unique_ptr<ExecutorLink> neighbour = std::move(link_);
+  std::unique_ptr<supervisor::ExecutorLink> neighbour = std::move(link_);
   Start();
   MustPrepare(1, Document("opencl", "astray", "opencl:0"), AsBytes(kOpenClC));
-  const StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>{1}));
+  const StatusOr<supervisor::RunReply> reply = Run(InlineRun(1, std::vector<int32_t>{1}));
   // The host's processor faults; a GPU loses its context.
   EXPECT_TRUE(!reply.ok() || !reply->status().ok());
   std::swap(link_, neighbour);
@@ -194,7 +194,7 @@ TEST_F(DriverDevicesTest, TellsAndGivesBackDeviceMemory) {
   };
   Start();
   MustPrepare(1, Document("wasm", "twice", "opencl:0"), testing::kKernelsWasm);
-  const StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>(1000, 7)));
+  const StatusOr<supervisor::RunReply> reply = Run(InlineRun(1, std::vector<int32_t>(1000, 7)));
   ASSERT_TRUE(reply.ok() && reply->status().ok()) << Message(reply.ok() ? reply->status() : reply.status());
   EXPECT_EQ(static_cast<size_t>(reply->done.device_ns_size()), devices_.size() + 1);
   EXPECT_GT(reply->done.device_ns(1), 0u);
@@ -233,7 +233,7 @@ TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
   MustPrepare(1, Document("wasm", "twice", "opencl:0"), testing::kKernelsWasm);
   ExpectTwice(1, "opencl:0");
   page->entries[1].bytes_max.store(1000);
-  StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>(1000, 7)));
+  StatusOr<supervisor::RunReply> reply = Run(InlineRun(1, std::vector<int32_t>(1000, 7)));
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
   EXPECT_EQ(reply->status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(reply->done.short_entry_plus_1(), 0u);
@@ -246,7 +246,7 @@ TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
       Await<internal::Envelope>([&](auto done) { link_->Ask(std::move(changed), std::move(done)); }).status();
   EXPECT_TRUE(acknowledged.ok()) << Message(acknowledged);
   const std::vector<int32_t> sevens(1000, 7);
-  RunInput late = InlineRun(1, sevens);
+  supervisor::RunInput late = InlineRun(1, sevens);
   late.within = std::chrono::milliseconds(200);
   reply = Run(late);
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
@@ -256,4 +256,4 @@ TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -15,8 +15,10 @@
 #include "backends/opencl/pocl.h"
 #include "base/io/child_process.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
+
+using sandbox::PathAccess;
 
 constexpr char kFolderPrefix[] = "hpvm-run-";
 constexpr int kLockTriesMax = 16;
@@ -47,7 +49,7 @@ constexpr int kDevicesNamed = 16;  // GPUs of one machine; more are found by the
 // The linker that PoCL's compiler starts, under the names that lead to it.
 constexpr const char* kPrograms[] = {"/usr/bin/ld", "/usr/bin/*-linux-gnu-ld", "/usr/bin/*-linux-gnu-ld.bfd"};
 
-void AddMatches(const char* pattern, PathAccess access, std::vector<PathRule>& rules) {
+void AddMatches(const char* pattern, PathAccess access, std::vector<sandbox::PathRule>& rules) {
   glob_t found{};
   if (glob(pattern, GLOB_NOSORT, nullptr, &found) == 0) {
     for (size_t i = 0; i < found.gl_pathc; ++i) {
@@ -58,7 +60,7 @@ void AddMatches(const char* pattern, PathAccess access, std::vector<PathRule>& r
 }
 
 // Variables hold one path or several, with colons between them; a file's folder holds the library that it names, too.
-void AddVariable(const std::string& name, std::vector<PathRule>& rules) {
+void AddVariable(const std::string& name, std::vector<sandbox::PathRule>& rules) {
   const char* value = getenv(name.c_str());
   std::string_view rest = value == nullptr ? "" : value;
   while (!rest.empty()) {
@@ -72,7 +74,7 @@ void AddVariable(const std::string& name, std::vector<PathRule>& rules) {
   }
 }
 
-void AddDeviceNodes(std::vector<PathRule>& rules) {
+void AddDeviceNodes(std::vector<sandbox::PathRule>& rules) {
   for (const char* pattern : kDevices) {
     AddMatches(pattern, PathAccess::kDevice, rules);
   }
@@ -103,8 +105,8 @@ std::string FolderOfPrograms() {
 
 }  // namespace
 
-std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder, bool has_nodes) {
-  std::vector<PathRule> rules;
+std::vector<sandbox::PathRule> DriverPaths(const std::string& private_folder, bool is_builder, bool has_nodes) {
+  std::vector<sandbox::PathRule> rules;
   for (const char* pattern : kReadable) {
     AddMatches(pattern, PathAccess::kRead, rules);
   }
@@ -136,10 +138,10 @@ std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_bui
 }
 
 std::vector<uint32_t> DeviceNodeGroups() {
-  std::vector<PathRule> nodes;
+  std::vector<sandbox::PathRule> nodes;
   AddDeviceNodes(nodes);
   std::vector<uint32_t> groups;
-  for (const PathRule& node : nodes) {
+  for (const sandbox::PathRule& node : nodes) {
     struct stat info {};
     const bool needs_group = stat(node.path.c_str(), &info) == 0 && S_ISCHR(info.st_mode) && info.st_gid != 0 &&
                              (info.st_mode & S_IRWXG) != 0 && (info.st_mode & S_IRWXO) == 0;
@@ -214,4 +216,4 @@ StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent) {
                      root + "\" before it could be locked.");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

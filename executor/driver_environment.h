@@ -17,12 +17,12 @@
 #include "base/status.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // What a process that loads drivers may reach: libraries, the drivers' lists and data, facts about processor and bus,
 // device nodes unless GPUs are withheld, what the environment names (DriverVariables), and `private_folder` (empty:
 // none). A builder may start the linker, too.
-std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder, bool has_nodes = true);
+std::vector<sandbox::PathRule> DriverPaths(const std::string& private_folder, bool is_builder, bool has_nodes = true);
 // Groups, beside the superuser's, that open the device nodes which not everybody may.
 std::vector<uint32_t> DeviceNodeGroups();
 
@@ -43,6 +43,6 @@ StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent);
 // Removes everything below `path`, and it.
 void RemoveFolder(const std::string& path);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_DRIVER_ENVIRONMENT_H_

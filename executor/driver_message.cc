@@ -7,7 +7,7 @@
 #include "compiler/api/gpu_code.h"
 #include "compiler/api/wire.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 static auto FieldsOf(DriverRequest& request) {
   DriverBuild& b = request.build;
@@ -80,4 +80,4 @@ StatusOr<DriverBinary> ReadKept(std::span<const uint8_t> bytes) {
   });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "proto/internal/builder.pb.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 inline constexpr FrameLimits kDriverFrameLimits = {
     .head_bytes_max = 4 * 1024 * 1024,  // Variants with all their arguments.
@@ -43,6 +43,6 @@ Status StatusOf(const internal::DriverAnswer& answer);
 std::vector<uint8_t> KeptOf(const std::string& log, std::span<const uint8_t> binary);
 StatusOr<DriverBinary> ReadKept(std::span<const uint8_t> bytes);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_DRIVER_MESSAGE_H_

@@ -17,7 +17,7 @@
 #include "executor/driver_worker.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // The time limit for one message of a builder.
@@ -36,13 +36,13 @@ Sha256 CacheKeyOf(const DriverRequest& request, const Sha256& build) {
   return hasher.Finish();
 }
 
-struct Job : BuildJob {
+struct Job : builder::BuildJob {
   std::string device;
   bool is_kept = false;
   Sha256 name;  // In the cache.
 };
 
-struct Builder : BuildWorker {
+struct Builder : builder::BuildWorker {
   ~Builder() override { RemoveFolder(folder.path); }
   PrivateFolder folder;
   Status load_failure;
@@ -53,22 +53,22 @@ std::string Seconds(Duration duration) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
-class Supervisor final : public BuildSupervisor {
+class Supervisor final : public builder::BuildSupervisor {
  public:
   explicit Supervisor(const DriverSupervisorOptions& options)
-      : BuildSupervisor({.socket = options.socket,
-                         .limits = kDriverFrameLimits,
-                         .program = "hpvm-executor: a driver's supervisor ends",
-                         .workers_max = options.builders_max,
-                         .wall_max = options.build_wall_max,
-                         .keeps_workers = true,
-                         .processor_max = options.build_max,
-                         .load_max = options.load_max,
-                         .idle_max = options.idle_max}),
+      : builder::BuildSupervisor({.socket = options.socket,
+                                  .limits = kDriverFrameLimits,
+                                  .program = "hpvm-executor: a driver's supervisor ends",
+                                  .workers_max = options.builders_max,
+                                  .wall_max = options.build_wall_max,
+                                  .keeps_workers = true,
+                                  .processor_max = options.build_max,
+                                  .load_max = options.load_max,
+                                  .idle_max = options.idle_max}),
         options_(options) {}
 
  protected:
-  Status Begin(const BuildHello& hello) override {
+  Status Begin(const builder::BuildHello& hello) override {
     folder_ = hello.cache_folder;
     cache_ = CacheFolder({.folder = folder_,
                           .bytes_max = options_.cache_bytes_max,
@@ -81,16 +81,16 @@ class Supervisor final : public BuildSupervisor {
     }
     // What its builders need, since they can only lock themselves down further. Their own entries below /proc have
     // other numbers than this process's.
-    std::vector<PathRule> paths = DriverPaths(folder_, /*is_builder=*/true, options_.has_nodes);
-    paths.push_back({"/proc", PathAccess::kRead});
+    std::vector<sandbox::PathRule> paths = DriverPaths(folder_, /*is_builder=*/true, options_.has_nodes);
+    paths.push_back({"/proc", sandbox::PathAccess::kRead});
     if (folder_.empty()) {
-      paths.push_back({"/tmp", PathAccess::kPrivate});
+      paths.push_back({"/tmp", sandbox::PathAccess::kPrivate});
     }
-    SandboxReport report;
-    return Confine(&report, {SandboxRole::kSupervisor, std::move(paths)});
+    sandbox::SandboxReport report;
+    return sandbox::Confine(&report, {sandbox::SandboxRole::kSupervisor, std::move(paths)});
   }
 
-  StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override {
+  StatusOr<std::unique_ptr<builder::BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override {
     HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, ReadDriverRequest(payload, frame.body));
     auto job = std::make_unique<Job>();
     job->device = request.build.device;
@@ -111,7 +111,7 @@ class Supervisor final : public BuildSupervisor {
     return nullptr;
   }
 
-  StatusOr<std::unique_ptr<BuildWorker>> StartWorker(const BuildJob*) override {
+  StatusOr<std::unique_ptr<builder::BuildWorker>> StartWorker(const builder::BuildJob*) override {
     auto builder = std::make_unique<Builder>();
     HPVMD_ASSIGN_OR_RETURN(builder->folder, MakePrivateFolder(folder_));
     HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
@@ -130,11 +130,11 @@ class Supervisor final : public BuildSupervisor {
     return builder;
   }
 
-  StatusOr<bool> Read(BuildWorker& worker) override {
+  StatusOr<bool> Read(builder::BuildWorker& worker) override {
     auto& builder = static_cast<Builder&>(worker);
     const StatusOr<Frame> frame =
         ReceiveFrame(builder.channel.get(), kDriverFrameLimits, RealClock().Now() + kMessageMax);
-    const StatusOr<BuildMessage> message = frame.ok() ? ReadMessage(*frame) : frame.status();
+    const StatusOr<builder::BuildMessage> message = frame.ok() ? builder::ReadMessage(*frame) : frame.status();
     const StatusOr<internal::DriverAnswer> answer =
         message.ok() ? ReadDriverAnswer(message->answer(), frame->body) : message.status();
     const uint64_t id = builder.job != nullptr ? builder.job->id : 0;
@@ -158,17 +158,18 @@ class Supervisor final : public BuildSupervisor {
     return !builder.load_failure.ok();
   }
 
-  Status Ended(BuildWorker& worker, BuildEnd end, int wait_status, Duration) override {
+  Status Ended(builder::BuildWorker& worker, builder::BuildEnd end, int wait_status, Duration) override {
     const std::string how = WIFSIGNALED(wait_status) ? "signal " + std::to_string(WTERMSIG(wait_status))
                                                      : "exit status " + std::to_string(WEXITSTATUS(wait_status));
     if (worker.job != nullptr) {
       const std::string compiler =
           "The compiler of device " + static_cast<const Job&>(*worker.job).device + "'s driver ";
-      if (end == BuildEnd::kItself) {
+      if (end == builder::BuildEnd::kItself) {
         return Refuse(*worker.job, InvalidArgument(compiler + "died on the module (" + how + ")."));
       }
-      const std::string limit = end == BuildEnd::kProcessor ? "of processor time (" + Seconds(options_.build_max)
-                                                            : "by the clock (" + Seconds(options_.build_wall_max);
+      const std::string limit = end == builder::BuildEnd::kProcessor
+                                    ? "of processor time (" + Seconds(options_.build_max)
+                                    : "by the clock (" + Seconds(options_.build_wall_max);
       return Refuse(*worker.job, ResourceExhausted(compiler + "takes longer than this server's limit " + limit +
                                                    ") for the module."));
     }
@@ -177,18 +178,18 @@ class Supervisor final : public BuildSupervisor {
     }
     const Status failure = static_cast<const Builder&>(worker).load_failure;
     return RefuseFirst(!failure.ok() ? While(Unavailable(Message(failure)), "loading the driver to build with")
-                       : end == BuildEnd::kItself
+                       : end == builder::BuildEnd::kItself
                            ? Unavailable("The driver to build with died while it was loaded (" + how + ").")
                            : Unavailable("The driver to build with takes longer than the limit (" +
                                          Seconds(options_.load_max) + ") to load."));
   }
 
-  Status Refuse(const BuildJob& job, const Status& why) override {
+  Status Refuse(const builder::BuildJob& job, const Status& why) override {
     return Answer(job.id, AnswerOf(why).SerializeAsString());
   }
 
   // The programs that it started go as well; until it is waited for nobody else gets the number of its group.
-  void Kill(const BuildWorker& worker) override {
+  void Kill(const builder::BuildWorker& worker) override {
     kill(-worker.process.pid, SIGKILL);
     kill(worker.process.pid, SIGKILL);  // It may have no group of its own yet.
   }
@@ -204,4 +205,4 @@ class Supervisor final : public BuildSupervisor {
 
 int RunDriverSupervisor(const DriverSupervisorOptions& options) { return Supervisor(options).Run(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

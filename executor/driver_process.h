@@ -21,7 +21,7 @@
 #include "base/limits.h"
 #include "builder/message.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // What a builder does with its driver.
 struct DriverFunctions {
@@ -52,9 +52,9 @@ int RunDriverSupervisor(const DriverSupervisorOptions& options);
 // The driver of a device; called once a device, when it is first built for. Results are kept under it.
 using DriverIdentities = std::function<StatusOr<std::string>(const std::string& device)>;
 // The runner's end; the supervisor locks itself down for the tenant whose folder the hello names. Any thread.
-std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const BuildHello& hello,
+std::unique_ptr<DriverBuilder> ConnectDriverBuilder(UniqueFd socket, const builder::BuildHello& hello,
                                                     DriverIdentities identity);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_DRIVER_PROCESS_H_

@@ -24,7 +24,7 @@
 #include "executor/driver_message.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using ::testing::AllOf;
@@ -33,7 +33,7 @@ using ::testing::HasSubstr;
 class DriverProcessTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!HasLandlock()) {
+    if (!sandbox::HasLandlock()) {
       GTEST_SKIP() << "The kernel has no Landlock, without which no driver is loaded.";
     }
   }
@@ -99,7 +99,7 @@ class DriverProcessTest : public ::testing::Test {
 
   std::string program_ = HPVMD_FAKE_BUILDER;
   const std::string folder_;
-  BuildKey key_{};
+  builder::BuildKey key_{};
   std::string identity_ = "fake driver 1";
   SpawnedProcess process_;
   std::unique_ptr<DriverBuilder> client_;
@@ -392,4 +392,4 @@ TEST(DriverMessageTest, KeepsBinaries) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

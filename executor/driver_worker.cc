@@ -9,13 +9,13 @@
 #include "sandbox/limits.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr int kSocket = 3;
 
 Status LockDown(const DriverWorkerOptions& options) {
-  HPVMD_RETURN_IF_ERROR(LimitChild({.data_bytes = options.supervisor->memory_bytes_max}, options.parent));
+  HPVMD_RETURN_IF_ERROR(sandbox::LimitChild({.data_bytes = options.supervisor->memory_bytes_max}, options.parent));
   setpgid(0, 0);  // What it starts ends with it.
   if (dup2(options.socket, kSocket) != kSocket) {
     return FromErrno(errno, "Placing a builder's socket");
@@ -25,21 +25,21 @@ Status LockDown(const DriverWorkerOptions& options) {
   if (!options.supervisor->is_sandboxed) {
     return absl::OkStatus();
   }
-  SandboxReport report;
-  ConfineOptions confine;
-  confine.role = SandboxRole::kBuilder;
+  sandbox::SandboxReport report;
+  sandbox::ConfineOptions confine;
+  confine.role = sandbox::SandboxRole::kBuilder;
   confine.paths = DriverPaths(options.private_folder, /*is_builder=*/true, options.supervisor->has_nodes);
-  return Confine(&report, confine);
+  return sandbox::Confine(&report, confine);
 }
 
 Status Answer(uint64_t id, const Status& status, const DriverBinary& built = {}) {
-  return SendFrame(kSocket, AnswerHead(id, AnswerOf(status, built.log).SerializeAsString()), built.bytes);
+  return SendFrame(kSocket, builder::AnswerHead(id, AnswerOf(status, built.log).SerializeAsString()), built.bytes);
 }
 
 Status Serve(const DriverFunctions& driver) {
   while (true) {
     HPVMD_ASSIGN_OR_RETURN(const Frame frame, ReceiveFrame(kSocket, kDriverFrameLimits));
-    HPVMD_ASSIGN_OR_RETURN(const BuildMessage message, ReadMessage(frame));
+    HPVMD_ASSIGN_OR_RETURN(const builder::BuildMessage message, builder::ReadMessage(frame));
     HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, ReadDriverRequest(message.request(), frame.body));
     StatusOr<DriverBinary> built = driver.build(request.build);
     if (built.ok() && built->bytes.size() > kDriverFrameLimits.body_bytes_max) {
@@ -63,4 +63,4 @@ void RunDriverWorker(const DriverWorkerOptions& options) {
   _exit(0);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -7,7 +7,7 @@
 
 #include "executor/driver_process.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 struct DriverWorkerOptions {
   int socket = -1;             // To the supervisor.
@@ -19,6 +19,6 @@ struct DriverWorkerOptions {
 // Locks the process down, loads the driver, says so, and serves until the supervisor goes away. In a forked child.
 [[noreturn]] void RunDriverWorker(const DriverWorkerOptions& options);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_DRIVER_WORKER_H_

@@ -8,8 +8,11 @@
 #include "executor/testing/fixture.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
+
+using supervisor::RunInput;
+using supervisor::RunReply;
 
 using ::testing::AllOf;
 using testing::AsBytes;
@@ -22,14 +25,15 @@ using testing::OneNode;
 class ExecutorTest : public testing::ExecutorFixture {
  protected:
   // Starts an endless run and returns once it executes.
-  RequestId StartEndless(std::future<StatusOr<RunReply>>* reply, Duration within = Duration(0)) {
+  supervisor::RequestId StartEndless(std::future<StatusOr<RunReply>>* reply, Duration within = Duration(0)) {
     auto answered = std::make_shared<std::promise<StatusOr<RunReply>>>();
     auto started = std::make_shared<std::promise<void>>();
     *reply = answered->get_future();
     RunInput input = InlineRun(1, kOne);
     input.within = within;
     input.on_started = [started] { started->set_value(); };
-    const RequestId id = link_->Run(input, [answered](StatusOr<RunReply> r) { answered->set_value(std::move(r)); });
+    const supervisor::RequestId id =
+        link_->Run(input, [answered](StatusOr<RunReply> r) { answered->set_value(std::move(r)); });
     EXPECT_EQ(started->get_future().wait_for(kPatience), std::future_status::ready);
     return id;
   }
@@ -81,10 +85,11 @@ TEST_F(ExecutorTest, RunsInSharedMemory) {
   for (uint64_t id : {11u, 11u, 12u}) {
     RunInput input;
     input.handle = 1;
-    MemorySlice slice{.memory_id = id, .fd = memory->get(), .memory_bytes = 2 * kBytes, .offset = 0, .bytes = kBytes};
+    supervisor::MemorySlice slice{
+        .memory_id = id, .fd = memory->get(), .memory_bytes = 2 * kBytes, .offset = 0, .bytes = kBytes};
     input.inputs = {{"x", ElementType::kI32, {values.size()}, {}, slice}};
     slice.offset = kBytes;
-    input.outputs = {{"y", OutputTarget::Kind::kMemory, slice}};
+    input.outputs = {{"y", supervisor::OutputTarget::Kind::kMemory, slice}};
     const StatusOr<RunReply> reply = Run(input);
     ASSERT_TRUE(reply.ok() && reply->status().ok()) << Message(reply.ok() ? reply->status() : reply.status());
     EXPECT_TRUE(FirstOutput(*reply).empty());
@@ -112,8 +117,9 @@ TEST_F(ExecutorTest, AsksForMemory) {
   // So does memory that is too small.
   StatusOr<UniqueFd> memory = CreateSealedMemfd("test", 4096);
   ASSERT_TRUE(memory.ok());
-  input.outputs = {{"y", OutputTarget::Kind::kMemory,
-                    MemorySlice{.memory_id = 5, .fd = memory->get(), .memory_bytes = 4096, .offset = 0, .bytes = 396}}};
+  input.outputs = {
+      {"y", supervisor::OutputTarget::Kind::kMemory,
+       supervisor::MemorySlice{.memory_id = 5, .fd = memory->get(), .memory_bytes = 4096, .offset = 0, .bytes = 396}}};
   reply = Run(input);
   ASSERT_TRUE(reply.ok());
   EXPECT_TRUE(reply->done.needs_memory());
@@ -201,7 +207,7 @@ TEST_F(ExecutorTest, CancelsAnEndlessKernel) {
   Start();
   PrepareOneNode(1, "endless");
   std::future<StatusOr<RunReply>> reply;
-  const RequestId id = StartEndless(&reply);
+  const supervisor::RequestId id = StartEndless(&reply);
   link_->Cancel(id);
   ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
   const StatusOr<RunReply> answer = reply.get();
@@ -231,9 +237,9 @@ TEST_F(ExecutorTest, QueuesRunsOfOneGraph) {
   PrepareOneNode(1, "endless");
   PrepareOneNode(2, "twice");
   std::future<StatusOr<RunReply>> first;
-  const RequestId running = StartEndless(&first);
+  const supervisor::RequestId running = StartEndless(&first);
   std::promise<StatusOr<RunReply>> promise;
-  const RequestId waiting =
+  const supervisor::RequestId waiting =
       link_->Run(InlineRun(1, kOne), [&](StatusOr<RunReply> r) { promise.set_value(std::move(r)); });
   const StatusOr<RunReply> other = Run(InlineRun(2, kOne));
   ASSERT_TRUE(other.ok() && other->status().ok());
@@ -261,7 +267,7 @@ TEST_F(ExecutorTest, TakesTheSocketFromALongJob) {
     EXPECT_EQ(reply->status().code(), absl::StatusCode::kDeadlineExceeded);
   }
   std::future<StatusOr<RunReply>> reply;
-  const RequestId id = StartEndless(&reply);
+  const supervisor::RequestId id = StartEndless(&reply);
   link_->Cancel(id);
   ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
   EXPECT_EQ(reply.get()->status().code(), absl::StatusCode::kCancelled);
@@ -319,7 +325,7 @@ TEST_F(ExecutorTest, KillsWhatDoesNotStop) {
   Start();
   PrepareOneNode(1, "endless");
   std::future<StatusOr<RunReply>> reply;
-  const RequestId id = StartEndless(&reply);
+  const supervisor::RequestId id = StartEndless(&reply);
   kill(link_->pid(), SIGSTOP);
   link_->Cancel(id);
   ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
@@ -355,34 +361,34 @@ TEST(ProbeTest, AnswersForEachBackend) {
   const std::pair<const char*, v1::Device::Kind> kinds[] = {
       {"cpu", v1::Device::KIND_CPU}, {"interp", v1::Device::KIND_INTERPRETER}, {"null", v1::Device::KIND_NULL}};
   for (const auto& [backend, kind] : kinds) {
-    const auto found = ProbeDevices(program, backend, kPatience);
+    const auto found = supervisor::ProbeDevices(program, backend, kPatience);
     ASSERT_TRUE(found.ok()) << Message(found.status());
     EXPECT_EQ(found->devices(0).device().kind(), kind);
   }
   for (const char* backend : {"opencl", "vulkan"}) {
-    if (!HasLandlock()) {
+    if (!sandbox::HasLandlock()) {
       continue;  // No driver is loaded.
     }
-    const auto found = ProbeDevices(program, backend, kPatience);
+    const auto found = supervisor::ProbeDevices(program, backend, kPatience);
     ASSERT_TRUE(found.ok()) << Message(found.status());
     for (const internal::DeviceReport& report : found->devices()) {
       const v1::Device& device = report.device();
       EXPECT_EQ(device.id().substr(0, 7), std::string(backend) + ":");
       EXPECT_GT(device.memory_bytes(), 0u);
       EXPECT_GT(device.allocation_bytes_max(), 0u);
-      const auto alone = ProbeDevices(program, device.id(), kPatience);
+      const auto alone = supervisor::ProbeDevices(program, device.id(), kPatience);
       ASSERT_TRUE(alone.ok()) << Message(alone.status());
       EXPECT_EQ(alone->devices(0).device().name(), device.name());
     }
-    const auto absent = ProbeDevices(program, std::string(backend) + ":99", kPatience);
+    const auto absent = supervisor::ProbeDevices(program, std::string(backend) + ":99", kPatience);
     ASSERT_TRUE(absent.ok()) << Message(absent.status());
     ASSERT_EQ(absent->broken_size(), 1);
     EXPECT_EQ(absent->broken(0).id(), std::string(backend) + ":99");
   }
-  EXPECT_EQ(ProbeDevices(program, "abacus", kPatience).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ProbeDevices("/bin/true", "cpu", kPatience).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ProbeDevices("/nonexistent", "cpu", kPatience).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(supervisor::ProbeDevices(program, "abacus", kPatience).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(supervisor::ProbeDevices("/bin/true", "cpu", kPatience).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(supervisor::ProbeDevices("/nonexistent", "cpu", kPatience).status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

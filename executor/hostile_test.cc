@@ -6,7 +6,7 @@
 
 #include "executor/testing/fixture.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 using ::testing::HasSubstr;
@@ -15,10 +15,10 @@ class HostileTest : public testing::ExecutorFixture {
  protected:
   HostileTest() { options_.program = HPVMD_HOSTILE_EXECUTOR; }
 
-  StatusOr<RunReply> RunAgainst(const std::string& fault) {
+  StatusOr<supervisor::RunReply> RunAgainst(const std::string& fault) {
     options_.hello.set_cache_folder(fault);
     Start();
-    RunInput input;
+    supervisor::RunInput input;
     input.handle = 1;
     input.options.set_node_records_max(fault == "uninvited records" ? 0 : 1000);
     return Run(input);
@@ -27,7 +27,7 @@ class HostileTest : public testing::ExecutorFixture {
 
 // The stand-in itself is understood when it keeps the rules; otherwise the cases below would prove nothing.
 TEST_F(HostileTest, AcceptsAGoodAnswer) {
-  const StatusOr<RunReply> reply = RunAgainst("none");
+  const StatusOr<supervisor::RunReply> reply = RunAgainst("none");
   ASSERT_TRUE(reply.ok()) << Message(reply.status());
   EXPECT_EQ(reply->DataOf(reply->done.outputs(0)).size(), 16u);
   EXPECT_TRUE(link_->alive());
@@ -79,7 +79,7 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
       {"garbage", "not an Envelope"},
   };
   for (const auto& c : cases) {
-    const StatusOr<RunReply> reply = RunAgainst(c.fault);
+    const StatusOr<supervisor::RunReply> reply = RunAgainst(c.fault);
     EXPECT_EQ(reply.status().code(), absl::StatusCode::kInternal) << c.fault << ": " << Message(reply.status());
     EXPECT_THAT(Message(reply.status()), HasSubstr(c.message)) << c.fault;
     link_.reset();
@@ -93,17 +93,17 @@ TEST_F(HostileTest, StartingOneHoldsNobodyUp) {
   options_.hello.set_cache_folder("none");
   Start();
   std::promise<void> is_starting, has_answer;
-  ExecutorOptions slow = options_;
+  supervisor::ExecutorOptions slow = options_;
   std::future_status waited = std::future_status::deferred;
   slow.on_spawned = [&](int) {
     is_starting.set_value();
     waited = has_answer.get_future().wait_for(std::chrono::seconds(20));
     return absl::OkStatus();
   };
-  StatusOr<std::unique_ptr<ExecutorLink>> other = Unavailable("Not started.");
-  std::thread starter([&] { other = ExecutorLink::Start(*hub_, slow); });
+  StatusOr<std::unique_ptr<supervisor::ExecutorLink>> other = Unavailable("Not started.");
+  std::thread starter([&] { other = supervisor::ExecutorLink::Start(*hub_, slow); });
   is_starting.get_future().wait();
-  RunInput input;
+  supervisor::RunInput input;
   input.handle = 1;
   EXPECT_TRUE(Run(input).ok());
   has_answer.set_value();
@@ -114,14 +114,14 @@ TEST_F(HostileTest, StartingOneHoldsNobodyUp) {
 
 // Half a frame holds nobody up, and the end is told as it was.
 TEST_F(HostileTest, ReportsAnEndInTheMiddleOfAFrame) {
-  const StatusOr<RunReply> reply = RunAgainst("half frame");
+  const StatusOr<supervisor::RunReply> reply = RunAgainst("half frame");
   EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(reply.status()), HasSubstr("exit code 3"));
 }
 
 // The first answer counts; the second is a fault.
 TEST_F(HostileTest, KillsAfterASecondAnswer) {
-  const StatusOr<RunReply> reply = RunAgainst("two answers");
+  const StatusOr<supervisor::RunReply> reply = RunAgainst("two answers");
   EXPECT_TRUE(reply.ok());
   link_.reset();
   ASSERT_EQ(ends_.size(), 1u);
@@ -129,7 +129,7 @@ TEST_F(HostileTest, KillsAfterASecondAnswer) {
 
 // Last words reach whoever waits.
 TEST_F(HostileTest, PassesOnLastWords) {
-  const StatusOr<RunReply> reply = RunAgainst("fatal");
+  const StatusOr<supervisor::RunReply> reply = RunAgainst("fatal");
   EXPECT_THAT(Message(reply.status()), HasSubstr("It cannot go on."));
 }
 
@@ -137,7 +137,7 @@ TEST_F(HostileTest, PassesOnLastWords) {
 TEST_F(HostileTest, KillsWhatIsNotReady) {
   options_.hello.set_cache_folder("no ready");
   options_.ready_within = std::chrono::milliseconds(100);
-  StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
+  StatusOr<std::unique_ptr<supervisor::ExecutorLink>> link = supervisor::ExecutorLink::Start(*hub_, options_);
   ASSERT_TRUE(link.ok());
   EXPECT_THAT(Message((*link)->WaitReady(RealClock().Now() + testing::kPatience).status()), HasSubstr("within 100 ms"));
 }
@@ -145,18 +145,18 @@ TEST_F(HostileTest, KillsWhatIsNotReady) {
 // A program that is no executor ends before it is ready; one that does not exist does not start.
 TEST_F(HostileTest, ReportsWrongPrograms) {
   options_.program = "/bin/false";
-  StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
+  StatusOr<std::unique_ptr<supervisor::ExecutorLink>> link = supervisor::ExecutorLink::Start(*hub_, options_);
   ASSERT_TRUE(link.ok());
   EXPECT_THAT(Message((*link)->WaitReady(RealClock().Now() + testing::kPatience).status()), HasSubstr("exit code 1"));
   options_.program = "/nonexistent";
-  EXPECT_EQ(ExecutorLink::Start(*hub_, options_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(supervisor::ExecutorLink::Start(*hub_, options_).status().code(), absl::StatusCode::kNotFound);
 }
 
 // Requests outside the limits fail here, before they are sent.
 TEST_F(HostileTest, RefusesRequestsOutsideTheLimits) {
   options_.hello.set_cache_folder("none");
   Start();
-  RunInput run;
+  supervisor::RunInput run;
   EXPECT_EQ(Run(run).status().code(), absl::StatusCode::kInvalidArgument);
   run.handle = 1;
   run.inputs.resize(1025);
@@ -167,4 +167,4 @@ TEST_F(HostileTest, RefusesRequestsOutsideTheLimits) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -26,7 +26,7 @@
 #include "proto/internal/protocol.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr uint32_t kJobsMaxDefault = 16;
@@ -86,9 +86,10 @@ StatusOr<std::string> Sibling(const std::string& name) {
   return own.substr(0, own.rfind('/') + 1) + name;
 }
 
-SandboxLevel LevelMax(const internal::Hello& hello) {
-  return hello.sandbox_level_max_plus_1() == 0 ? SandboxLevel::kNamespaces
-                                               : static_cast<SandboxLevel>(hello.sandbox_level_max_plus_1() - 1);
+sandbox::SandboxLevel LevelMax(const internal::Hello& hello) {
+  return hello.sandbox_level_max_plus_1() == 0
+             ? sandbox::SandboxLevel::kNamespaces
+             : static_cast<sandbox::SandboxLevel>(hello.sandbox_level_max_plus_1() - 1);
 }
 
 // Starts the compiler process; it confines itself. The other end of its socket.
@@ -102,12 +103,12 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   // The tenant's folder comes by the socket: everybody on the machine may read a command line.
   spawn.arguments = {program, "--socket", std::to_string(kExecutorSocket)};
   // Then the executor's own level says no more than its compiler keeps.
-  if (!hello.without_lock_down() && LevelMax(hello) >= SandboxLevel::kFiles && HasLandlock()) {
+  if (!hello.without_lock_down() && LevelMax(hello) >= sandbox::SandboxLevel::kFiles && sandbox::HasLandlock()) {
     spawn.arguments.push_back("--needs-landlock");
   }
   // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
   if (std::any_of(hello.backends().begin(), hello.backends().end(), [](const std::string& backend) {
-        const DeviceFamily* const family = FindFamily(backend);
+        const DeviceFamily* const family = backends::FindFamily(backend);
         return family != nullptr && family->reads_opencl;
       })) {
     spawn.arguments.push_back("--opencl");
@@ -128,7 +129,7 @@ StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& h
   std::map<std::string, UniqueFd> sockets;
   for (const std::string& backend : hello.backends()) {
     const std::string family(FamilyOf(backend));
-    if (!HasDriver(backend) || sockets.contains(family)) {
+    if (!backends::HasDriver(backend) || sockets.contains(family)) {
       continue;
     }
     HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
@@ -179,11 +180,11 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
     options.learnt = &learnt;
     const auto builder = builders.find(std::string(FamilyOf(backend)));
     options.builder = builder == builders.end() ? nullptr : builder->second.get();
-    StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub, options);
+    StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(backend, hub, options);
     if (device.ok()) {
       opened.devices.push_back(*std::move(device));
       opened.entries.push_back(static_cast<uint32_t>(i));
-    } else if (HasDriver(backend)) {
+    } else if (backends::HasDriver(backend)) {
       opened.broken.push_back(BrokenDevice(backend, device.status()));
     } else {
       return device.status();
@@ -192,8 +193,8 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
   return opened;
 }
 
-internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const OpenedDevices& opened,
-                                const SandboxReport& report) {
+internal::Envelope ReadyMessage(uint64_t request_id, const engine::Engine& engine, const OpenedDevices& opened,
+                                const sandbox::SandboxReport& report) {
   internal::Envelope envelope;
   envelope.set_request_id(request_id);
   internal::Ready* ready = envelope.mutable_ready();
@@ -214,7 +215,7 @@ internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const
 void TellAndDie(int signal_number) {
   constexpr char kHead[] = "It ran ";
   char text[4096];
-  const size_t length = ReadRunNotes(text, sizeof(text));
+  const size_t length = engine::ReadRunNotes(text, sizeof(text));
   if (length > 0) {
     const ssize_t put = write(STDERR_FILENO, kHead, sizeof(kHead) - 1) + write(STDERR_FILENO, text, length);
     (void)put;
@@ -232,8 +233,8 @@ void TellOfCrashes() {
   }
 }
 
-IsolateOptions IsolationOf(const internal::Hello& hello, bool has_nodes) {
-  IsolateOptions options;
+sandbox::IsolateOptions IsolationOf(const internal::Hello& hello, bool has_nodes) {
+  sandbox::IsolateOptions options;
   options.uid = hello.uid();
   options.gid = hello.gid();
   if (has_nodes) {
@@ -245,7 +246,7 @@ IsolateOptions IsolationOf(const internal::Hello& hello, bool has_nodes) {
   return options;
 }
 
-Status CheckLevel(const internal::Hello& hello, const SandboxReport& report) {
+Status CheckLevel(const internal::Hello& hello, const sandbox::SandboxReport& report) {
   if (static_cast<uint32_t>(report.level) >= hello.sandbox_level_min()) {
     return absl::OkStatus();
   }
@@ -256,12 +257,12 @@ Status CheckLevel(const internal::Hello& hello, const SandboxReport& report) {
 
 bool HasDrivers(const internal::Hello& hello) {
   return std::any_of(hello.backends().begin(), hello.backends().end(),
-                     [](const std::string& backend) { return HasDriver(backend); });
+                     [](const std::string& backend) { return backends::HasDriver(backend); });
 }
 
 // What is done before anything of a tenant is known, or could be.
 struct Settled {
-  SandboxReport report;
+  sandbox::SandboxReport report;
   UniqueFd compiler;
   bool is_confined = false;
 };
@@ -271,17 +272,18 @@ StatusOr<Settled> SettleIn(const internal::Hello& known) {
   const bool has_drivers = HasDrivers(known);
   if (!known.without_lock_down()) {
     const bool has_nodes = has_drivers && !known.without_device_nodes();
-    HPVMD_RETURN_IF_ERROR(While(Isolate(IsolationOf(known, has_nodes), &settled.report), "isolating the process"));
+    HPVMD_RETURN_IF_ERROR(
+        While(sandbox::Isolate(IsolationOf(known, has_nodes), &settled.report), "isolating the process"));
   } else {
     settled.report.detail = "not locked down";
   }
   HPVMD_ASSIGN_OR_RETURN(settled.compiler, StartCompiler(known));
   // Drivers' builders have to be started first, in the tenant's folders.
   if (!known.without_lock_down() && !has_drivers) {
-    ConfineOptions confine;
+    sandbox::ConfineOptions confine;
     confine.level_max = LevelMax(known);
     confine.file_bytes_max = known.spill_bytes_max();
-    HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, confine), "locking the process down"));
+    HPVMD_RETURN_IF_ERROR(While(sandbox::Confine(&settled.report, confine), "locking the process down"));
     settled.is_confined = true;
   }
   return settled;
@@ -320,7 +322,7 @@ Status Serve() {
   sandbox.confine.level_max = LevelMax(hello);
   sandbox.confine.file_bytes_max = hello.spill_bytes_max();
   if (!hello.without_lock_down() && !settled.is_confined) {
-    HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, sandbox.confine), "locking the process down"));
+    HPVMD_RETURN_IF_ERROR(While(sandbox::Confine(&settled.report, sandbox.confine), "locking the process down"));
   }
   HPVMD_RETURN_IF_ERROR(CheckLevel(hello, settled.report));
   // Nothing of a tenant's has been read so far, and no thread has been started.
@@ -332,20 +334,20 @@ Status Serve() {
       ConnectCompiler(std::move(settled.compiler), key, hello.cache_folder());
   Builders builders;
   for (auto& [family, socket] : builder_sockets) {
-    builders[family] = ConnectDriverBuilder(std::move(socket), {key, hello.cache_folder()}, DriverIdentity);
+    builders[family] = ConnectDriverBuilder(std::move(socket), {key, hello.cache_folder()}, backends::DriverIdentity);
   }
   HPVMD_ASSIGN_OR_RETURN(const OpenedDevices opened, OpenDevices(hello, grants, *compiler, builders, hub));
   if (has_drivers) {
     TellOfCrashes();
   }
-  EngineOptions options;
+  engine::EngineOptions options;
   for (const std::unique_ptr<Device>& device : opened.devices) {
     options.devices.push_back(device.get());
   }
   const std::unique_ptr<Device> checker = CreateInterpDevice(hub);
   for (const uint32_t entry : opened.entries) {
-    options.device_limits.push_back(grants == nullptr ? DeviceMemory::Limits()
-                                                      : DeviceMemory::Limits{&grants->entries[entry], grants});
+    options.device_limits.push_back(grants == nullptr ? engine::DeviceMemory::Limits()
+                                                      : engine::DeviceMemory::Limits{&grants->entries[entry], grants});
   }
   for (const uint32_t entry : opened.entries) {
     const std::string& backend = hello.backends(static_cast<int>(entry));
@@ -367,7 +369,7 @@ Status Serve() {
   set(hello.nodes_max(), &options.graph_limits.nodes_max);
   set(hello.edges_max(), &options.graph_limits.edges_max);
   const uint64_t document_bytes_max = options.graph_limits.document_bytes_max;
-  Engine engine(std::move(options));
+  engine::Engine engine(std::move(options));
   FrameReader reader(kExecutorSocket, kToExecutorLimits);
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner,
                          Runner::Create({.engine = &engine,
@@ -394,7 +396,7 @@ void Describe(const DeviceInfo& info, internal::DeviceReport* described) {
   device->set_allocation_bytes_max(info.allocation_bytes_max);
   device->set_emulated(info.is_emulated);
   device->set_state(v1::Device::STATE_READY);
-  described->set_has_driver(HasDriver(info.id));
+  described->set_has_driver(backends::HasDriver(info.id));
   if (described->has_driver()) {
     described->set_gpu_target(BytesOf(info.gpu));
   }
@@ -424,9 +426,9 @@ StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& fo
     mkdir(kept.c_str(), 0770);  // One that is there, or cannot be made, is as good: the driver works without.
   }
   SetDriverEnvironment(sandbox.folder.path, kept);
-  sandbox.confine.role = SandboxRole::kDriver;
+  sandbox.confine.role = sandbox::SandboxRole::kDriver;
   sandbox.confine.paths = DriverPaths(sandbox.folder.path, /*is_builder=*/false, has_nodes);
-  sandbox.confine.paths.push_back({kept, PathAccess::kPrivate});
+  sandbox.confine.paths.push_back({kept, sandbox::PathAccess::kPrivate});
   return sandbox;
 }
 
@@ -442,4 +444,4 @@ Status RunExecutor() {
   return status;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

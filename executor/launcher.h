@@ -12,7 +12,7 @@
 #include "proto/internal/executor.pb.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // The private socket's descriptor, by agreement with whoever starts the process.
 inline constexpr int kExecutorSocket = 3;
@@ -31,7 +31,7 @@ v1::Device BrokenDevice(const std::string& id, const Status& why);
 // What the lock-down leaves for these devices, in a folder of the process's own where drivers need one; also sets the
 // environment that drivers see. With one thread.
 struct DriverSandbox {
-  ConfineOptions confine;
+  sandbox::ConfineOptions confine;
   PrivateFolder folder;
 };
 struct DriverFolders {
@@ -40,6 +40,6 @@ struct DriverFolders {
 };
 StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& folders, bool has_nodes);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_LAUNCHER_H_

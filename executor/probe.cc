@@ -16,7 +16,7 @@
 #include "proto/internal/protocol.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr unsigned kProbeSecondsMax = 10;
@@ -31,7 +31,7 @@ Status TryOut(Device& device) {
   const Time deadline = RealClock().Now() + std::chrono::seconds(kProbeSecondsMax);
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Buffer> buffer, device.Allocate({.bytes = kTryBytes}));
   std::vector<uint8_t> read_back(kTryBytes, 0);
-  const std::unique_ptr<Buffer> host = MakeHostView(read_back.data(), kTryBytes);
+  const std::unique_ptr<Buffer> host = engine::MakeHostView(read_back.data(), kTryBytes);
   const std::unique_ptr<Timeline> timeline = device.CreateTimeline();
   CommandList list;
   list.commands = {FillCommand{.target = 0, .bytes = kTryBytes, .value = 0xa5},
@@ -49,14 +49,15 @@ Status TryOut(Device& device) {
 }
 
 StatusOr<internal::Envelope> Probe(const std::string& backend) {
-  SandboxReport report;
-  HPVMD_RETURN_IF_ERROR(Isolate({}, &report));
-  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox, PrepareSandbox(HasDriver(backend), {}, /*has_nodes=*/true));
+  sandbox::SandboxReport report;
+  HPVMD_RETURN_IF_ERROR(sandbox::Isolate({}, &report));
+  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox,
+                         PrepareSandbox(backends::HasDriver(backend), {}, /*has_nodes=*/true));
   private_folder = sandbox.folder.path;
-  HPVMD_RETURN_IF_ERROR(Confine(&report, sandbox.confine));
+  HPVMD_RETURN_IF_ERROR(sandbox::Confine(&report, sandbox.confine));
   std::vector<std::string> names = {backend};
-  if (HasDriver(backend) && backend.find(':') == std::string::npos) {
-    HPVMD_ASSIGN_OR_RETURN(names, ListDevices(backend));
+  if (backends::HasDriver(backend) && backend.find(':') == std::string::npos) {
+    HPVMD_ASSIGN_OR_RETURN(names, backends::ListDevices(backend));
   }
   internal::Envelope envelope;
   envelope.set_request_id(1);
@@ -66,14 +67,14 @@ StatusOr<internal::Envelope> Probe(const std::string& backend) {
   ready->set_sandbox_detail(report.detail);
   Hub hub;
   for (size_t i = 0; i < std::min<size_t>(names.size(), kDevicesMax); ++i) {
-    const StatusOr<std::unique_ptr<Device>> device = CreateDevice(names[i], hub, {});
+    const StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(names[i], hub, {});
     Status status = device.status();
-    if (device.ok() && HasDriver(backend)) {
+    if (device.ok() && backends::HasDriver(backend)) {
       status = TryOut(**device);
     }
     if (status.ok()) {
       Describe((*device)->info(), ready->add_devices());
-    } else if (!HasDriver(backend)) {
+    } else if (!backends::HasDriver(backend)) {
       return status;
     } else {
       *ready->add_broken() = BrokenDevice(names[i], status);
@@ -127,4 +128,4 @@ Status RunProbe(const std::string& backend) {
   return devices.status();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -8,7 +8,7 @@
 #include "executor/launcher.h"
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
@@ -37,4 +37,4 @@ Status SendAnswer(const internal::Envelope& answer) {
   return SendFrame(kExecutorSocket, answer.SerializeAsString());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "proto/internal/executor.pb.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // A JSON string of at most kNameBytesMax clean bytes of `text`.
 std::string Quoted(const std::string& text);
@@ -19,6 +19,6 @@ bool HasSocket();
 // On kExecutorSocket.
 Status SendAnswer(const internal::Envelope& answer);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_PROBE_OUTPUT_H_

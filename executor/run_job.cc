@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -27,10 +27,10 @@ class RunBindings {
     }
   }
 
-  StatusOr<std::map<std::string, Binding>> Inputs() {
-    std::map<std::string, Binding> inputs;
+  StatusOr<std::map<std::string, engine::Binding>> Inputs() {
+    std::map<std::string, engine::Binding> inputs;
     for (const internal::Binding& input : job_.message.inputs()) {
-      Binding binding;
+      engine::Binding binding;
       binding.type = static_cast<ElementType>(input.type());
       binding.shape.assign(input.shape().begin(), input.shape().end());
       if (input.has_body()) {
@@ -49,7 +49,7 @@ class RunBindings {
     return inputs;
   }
 
-  StatusOr<OutputMemory> Allocate(const std::string& name, uint64_t bytes) {
+  StatusOr<engine::OutputMemory> Allocate(const std::string& name, uint64_t bytes) {
     const auto found = targets_.find(name);
     if (found != targets_.end() && found->second->has_memory()) {
       HPVMD_ASSIGN_OR_RETURN(const Resolved memory, Resolve(name, found->second->memory(), true));
@@ -58,7 +58,7 @@ class RunBindings {
         return ResourceExhausted("Output \"" + name + "\" needs " + std::to_string(bytes) + " bytes; its memory has " +
                                  std::to_string(memory.bytes.size()) + ".");
       }
-      return OutputMemory(memory.bytes.data(), memory.block);
+      return engine::OutputMemory(memory.bytes.data(), memory.block);
     }
     if (found != targets_.end() && found->second->discard()) {
       dropped_.emplace_back(new (std::nothrow) uint8_t[std::max<uint64_t>(bytes, 1)]);
@@ -66,7 +66,7 @@ class RunBindings {
         return ResourceExhausted("Memory for the dropped output \"" + name + "\" (" + std::to_string(bytes) +
                                  " bytes) is not available.");
       }
-      return OutputMemory(dropped_.back().get());
+      return engine::OutputMemory(dropped_.back().get());
     }
     if (bytes > job_.message.options().inline_bytes_max() || arena_.EndAfter(bytes) > kBodyBytesMax) {
       needs_memory_ = true;
@@ -76,7 +76,7 @@ class RunBindings {
     }
     uint8_t* data = arena_.Allocate(bytes);
     inline_.emplace(name, data);
-    return OutputMemory(data);
+    return engine::OutputMemory(data);
   }
 
   bool needs_memory() const { return needs_memory_; }
@@ -122,10 +122,10 @@ class RunBindings {
   bool needs_memory_ = false;
 };
 
-void DescribeNodes(const RunResult& result, uint32_t records_max, const DeviceIndices& devices,
+void DescribeNodes(const engine::RunResult& result, uint32_t records_max, const DeviceIndices& devices,
                    internal::RunDone* done) {
   size_t bytes = 0;
-  for (const NodeRecord& record : result.nodes) {
+  for (const engine::NodeRecord& record : result.nodes) {
     bytes += record.path.size() + record.device.size() + record.variant.size() + record.whole.size() + 64;
     if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max) {
       break;
@@ -157,7 +157,7 @@ class LogWriter {
  public:
   explicit LogWriter(v1::RunLog* log) : log_(log) {}
 
-  void AddLine(const RunLog::Line& line) {
+  void AddLine(const engine::RunLog::Line& line) {
     v1::LogLine added;
     added.set_node(CleanText(line.node, kTextBytesMax, false));
     SetInstance(line.instance, added.mutable_instance());
@@ -169,7 +169,7 @@ class LogWriter {
     }
   }
 
-  void AddFinding(const RunLog::Found& found) {
+  void AddFinding(const engine::RunLog::Found& found) {
     v1::Finding finding;
     finding.set_node(CleanText(found.node, kTextBytesMax, false));
     finding.set_kind(CleanText(found.finding.kind, 64, false));
@@ -199,15 +199,15 @@ class LogWriter {
   size_t bytes_ = 0;
 };
 
-void DescribeLog(const RunLog& log, v1::RunLog* described) {
+void DescribeLog(const engine::RunLog& log, v1::RunLog* described) {
   described->set_lines_dropped(log.lines_dropped);
   described->set_findings_dropped(log.findings_dropped);
   described->set_check_incomplete(log.check_incomplete);
   LogWriter writer(described);
-  for (const RunLog::Found& found : log.findings) {
+  for (const engine::RunLog::Found& found : log.findings) {
     writer.AddFinding(found);
   }
-  for (const RunLog::Line& line : log.lines) {
+  for (const engine::RunLog::Line& line : log.lines) {
     writer.AddLine(line);
   }
 }
@@ -215,7 +215,7 @@ void DescribeLog(const RunLog& log, v1::RunLog* described) {
 uint64_t Count(Duration duration) { return static_cast<uint64_t>(std::max<int64_t>(duration.count(), 0)); }
 
 // Of checked graphs nothing: the checker has no entry.
-void DescribeDeviceTime(const RunResult& result, const DeviceIndices& devices, internal::RunDone* done) {
+void DescribeDeviceTime(const engine::RunResult& result, const DeviceIndices& devices, internal::RunDone* done) {
   if (result.device_time.size() != devices.entries.size()) {
     return;
   }
@@ -236,7 +236,7 @@ void AddKnown(const std::vector<std::string>& ids, const DeviceIndices& devices,
   }
 }
 
-void DescribeShortage(const DeviceShortage& shortage, const DeviceIndices& devices, internal::RunDone* done) {
+void DescribeShortage(const engine::DeviceShortage& shortage, const DeviceIndices& devices, internal::RunDone* done) {
   const auto refused = devices.by_id.find(shortage.device);
   if (refused != devices.by_id.end() && refused->second < devices.entries.size() &&
       done->status().code() == static_cast<uint32_t>(absl::StatusCode::kResourceExhausted)) {
@@ -246,7 +246,7 @@ void DescribeShortage(const DeviceShortage& shortage, const DeviceIndices& devic
 }
 
 // Name, type, shape and bytes of each.
-void DescribeOutputs(const std::map<std::string, Binding>& outputs,
+void DescribeOutputs(const std::map<std::string, engine::Binding>& outputs,
                      google::protobuf::RepeatedPtrField<internal::OutputTensor>* described) {
   for (const auto& [name, binding] : outputs) {
     internal::OutputTensor* output = described->Add();
@@ -257,7 +257,7 @@ void DescribeOutputs(const std::map<std::string, Binding>& outputs,
   }
 }
 
-void SetRequest(const internal::Run& message, RunRequest* request) {
+void SetRequest(const internal::Run& message, engine::RunRequest* request) {
   for (const auto& [name, value] : message.symbols()) {
     request->symbols[name] = value;
   }
@@ -271,8 +271,8 @@ void SetRequest(const internal::Run& message, RunRequest* request) {
   request->node_records_max = options.node_records_max();
 }
 
-void DescribeResult(const RunResult& result, const RunRequest& request, const std::vector<std::string>& lost,
-                    const DeviceIndices& devices, internal::RunDone* done) {
+void DescribeResult(const engine::RunResult& result, const engine::RunRequest& request,
+                    const std::vector<std::string>& lost, const DeviceIndices& devices, internal::RunDone* done) {
   v1::RunTiming* timing = done->mutable_timing();
   timing->set_bind_ns(Count(result.bind));
   timing->set_copy_in_ns(Count(result.copy_in));
@@ -343,30 +343,30 @@ std::span<const uint8_t> OutputArena::Body() {
   return gathered_;
 }
 
-std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
+std::span<const uint8_t> ExecuteRun(engine::Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
                                     OutputArena& arena, internal::RunDone* done) {
   arena.Clear();
   RunBindings bindings(job, arena);
   done->mutable_timing()->set_queue_ns(Count(now - job.received));
-  StatusOr<std::map<std::string, Binding>> inputs = bindings.Inputs();
+  StatusOr<std::map<std::string, engine::Binding>> inputs = bindings.Inputs();
   if (!inputs.ok()) {
     SetStatus(inputs.status(), done->mutable_status());
     return {};
   }
-  RunRequest request;
+  engine::RunRequest request;
   SetRequest(job.message, &request);
   request.inputs = *std::move(inputs);
   request.allocate_output = [&bindings](const std::string& name, ElementType, const std::vector<uint64_t>&,
                                         uint64_t bytes) { return bindings.Allocate(name, bytes); };
   request.stop = &job.stop;
   request.deadline = job.deadline;
-  RunLog log;
+  engine::RunLog log;
   request.log = job.message.options().log() ? &log : nullptr;
   std::vector<std::string> lost;
   request.lost_devices = &lost;
-  DeviceShortage shortage;
+  engine::DeviceShortage shortage;
   request.shortage = &shortage;
-  StatusOr<RunResult> result = engine.Run(*job.graph, request);
+  StatusOr<engine::RunResult> result = engine.Run(*job.graph, request);
   if (request.log != nullptr) {
     DescribeLog(log, done->mutable_log());
   }
@@ -390,4 +390,4 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceInd
   return arena.Body();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

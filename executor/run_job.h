@@ -17,7 +17,7 @@
 #include "engine/engine.h"
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // A memory that the daemon shared, mapped whole. Shared by the table and the runs that use it.
 struct SharedMemory {
@@ -38,7 +38,7 @@ struct SharedMemory {
 struct RunJob {
   internal::Run message;
   std::vector<uint8_t> body;  // Inline inputs, used in place.
-  std::shared_ptr<PreparedGraph> graph;
+  std::shared_ptr<engine::PreparedGraph> graph;
   std::map<uint64_t, std::shared_ptr<SharedMemory>> memories;
   std::atomic<uint32_t> stop{0};
   Time received{0};
@@ -76,9 +76,9 @@ struct DeviceIndices {
 };
 
 // Runs it on the calling thread. `done` gets the answer; the returned body belongs to `arena` until its next use.
-std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
+std::span<const uint8_t> ExecuteRun(engine::Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
                                     OutputArena& arena, internal::RunDone* done);
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_RUN_JOB_H_

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // A hand-over costs some 50 µs of another thread's waking. A job below this runs on the leader; nobody else can use the
@@ -365,4 +365,4 @@ void Runner::Die(const Status& status) {
   _exit(1);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

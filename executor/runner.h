@@ -28,13 +28,13 @@
 #include "engine/engine.h"
 #include "executor/run_job.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 
 // By entry of the grant page.
 using GrantGates = std::map<uint32_t, std::unique_ptr<GrantGate>>;
 
 struct RunnerOptions {
-  Engine* engine = nullptr;           // Borrowed.
+  engine::Engine* engine = nullptr;   // Borrowed.
   FrameReader* reader = nullptr;      // Borrowed; Hello has been taken out of it.
   int socket = -1;                    // Borrowed.
   const GrantPage* grants = nullptr;  // Borrowed; may be null.
@@ -66,7 +66,7 @@ class Runner {
 
   // A prepared graph and the jobs that wait for it.
   struct Handle {
-    std::shared_ptr<PreparedGraph> graph;
+    std::shared_ptr<engine::PreparedGraph> graph;
     bool busy = false;                            // Guarded by mutex_.
     std::deque<std::shared_ptr<Job>> waiting;     // Guarded by mutex_.
     std::atomic<int64_t> expected_ns{INT64_MAX};  // What its last run took.
@@ -175,6 +175,6 @@ class Runner {
   Time kept_since_{0};  // When the oldest answer that is kept was ready.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 #endif  // HPVMD_EXECUTOR_RUNNER_H_

@@ -10,7 +10,7 @@
 #include "executor/cost_list.h"
 #include "executor/runner.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 // Reports of faults must leave room in the head for the rest of the answer.
@@ -60,8 +60,9 @@ void AddDiagnostics(const Diagnostics& diagnostics, v1::Diagnostics* added) {
   added->set_omitted(omitted + listed.size() - count);
 }
 
-void AddPorts(const std::vector<PortSummary>& ports, google::protobuf::RepeatedPtrField<v1::PortSummary>* added) {
-  for (const PortSummary& port : ports) {
+void AddPorts(const std::vector<engine::PortSummary>& ports,
+              google::protobuf::RepeatedPtrField<v1::PortSummary>* added) {
+  for (const engine::PortSummary& port : ports) {
     v1::PortSummary* item = added->Add();
     item->set_name(port.name);
     item->set_type(static_cast<v1::ElementType>(port.type));
@@ -71,7 +72,7 @@ void AddPorts(const std::vector<PortSummary>& ports, google::protobuf::RepeatedP
   }
 }
 
-void SetSummary(const GraphSummary& from, v1::GraphSummary* summary) {
+void SetSummary(const engine::GraphSummary& from, v1::GraphSummary* summary) {
   summary->set_name(CleanText(from.name, kTextBytesMax, false));
   AddPorts(from.inputs, summary->mutable_inputs());
   AddPorts(from.outputs, summary->mutable_outputs());
@@ -90,7 +91,7 @@ void SetSummary(const GraphSummary& from, v1::GraphSummary* summary) {
 }
 
 // The nodes that a reader should know more of, as far as there is room.
-void AddNamedNodes(const GraphSummary& from, internal::Prepared* prepared) {
+void AddNamedNodes(const engine::GraphSummary& from, internal::Prepared* prepared) {
   size_t bytes = 0;
   for (const std::string& node : from.fast_math_nodes) {
     bytes += node.size() + 16;
@@ -101,7 +102,7 @@ void AddNamedNodes(const GraphSummary& from, internal::Prepared* prepared) {
     math->set_node(CleanText(node, kTextBytesMax, false));
     math->set_math("fast");
   }
-  for (const GraphSummary::NativeNode& node : from.native_nodes) {
+  for (const engine::GraphSummary::NativeNode& node : from.native_nodes) {
     bytes += node.name.size() + node.module.size() + 32 + 16 * node.devices.size();
     if (bytes > kFastNodesBytesMax || prepared->native_nodes_size() >= static_cast<int>(kFastNodesMax)) {
       break;
@@ -128,7 +129,7 @@ Status CheckAnswer(const internal::Prepared& prepared) {
 }  // namespace
 
 // The modules that one prepare names.
-class Runner::PrepareModules final : public ModuleSource {
+class Runner::PrepareModules final : public engine::ModuleSource {
  public:
   explicit PrepareModules(Job& job) : job_(job) {}
 
@@ -445,7 +446,7 @@ void Runner::AnswerGrant(uint64_t id, const internal::GrantChanged& changed) {
 
 // Of devices that the grant page has and the engine has not, nothing is held.
 void Runner::DescribeUsage(internal::Usage* usage) const {
-  const std::vector<DeviceMemory::Usage> held = options_.engine->device_memory().Measure();
+  const std::vector<engine::DeviceMemory::Usage> held = options_.engine->device_memory().Measure();
   for (size_t i = 0; i < std::min(held.size(), devices_.entries.size()); ++i) {
     while (usage->device_bytes_size() <= static_cast<int>(devices_.entries[i])) {
       usage->add_device_bytes(0);
@@ -458,7 +459,7 @@ void Runner::DescribeUsage(internal::Usage* usage) const {
 
 // A few thousand figures at most, which are at hand.
 void Runner::AnswerCosts(uint64_t id, uint64_t handle) {
-  std::map<uint64_t, std::shared_ptr<PreparedGraph>> graphs;
+  std::map<uint64_t, std::shared_ptr<engine::PreparedGraph>> graphs;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [known, held] : handles_) {
@@ -498,7 +499,7 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
   }
   PrepareModules modules(job);
   Duration compile_cpu{0};
-  StatusOr<PrepareOutcome> prepare =
+  StatusOr<engine::PrepareOutcome> prepare =
       options_.engine->Prepare(job.document, modules, job.run.deadline,
                                {.check = job.prepare.check(), .stop = &job.run.stop, .compile_cpu = &compile_cpu});
   prepared->set_compile_cpu_ns(static_cast<uint64_t>(compile_cpu.count()));
@@ -506,7 +507,7 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
   if (job.run.stop.load() != 0 && job.run.deadline == kNever) {
     return Cancelled("The prepare was cancelled.");
   }
-  PrepareOutcome outcome = *std::move(prepare);
+  engine::PrepareOutcome outcome = *std::move(prepare);
   AddDiagnostics(outcome.diagnostics, prepared->mutable_diagnostics());
   if (outcome.graph == nullptr) {
     return absl::OkStatus();
@@ -547,4 +548,4 @@ void Runner::ExecutePrepare(Job& job) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

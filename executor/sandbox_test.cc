@@ -35,15 +35,17 @@
 #include "executor/testing/fixture.h"
 #include "sandbox/testing/syscall_table.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
-using testing::InChild;
+using supervisor::ExecutorLink;
+
+using sandbox::testing::InChild;
 
 // Below Landlock's rules for drivers: libraries are readable and its own folder writable; everything else is as
 // forbidden as ever.
 TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
-  if (!HasLandlock()) {
+  if (!sandbox::HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
   }
   const StatusOr<PrivateFolder> folder =
@@ -90,7 +92,7 @@ TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         int abi = 0;
         dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
-        return RestrictFiles(DriverPaths(own, is_builder), &abi).ok() ? c.attempt() : 100;
+        return sandbox::RestrictFiles(DriverPaths(own, is_builder), &abi).ok() ? c.attempt() : 100;
       });
       const bool is_possible = is_builder ? c.builder : c.driver;
       EXPECT_EQ(result, is_possible ? 0 : EACCES) << c.name << ", builder " << is_builder;
@@ -254,7 +256,7 @@ TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
     }
     PrepareOneNode(1, "twice");
     constexpr int32_t kOne[] = {21};
-    const StatusOr<RunReply> reply = Run(InlineRun(1, kOne));
+    const StatusOr<supervisor::RunReply> reply = Run(InlineRun(1, kOne));
     ASSERT_TRUE(reply.ok() && reply->status().ok());
     EXPECT_EQ(testing::AsInts(FirstOutput(*reply))[0], 42);
     link_.reset();
@@ -267,7 +269,7 @@ TEST_F(RunningExecutorTest, EndsBelowTheDemandedLevel) {
   options_.hello.set_sandbox_level_min(2);
   StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
   ASSERT_TRUE(link.ok()) << Message(link.status());
-  const StatusOr<ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
+  const StatusOr<supervisor::ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
   EXPECT_EQ(ready.status().code(), absl::StatusCode::kFailedPrecondition) << Message(ready.status());
   EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("reaches level 1"));
   EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("level 2 is demanded"));
@@ -278,7 +280,7 @@ TEST_F(RunningExecutorTest, TellsTheReasonAfterTheEndToo) {
   options_.hello.set_sandbox_level_max_plus_1(1 + 1);
   options_.hello.set_sandbox_level_min(2);
   const std::string document = "{}";
-  PrepareInput input;
+  supervisor::PrepareInput input;
   input.handle = 1;
   input.document.bytes = testing::AsBytes(document);
   input.within = std::chrono::seconds(30);
@@ -305,7 +307,7 @@ TEST_F(RunningExecutorTest, ReachesTheFloorWithoutPrivileges) {
   if (getuid() != 0) {
     GTEST_SKIP() << "Privileges are dropped from root's.";
   }
-  const bool has_landlock = HasLandlock();
+  const bool has_landlock = sandbox::HasLandlock();
   for (const bool may_unshare : {false, true}) {
     const int result = InChild([&] {
       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -322,12 +324,12 @@ TEST_F(RunningExecutorTest, ReachesTheFloorWithoutPrivileges) {
           return 102;
         }
       }
-      StatusOr<std::unique_ptr<ExecutorHub>> hub = ExecutorHub::Create();
+      StatusOr<std::unique_ptr<supervisor::ExecutorHub>> hub = supervisor::ExecutorHub::Create();
       StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(**hub, options_);
       if (!link.ok()) {
         return 103;
       }
-      const StatusOr<ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
+      const StatusOr<supervisor::ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
       std::cout << (ready.ok() ? ready->said.sandbox_detail() : Message(ready.status())) << std::endl;
       return ready.ok() ? static_cast<int>(ready->said.sandbox_level()) : 104;
     });
@@ -349,7 +351,7 @@ TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
   const bool is_root = getuid() == 0;
   options_.hello.set_uid(is_root ? 64998 : 0);
   options_.hello.set_gid(options_.hello.uid());
-  ExecutorOptions ahead = options_;
+  supervisor::ExecutorOptions ahead = options_;
   ahead.hello.set_artifact_key(std::string(32, 0));
   StatusOr<std::unique_ptr<ExecutorLink>> spare = ExecutorLink::StartSpare(*hub_, ahead, on_spare_end);
   ASSERT_TRUE(spare.ok()) << Message(spare.status());
@@ -361,16 +363,17 @@ TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
   }
   EXPECT_THAT(ReadFile(path), ::testing::HasSubstr("Seccomp:\t2"));
   link_ = *std::move(spare);
-  std::promise<ExecutorReady> promise;
-  ASSERT_TRUE(link_
-                  ->Greet(
-                      options_, [&](const ExecutorReady& ready) { promise.set_value(ready); }, [](const Status&) {})
-                  .ok());
+  std::promise<supervisor::ExecutorReady> promise;
+  ASSERT_TRUE(
+      link_
+          ->Greet(
+              options_, [&](const supervisor::ExecutorReady& ready) { promise.set_value(ready); }, [](const Status&) {})
+          .ok());
   ready_ = promise.get_future().get();
   std::cout << "from the greeting to Ready: " << ready_.took / std::chrono::microseconds(1) << " us\n";
   PrepareOneNode(1, "twice");
   constexpr int32_t kOne[] = {4};
-  const StatusOr<RunReply> reply = Run(InlineRun(1, kOne));
+  const StatusOr<supervisor::RunReply> reply = Run(InlineRun(1, kOne));
   ASSERT_TRUE(reply.ok() && reply->status().ok());
   EXPECT_EQ(testing::AsInts(FirstOutput(*reply))[0], 8);
   link_.reset();
@@ -381,7 +384,7 @@ TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
 TEST_F(RunningExecutorTest, SparesEndWhenTheGreetingContradicts) {
   StatusOr<std::unique_ptr<ExecutorLink>> spare = ExecutorLink::StartSpare(*hub_, options_, [](const Status&) {});
   ASSERT_TRUE(spare.ok());
-  ExecutorOptions other = options_;
+  supervisor::ExecutorOptions other = options_;
   other.hello.set_tasks_max(77);
   std::promise<Status> promise;
   ASSERT_TRUE((*spare)->Greet(other, nullptr, [&](const Status& why) { promise.set_value(why); }).ok());
@@ -409,4 +412,4 @@ TEST_F(RunningExecutorTest, UsesLittleMemory) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor

@@ -13,7 +13,7 @@
 #include "base/io/fd.h"
 #include "base/io/memfd.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 namespace {
 
 struct ReleaseContext {
@@ -83,4 +83,4 @@ Status CallFilter::Apply() const {
                                                                    : FromErrno(errno, "Applying a system call filter");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "sandbox/call_rules.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 
 class CallFilter {
  public:
@@ -29,6 +29,6 @@ class CallFilter {
   std::vector<sock_filter> program_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox
 
 #endif  // HPVMD_SANDBOX_CALL_FILTER_H_

@@ -26,7 +26,7 @@
 
 #include "sandbox/testing/syscall_table.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 namespace {
 
 using testing::kRefused;
@@ -360,4 +360,4 @@ TEST(CallFilterTest, AbortEndsACompileChild) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::sandbox

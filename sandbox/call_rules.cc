@@ -12,7 +12,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace hpvm {
+namespace hpvm::sandbox {
 namespace {
 
 constexpr ArgumentRule Equal(unsigned argument, uint64_t value) { return {argument, ~uint64_t{0}, value}; }
@@ -269,4 +269,4 @@ static_assert(std::all_of(std::begin(kRules), std::end(kRules), [](const CallRul
 
 std::span<const CallRule> CallRules() { return kRules; }
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox

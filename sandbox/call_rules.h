@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace hpvm {
+namespace hpvm::sandbox {
 
 // The work of a process, which decides the system calls that it keeps: a column of the table each.
 enum class SandboxRole : uint8_t {
@@ -39,6 +39,6 @@ struct CallRule {
 
 std::span<const CallRule> CallRules();
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox
 
 #endif  // HPVMD_SANDBOX_CALL_RULES_H_

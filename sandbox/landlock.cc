@@ -10,7 +10,7 @@
 
 #include "base/io/fd.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 namespace {
 
 // Headers older than the kernel lack the later names.
@@ -93,4 +93,4 @@ Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 
 // A path and the accesses to it and what lies below that stay.
 enum class PathAccess : uint8_t {
@@ -32,6 +32,6 @@ bool HasLandlock();
 // over. Needs no_new_privs. kUnimplemented where the kernel has no Landlock.
 Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi);
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox
 
 #endif  // HPVMD_SANDBOX_LANDLOCK_H_

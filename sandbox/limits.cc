@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <string>
 
-namespace hpvm {
+namespace hpvm::sandbox {
 
 Status SetLimit(__rlimit_resource resource, uint64_t value, uint64_t hard_more) {
   rlimit now{};
@@ -43,4 +43,4 @@ Status LimitChild(const ChildLimits& limits, int parent) {
 #endif
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox

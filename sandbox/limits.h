@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 
 // At `value` a process is told or refused, at `value` + `hard_more` it is forced (RLIMIT_CPU). A lower limit from
 // outside stays.
@@ -25,6 +25,6 @@ struct ChildLimits {
 // Sets them, and the child's death with its parent, whose process is `parent`.
 Status LimitChild(const ChildLimits& limits, int parent);
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox
 
 #endif  // HPVMD_SANDBOX_LIMITS_H_

@@ -17,7 +17,7 @@
 #include "base/io/fd.h"
 #include "sandbox/sandbox.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 namespace {
 
 constexpr int kShared = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -146,4 +146,4 @@ Status ReplaceRoot(std::span<const PathRule> rules) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox

@@ -20,7 +20,7 @@
 #include "sandbox/call_filter.h"
 #include "sandbox/limits.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 namespace {
 
 // The sockets, a memfd for each of 512 modules, others on their way to a mapping; drivers open their device nodes many
@@ -227,4 +227,4 @@ Status Confine(SandboxReport* report, const ConfineOptions& options) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox

@@ -17,7 +17,7 @@
 #include "sandbox/call_rules.h"
 #include "sandbox/landlock.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 
 // The sandbox's levels; each includes those below it.
 enum class SandboxLevel : uint8_t {
@@ -72,6 +72,6 @@ Status LeaveNamespaces(bool may_enter_user, std::string* detail);
 // its user namespace. After a failure the old root is still there.
 Status ReplaceRoot(std::span<const PathRule> rules);
 
-}  // namespace hpvm
+}  // namespace hpvm::sandbox
 
 #endif  // HPVMD_SANDBOX_SANDBOX_H_

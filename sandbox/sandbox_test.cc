@@ -24,7 +24,7 @@
 #include "sandbox/limits.h"
 #include "sandbox/testing/syscall_table.h"
 
-namespace hpvm {
+namespace hpvm::sandbox {
 namespace {
 
 namespace fs = std::filesystem;
@@ -207,4 +207,4 @@ TEST(SandboxTest, ChildIsLimited) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::sandbox

@@ -8,8 +8,8 @@
 namespace hpvm::graph {
 namespace {
 
-using ::hpvm::testing::Document;
-using ::hpvm::testing::ReadDocuments;
+using testing::Document;
+using testing::ReadDocuments;
 
 // Every valid example parses without a word, prints, and reads back as the same graph.
 TEST(ExamplesTest, ValidOnesParseAndPrint) {
@@ -66,8 +66,8 @@ TEST(ExamplesTest, InvalidOnesAreExplained) {
     const ParseOutcome outcome = Parse(document.text);
     EXPECT_FALSE(outcome.graph.has_value());
     EXPECT_TRUE(HasErrors(outcome.diagnostics));
-    hpvm::testing::CompareWithFile(ToString(outcome.diagnostics) + "\n",
-                                   document.path.substr(0, document.path.size() - 5) + ".expected.txt");
+    testing::CompareWithFile(ToString(outcome.diagnostics) + "\n",
+                             document.path.substr(0, document.path.size() - 5) + ".expected.txt");
   }
 }
 

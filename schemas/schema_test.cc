@@ -15,14 +15,14 @@
 namespace hpvm::graph {
 namespace {
 
-using ::hpvm::testing::Document;
-using ::hpvm::testing::ReadDocuments;
+using testing::Document;
+using testing::ReadDocuments;
 using Json = nlohmann::json;
 
 class SchemaTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const Json text = Json::parse(hpvm::testing::ReadText(HPVMD_SOURCE_DIR "/schemas/graph.schema.json"));
+    const Json text = Json::parse(testing::ReadText(HPVMD_SOURCE_DIR "/schemas/graph.schema.json"));
     schema_ = new valijson::Schema();
     valijson::SchemaParser parser(valijson::SchemaParser::kDraft7);
     parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(text), *schema_);

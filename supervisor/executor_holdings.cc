@@ -7,7 +7,7 @@
 #include "proto/internal/protocol.h"
 #include "supervisor/request_message.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 using internal::Envelope;
 
@@ -97,4 +97,4 @@ Status ExecutorHoldings::ShareMemories(const RunInput& input, const Send& send) 
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor

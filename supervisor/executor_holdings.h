@@ -12,7 +12,7 @@
 
 #include "supervisor/executor_process.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 // Keys in the order of their last use, with a bound; what falls out must be let go of at the other side.
 template <typename Key>
@@ -68,6 +68,6 @@ class ExecutorHoldings {
   RecentKeys<uint64_t> memories_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 #endif  // HPVMD_SUPERVISOR_EXECUTOR_HOLDINGS_H_

@@ -13,7 +13,7 @@
 
 #include "base/thread_watch.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 namespace {
 
 // epoll's datum: the source's id and the event's kind; 0 is the hub's own wake.
@@ -207,4 +207,4 @@ void ExecutorHub::Core::Loop() {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor

@@ -17,7 +17,7 @@
 #include "base/io/fd.h"
 #include "supervisor/executor_link.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 // What a link watches; the hub's thread calls it.
 class HubSource {
@@ -79,6 +79,6 @@ class ExecutorHub::Core {
   std::multimap<Time, Timer> timers_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 #endif  // HPVMD_SUPERVISOR_EXECUTOR_HUB_H_

@@ -22,7 +22,7 @@
 #include "supervisor/pending_requests.h"
 #include "supervisor/request_message.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 namespace {
 
 using internal::Envelope;
@@ -788,4 +788,4 @@ StatusOr<std::unique_ptr<ExecutorLink>> ExecutorLink::StartSpare(ExecutorHub& hu
   return StartLink(hub, options, /*is_spare=*/true, nullptr, std::move(on_end));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor

@@ -18,7 +18,7 @@
 
 #include "supervisor/executor_process.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 // The epoll thread. Outlives its links.
 class ExecutorHub {
@@ -111,6 +111,6 @@ StatusOr<internal::Ready> ProbeDevices(const std::string& program, const std::st
 StatusOr<internal::Ready> ProbeDefects(const std::string& program, const std::string& device, Duration within,
                                        const std::function<Status(int pid)>& on_spawned = nullptr);
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 #endif  // HPVMD_SUPERVISOR_EXECUTOR_LINK_H_

@@ -26,7 +26,7 @@
 #include "supervisor/executor_hub.h"
 #include "supervisor/executor_link.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 // In the place of child_process.cc: the process is this file's.
 namespace {
@@ -342,7 +342,7 @@ void Session::Play(Input input) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hpvm;

@@ -6,7 +6,7 @@
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_link.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 namespace {
 
 StatusOr<internal::Ready> ReadReady(int socket, Time deadline) {
@@ -54,4 +54,4 @@ StatusOr<internal::Ready> ProbeDefects(const std::string& program, const std::st
   return answer.ok() ? std::move(answer) : While(answer.status(), "trying out the driver of " + device);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "proto/internal/executor.pb.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 struct ExecutorReady {
   internal::Ready said;
@@ -144,6 +144,6 @@ class ExecutorProcess {
   virtual void Kill(std::string_view why) = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 #endif  // HPVMD_SUPERVISOR_EXECUTOR_PROCESS_H_

@@ -6,7 +6,7 @@
 
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 namespace {
 
 using internal::Envelope;
@@ -90,4 +90,4 @@ void PendingRequests::FailAll(const Status& why) const {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor

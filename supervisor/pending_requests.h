@@ -12,7 +12,7 @@
 #include "supervisor/executor_process.h"
 #include "supervisor/stop_patience.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 struct Answer {
   internal::Envelope said;
@@ -60,6 +60,6 @@ class PendingRequests {
   std::unordered_map<RequestId, Pending> requests_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 #endif  // HPVMD_SUPERVISOR_PENDING_REQUESTS_H_

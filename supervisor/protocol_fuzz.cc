@@ -8,7 +8,7 @@
 
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 namespace {
 
 const std::vector<std::string>& Devices() {
@@ -60,7 +60,7 @@ StatusOr<internal::Envelope> Decode(bool is_from_executor, std::string_view head
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hpvm;

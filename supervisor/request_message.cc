@@ -8,7 +8,7 @@
 #include "base/io/memfd.h"
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 namespace {
 
 // Bytes sent in a frame's body rather than in a memfd of their own.
@@ -143,4 +143,4 @@ Status EncodeRun(const RunInput& input, EncodedRequest* request) {
   return CheckRun(*run, request->body.size());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor

@@ -10,7 +10,7 @@
 #include "base/io/fd.h"
 #include "supervisor/executor_process.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 // A frame, ready to send. `body` views `storage`, or the caller's bytes when there is a single piece; `fds` are `copy`,
 // or the caller's.
@@ -29,6 +29,6 @@ Status AddSource(const BytesSource& source, EncodedRequest* request, const std::
 Status EncodePrepare(const PrepareInput& input, EncodedRequest* request);
 Status EncodeRun(const RunInput& input, EncodedRequest* request);
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 #endif  // HPVMD_SUPERVISOR_REQUEST_MESSAGE_H_

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::supervisor {
 
 class StopPatience {
  public:
@@ -40,6 +40,6 @@ class StopPatience {
   std::optional<Duration> cpu_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::supervisor
 
 #endif  // HPVMD_SUPERVISOR_STOP_PATIENCE_H_

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hpvm {
+namespace hpvm::supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -32,4 +32,4 @@ TEST(StopPatienceTest, Ends) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::supervisor

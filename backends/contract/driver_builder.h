@@ -46,9 +46,6 @@ class DriverBuilder {
   virtual StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience& patience) = 0;
 };
 
-// The driver's name and version, the device's name: what invalidates kept binaries when it changes.
-StatusOr<std::string> DriverIdentity(const std::string& device);
-
 }  // namespace hpvm
 
 #endif  // HPVMD_BACKENDS_CONTRACT_DRIVER_BUILDER_H_

@@ -173,14 +173,14 @@ bool Pool::Run(const PoolRange& range, PoolBody& body) {
     return run.HandedOut();
   }
   run.is_open = true;
-  const uint64_t start = Ticks::MonotonicNs();
+  const uint64_t start = backends::Ticks::MonotonicNs();
   CallHelpers(run.threads - 1);
   if (self.family != nullptr) {
     self.family->Wake();
   }
   body.Work(own);
   Close(slot);
-  self.shared_ns += Ticks::MonotonicNs() - start;
+  self.shared_ns += backends::Ticks::MonotonicNs() - start;
   return run.HandedOut();
 }
 

@@ -72,12 +72,12 @@ bool Multiply(const std::array<uint64_t, 3>& extent, uint64_t* product) {
          !__builtin_mul_overflow(partial, extent[2], product) && *product < uint64_t{1} << 63;
 }
 
-class CpuDevice final : public Device, private CommandTarget {
+class CpuDevice final : public Device, private backends::CommandTarget {
  public:
   CpuDevice(Hub& hub, const CpuDeviceOptions& options)
       : Device(hub),
         options_(options),
-        ticks_(ProcessTicks()),
+        ticks_(backends::ProcessTicks()),
         pool_(options.threads != 0 ? options.threads : MachineThreads(), options.grant, options.gate),
         queue_(hub, *this) {
     const uint32_t threads = options.threads != 0 ? options.threads : MachineThreads();
@@ -118,7 +118,7 @@ class CpuDevice final : public Device, private CommandTarget {
                                {ProcessorName() + VectorName(), options_.learnt, pool_.threads(), options_.variant});
   }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
-    return AllocateHostBuffer(spec, info_.allocation_bytes_max);
+    return backends::AllocateHostBuffer(spec, info_.allocation_bytes_max);
   }
   Status Submit(const Submission& submission) override {
     queue_.Submit(submission);
@@ -126,29 +126,29 @@ class CpuDevice final : public Device, private CommandTarget {
   }
 
  private:
-  Status Run(const Command& command, const Submission& submission, CommandRecord* record) override {
+  Status Run(const Command& command, const Submission& submission, backends::CommandRecord* record) override {
     if (const auto* dispatch = std::get_if<DispatchCommand>(&command)) [[likely]] {
       return Dispatch(*dispatch, submission, record);
     }
     if (const auto* copy = std::get_if<CopyCommand>(&command)) {
-      return RunCopy(*copy, submission);
+      return backends::RunCopy(*copy, submission);
     }
-    return RunFill(std::get<FillCommand>(command), submission);
+    return backends::RunFill(std::get<FillCommand>(command), submission);
   }
 
   Status RunList(const Submission& submission) override {
     return submission.commands->order != nullptr && pool_.Allowed() > 1
                ? cpu::RunOrdered(pool_, *this, submission, this)
-               : CommandTarget::RunList(submission);
+               : backends::CommandTarget::RunList(submission);
   }
 
-  Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record);
+  Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, backends::CommandRecord* record);
 
   const CpuDeviceOptions options_;
-  const Ticks& ticks_;
+  const backends::Ticks& ticks_;
   DeviceInfo info_;
   cpu::Pool pool_;
-  HostQueue queue_;  // Last: stops before what it uses goes.
+  backends::HostQueue queue_;  // Last: stops before what it uses goes.
 };
 
 // The slow way, for its message or for buffers that do not fit one address space.
@@ -190,8 +190,9 @@ Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submi
   return cursor.exhausted() ? PlaceSeparately(outline, {into, outline.params.size()}, launch) : absl::OkStatus();
 }
 
-Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record) {
-  HPVMD_RETURN_IF_ERROR(CheckDispatch(dispatch, submission));
+Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& submission,
+                           backends::CommandRecord* record) {
+  HPVMD_RETURN_IF_ERROR(backends::CheckDispatch(dispatch, submission));
   auto& executable = static_cast<CpuExecutable&>(*dispatch.executable);
   CpuLaunch launch;
   // Not initialised: 8 KiB of which a kernel uses a few words.
@@ -199,8 +200,8 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   HPVMD_RETURN_IF_ERROR(ResolveArguments(dispatch, submission, executable, arguments, &launch));
   launch.extent = dispatch.extent;
   launch.group = dispatch.group;
-  if (!IsPlain(dispatch)) [[unlikely]] {
-    HPVMD_ASSIGN_OR_RETURN(const LaunchPart part, PartOf(dispatch, submission));
+  if (!backends::IsPlain(dispatch)) [[unlikely]] {
+    HPVMD_ASSIGN_OR_RETURN(const backends::LaunchPart part, backends::PartOf(dispatch, submission));
     if (part.is_empty) {
       return absl::OkStatus();
     }
@@ -232,7 +233,7 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   record->is_settled = end.is_settled;
   if (end.trap.code != ir::TrapCode::kNone) [[unlikely]] {
     record->trap = end.trap;
-    return TrapStatus(end.trap, DescribeTrap(end.trap, executable.artifact()));
+    return backends::TrapStatus(end.trap, DescribeTrap(end.trap, executable.artifact()));
   }
   return end.status;
 }

@@ -47,7 +47,7 @@ bool IsDone(const DispatchEnd& end) { return end.status.ok() && end.trap.code ==
 // A box of whole tiles of the variant, or any box one instance at a time.
 DispatchEnd RunBox(const Dispatch& d, const Box& box, const Variant& variant, double instance_ns, double* busy_ns) {
   const auto number = static_cast<uint32_t>(&variant - d.executable.variants().data());
-  const Work work(d.executable, d.launch, box, VariantMask{1} << number);
+  const Work work(d.executable, d.launch, box, backends::VariantMask{1} << number);
   Range range;
   range.variant = &variant;
   range.work = &work;
@@ -60,7 +60,7 @@ DispatchEnd RunBox(const Dispatch& d, const Box& box, const Variant& variant, do
 
 // As RunAll, of a part of a launch without groups.
 DispatchEnd RunPart(const Dispatch& d, const Variant& variant, double instance_ns, double* instance_ns_now) {
-  const Extent step{variant.width(), variant.height(), 1};
+  const backends::Extent step{variant.width(), variant.height(), 1};
   const BoxCut cut = CutBox(d.launch.part, d.launch.extent, step);
   *instance_ns_now = 0;
   DispatchEnd outcome;
@@ -95,7 +95,7 @@ DispatchEnd RunAll(const Dispatch& d, const Variant& variant, double instance_ns
   Range range;
   range.variant = &variant;
   if (d.executable.has_groups()) {
-    const Extent& group = d.launch.group;
+    const backends::Extent& group = d.launch.group;
     const auto group_instances = static_cast<double>(group[0] * group[1] * group[2]);
     range.end = GroupCount(d.launch);
     // Unknown: as if each group were worth a chunk.
@@ -119,7 +119,7 @@ DispatchEnd RunAll(const Dispatch& d, const Variant& variant, double instance_ns
 
 namespace {
 
-DispatchEnd RunUnsettled(const Dispatch& d, LaunchClass& launch_class, uint64_t start) {
+DispatchEnd RunUnsettled(const Dispatch& d, backends::LaunchClass& launch_class, uint64_t start) {
   std::unique_lock lock(launch_class.mutex, std::try_to_lock);
   if (!lock.owns_lock() || launch_class.tuner.settled()) {
     double instance_ns = 0;
@@ -141,12 +141,12 @@ DispatchEnd RunUnsettled(const Dispatch& d, LaunchClass& launch_class, uint64_t 
 
 }  // namespace
 
-DispatchEnd RunDispatch(CpuExecutable& executable, const CpuLaunch& launch, Pool& pool, const Ticks& ticks,
+DispatchEnd RunDispatch(CpuExecutable& executable, const CpuLaunch& launch, Pool& pool, const backends::Ticks& ticks,
                         uint64_t start) {
   const Dispatch dispatch{executable, launch, pool, ticks};
-  LaunchClass& launch_class = executable.ClassOf(launch);
+  backends::LaunchClass& launch_class = executable.ClassOf(launch);
   const uint32_t winner = launch_class.winner.load(std::memory_order_acquire);
-  if (winner == LaunchClass::kUnsettled) [[unlikely]] {
+  if (winner == backends::LaunchClass::kUnsettled) [[unlikely]] {
     return RunUnsettled(dispatch, launch_class, start);
   }
   double instance_ns = 0;

@@ -29,7 +29,7 @@ struct DispatchEnd {
 };
 
 // Runs every instance of the launch; `start` is the tick counter before it.
-DispatchEnd RunDispatch(CpuExecutable& executable, const CpuLaunch& launch, Pool& pool, const Ticks& ticks,
+DispatchEnd RunDispatch(CpuExecutable& executable, const CpuLaunch& launch, Pool& pool, const backends::Ticks& ticks,
                         uint64_t start);
 
 }  // namespace hpvm::cpu

@@ -80,27 +80,28 @@ void CpuExecutable::GiveGroupRunner(std::unique_ptr<GroupRunner> runner) {
   group_runners_.push_back(std::move(runner));
 }
 
-VariantMask CpuExecutable::ForcedVariant(const Extent& group, bool is_proven) const {
+backends::VariantMask CpuExecutable::ForcedVariant(const backends::Extent& group, bool is_proven) const {
   const size_t last = variants_.size() - 1;
   const size_t wanted = std::min<size_t>(options_.variant, last);
-  return VariantMask{1} << (MayRun(variants_[wanted], is_proven, group) ? wanted : last);
+  return backends::VariantMask{1} << (MayRun(variants_[wanted], is_proven, group) ? wanted : last);
 }
 
-LaunchClass& CpuExecutable::ClassOfOneOfMany(const CpuLaunch& launch) {
+backends::LaunchClass& CpuExecutable::ClassOfOneOfMany(const CpuLaunch& launch) {
   CpuProofs::Launch facts{launch.extent, launch.group, launch.arguments};
-  Extent size = launch.extent;
+  backends::Extent size = launch.extent;
   if (!launch.is_whole) {
     for (size_t d = 0; d < 3; ++d) {
       facts.count[d] = size[d] = launch.part.to[d] - launch.part.from[d];
     }
   }
-  if (LaunchClass* known = proofs_.Find(facts)) {
+  if (backends::LaunchClass* known = proofs_.Find(facts)) {
     return *known;
   }
   const bool is_proven = proofs_.Prove(facts);
-  const VariantMask mask = options_.variant == kAutoVariant ? AllowedVariants(variants_, is_proven, size, launch.group)
-                                                            : ForcedVariant(launch.group, is_proven);
-  LaunchClass& found = classes_.ClassOf(mask, size, launch.group);
+  const backends::VariantMask mask = options_.variant == kAutoVariant
+                                         ? AllowedVariants(variants_, is_proven, size, launch.group)
+                                         : ForcedVariant(launch.group, is_proven);
+  backends::LaunchClass& found = classes_.ClassOf(mask, size, launch.group);
   proofs_.Remember(facts, &found);
   return found;
 }

@@ -23,7 +23,7 @@ namespace hpvm::cpu {
 inline uint64_t FactOf(const ir::KernelParam& param, const ir::CpuArgument& argument) {
   return param.is_buffer ? argument.bytes : argument.base;
 }
-using CpuProofs = ProofCache<ir::CpuArgument, FactOf, LaunchClass>;
+using CpuProofs = backends::ProofCache<ir::CpuArgument, FactOf, backends::LaunchClass>;
 
 // The parts of the module that an artifact still tells: parameters, memory sizes and function names.
 ir::Module OutlineOf(const Artifact& artifact);
@@ -47,7 +47,7 @@ class CpuExecutable final : public Executable {
   std::span<const Variant> variants() const { return variants_; }
   // The class of a launch: which variants it allows and what is known of them. Any thread; allocates nothing for a
   // launch that looks like one of the last few.
-  LaunchClass& ClassOf(const CpuLaunch& launch) {
+  backends::LaunchClass& ClassOf(const CpuLaunch& launch) {
     return variants_.size() == 1 ? *only_class_ : ClassOfOneOfMany(launch);
   }
   // Hands over what was learnt, after a class has settled.
@@ -63,8 +63,8 @@ class CpuExecutable final : public Executable {
 
  private:
   CpuExecutable(Artifact artifact, InitialState initial, Image image, ExecutableOptions options);
-  LaunchClass& ClassOfOneOfMany(const CpuLaunch& launch);
-  VariantMask ForcedVariant(const Extent& group, bool is_proven) const;
+  backends::LaunchClass& ClassOfOneOfMany(const CpuLaunch& launch);
+  backends::VariantMask ForcedVariant(const backends::Extent& group, bool is_proven) const;
 
   const Artifact artifact_;
   const ir::Module outline_;
@@ -73,9 +73,9 @@ class CpuExecutable final : public Executable {
   const ExecutableOptions options_;
   const std::vector<Variant> variants_;  // The last: one instance at a time.
   LaneCache lanes_;
-  ClassTable classes_;
+  backends::ClassTable classes_;
   CpuProofs proofs_;
-  LaunchClass* only_class_ = nullptr;  // Of a kernel with one variant.
+  backends::LaunchClass* only_class_ = nullptr;  // Of a kernel with one variant.
   std::mutex mutex_;
   std::vector<std::unique_ptr<GroupRunner>> group_runners_;  // Guarded by mutex_; idle.
 };

@@ -86,14 +86,14 @@ void FlowMemo::Reset(const CommandOrder& order) {
   }
 }
 
-Flow::Flow(Pool& pool, CommandTarget& target, const Submission& submission, FlowMemo& memo)
+Flow::Flow(Pool& pool, backends::CommandTarget& target, const Submission& submission, FlowMemo& memo)
     : pool_(pool),
       target_(target),
       submission_(submission),
       commands_(submission.commands->commands.data()),
       order_(*submission.commands->order),
       memo_(memo),
-      ticks_(ProcessTicks()),
+      ticks_(backends::ProcessTicks()),
       allowed_epoch_(pool.AllowedEpoch()) {}
 
 Status Flow::Run() {
@@ -136,7 +136,7 @@ bool Flow::MayGoOn(uint32_t thread) {
 bool Flow::Work(uint32_t thread) {
   const Membership membership(this);
   Worker& worker = memo_.workers[thread];
-  CommandWalk walk(target_, submission_, ticks_);
+  backends::CommandWalk walk(target_, submission_, ticks_);
   uint64_t idle_since = 0;
   bool has_worked = false;
   while (MayGoOn(thread)) {
@@ -204,7 +204,7 @@ uint32_t Flow::TakeRoots(Worker& worker) {
 }
 
 // Runs one command; the one to run next on this worker, or kNone.
-uint32_t Flow::Execute(Worker& worker, CommandWalk& walk, uint32_t command) {
+uint32_t Flow::Execute(Worker& worker, backends::CommandWalk& walk, uint32_t command) {
   PoolThread& self = ThisPoolThread();
   const uint64_t start = walk.ticks(), shared_ns = self.shared_ns;
   const Status status = walk.Run(commands_[command]);
@@ -317,7 +317,7 @@ void Flow::End() {
   Wake();
 }
 
-void Flow::Fail(const Command& command, const CommandWalk& walk, const Status& status) {
+void Flow::Fail(const Command& command, const backends::CommandWalk& walk, const Status& status) {
   {
     std::lock_guard lock(failure_mutex_);
     // Launches that others' failure ended early are no news.
@@ -344,7 +344,7 @@ void Unsettle(const Submission& submission) {
 
 }  // namespace
 
-Status RunOrdered(Pool& pool, CommandTarget& target, const Submission& submission, const void* owner) {
+Status RunOrdered(Pool& pool, backends::CommandTarget& target, const Submission& submission, const void* owner) {
   const CommandOrder& order = *submission.commands->order;
   if (const size_t commands = submission.commands->commands.size(); order.predecessors.size() != commands) {
     return Internal("The order of a list of " + std::to_string(commands) + " commands has " +
@@ -359,7 +359,7 @@ Status RunOrdered(Pool& pool, CommandTarget& target, const Submission& submissio
     memo = std::make_unique<FlowMemo>(owner, order, pool.threads());
   }
   const ModeChooser::Mode mode = memo->chooser.Choose(threads);
-  const Ticks& ticks = ProcessTicks();
+  const backends::Ticks& ticks = backends::ProcessTicks();
   const uint64_t start = ticks.Now(), shared_ns = ThisPoolThread().shared_ns;
   Status status;
   ModeChooser::Times times;

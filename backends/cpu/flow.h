@@ -54,7 +54,7 @@ class FlowMemo final : public ListMemo {
 class Flow final : private PoolSource, private PoolFamily {
  public:
   // All borrowed. The submission's list has an order and as many commands as the memo was made for.
-  Flow(Pool& pool, CommandTarget& target, const Submission& submission, FlowMemo& memo);
+  Flow(Pool& pool, backends::CommandTarget& target, const Submission& submission, FlowMemo& memo);
 
   // Runs the list on the calling thread and on helpers. Fills the failure.
   Status Run();
@@ -67,7 +67,7 @@ class Flow final : private PoolSource, private PoolFamily {
   bool MayGoOn(uint32_t thread);
   uint32_t Find(Worker& worker, uint32_t thread);
   uint32_t TakeRoots(Worker& worker);
-  uint32_t Execute(Worker& worker, CommandWalk& walk, uint32_t command);
+  uint32_t Execute(Worker& worker, backends::CommandWalk& walk, uint32_t command);
   uint32_t Finish(Worker& worker, uint32_t command);
   void Announce(const WorkDeque& deque, uint32_t longest_ticks);
   bool AwaitWork(uint32_t thread, uint64_t* idle_since);
@@ -75,15 +75,15 @@ class Flow final : private PoolSource, private PoolFamily {
   bool HasWork() const;
   void Count(Worker& worker);
   void End();
-  void Fail(const Command& command, const CommandWalk& walk, const Status& status);
+  void Fail(const Command& command, const backends::CommandWalk& walk, const Status& status);
 
   Pool& pool_;
-  CommandTarget& target_;
+  backends::CommandTarget& target_;
   const Submission& submission_;
   const Command* const commands_;
   const CommandOrder& order_;
   FlowMemo& memo_;
-  const Ticks& ticks_;
+  const backends::Ticks& ticks_;
   uint32_t allowed_epoch_;  // As the submitting thread last saw it.
   alignas(64) std::atomic<uint32_t> next_root_{0};
   alignas(64) std::atomic<uint32_t> done_{0};
@@ -94,7 +94,7 @@ class Flow final : private PoolSource, private PoolFamily {
 };
 
 // Runs the submission's list by whichever way looks quicker; the memo is kept in its order.
-Status RunOrdered(Pool& pool, CommandTarget& target, const Submission& submission, const void* owner);
+Status RunOrdered(Pool& pool, backends::CommandTarget& target, const Submission& submission, const void* owner);
 
 }  // namespace hpvm::cpu
 

@@ -74,11 +74,11 @@ Dag RandomDag(SeededRng& rng) {
 }
 
 // Counts how often each command ran, and checks that those before it had ended.
-class Recorder : public CommandTarget {
+class Recorder : public backends::CommandTarget {
  public:
   explicit Recorder(const Dag& dag) : dag_(dag), times_(dag.size()), ended_(dag.size()) {}
 
-  Status Run(const Command& command, const Submission& submission, CommandRecord* record) override {
+  Status Run(const Command& command, const Submission& submission, backends::CommandRecord* record) override {
     const uint32_t c = std::get<DispatchCommand>(command).node;
     times_[c].fetch_add(1);
     for (const uint32_t before : dag_.after[c]) {
@@ -123,7 +123,7 @@ class Recorder : public CommandTarget {
 class Runner {
  public:
   Runner(Pool& pool, const Dag& dag) : list_(dag.ToList()), memo_(this, *list_.order, pool.threads()), pool_(pool) {}
-  Status Run(CommandTarget& target, const std::atomic<uint32_t>* stop = nullptr) {
+  Status Run(backends::CommandTarget& target, const std::atomic<uint32_t>* stop = nullptr) {
     timings.assign(list_.commands.size(), {});
     failure = {};
     Submission submission;

@@ -7,6 +7,8 @@
 namespace hpvm::cpu {
 namespace {
 
+using backends::Extent;
+
 // For groups of one instance: it has nobody to wait for.
 uint32_t PassBarrier(ir::CpuContext*, uint64_t) { return 0; }
 

@@ -23,7 +23,7 @@ namespace hpvm::cpu {
 // One dispatch, resolved. Everything is borrowed while it runs.
 struct CpuLaunch {
   std::span<const ir::CpuArgument> arguments;
-  Extent extent{}, group{};
+  backends::Extent extent{}, group{};
   bool is_whole = true;
   Box part{};                                   // What of the extent runs, unless all of it; whole groups.
   uint64_t group_base = 0;
@@ -33,7 +33,7 @@ struct CpuLaunch {
 };
 
 // Groups along each dimension.
-Extent GroupCounts(const CpuLaunch& launch);
+backends::Extent GroupCounts(const CpuLaunch& launch);
 // Groups that run, numbered x fastest; and which group of the whole launch one of them is.
 uint64_t GroupCount(const CpuLaunch& launch);
 uint64_t GroupAt(const CpuLaunch& launch, uint64_t index);

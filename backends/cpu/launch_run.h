@@ -13,7 +13,7 @@ struct Dispatch {
   CpuExecutable& executable;
   const CpuLaunch& launch;
   Pool& pool;
-  const Ticks& ticks;
+  const backends::Ticks& ticks;
 
   double NsSince(uint64_t start) const { return static_cast<double>(ticks.Now() - start) * ticks.ns_per_tick(); }
 };
@@ -38,7 +38,7 @@ DispatchEnd RunEdges(const Dispatch& d, const BoxCut& cut);
 
 // A launch of a class that has not settled: parts of it, or all, are samples for the tuner, which this one has to
 // itself; `launch_class.mutex` is held.
-DispatchEnd RunMeasured(const Dispatch& d, LaunchClass& launch_class, uint64_t start);
+DispatchEnd RunMeasured(const Dispatch& d, backends::LaunchClass& launch_class, uint64_t start);
 
 }  // namespace hpvm::cpu
 

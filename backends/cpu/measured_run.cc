@@ -19,7 +19,7 @@ constexpr double kAloneNs = 20'000'000;
 // itself.
 class MeasuredRun {
  public:
-  MeasuredRun(const Dispatch& dispatch, LaunchClass& launch_class, uint64_t start)
+  MeasuredRun(const Dispatch& dispatch, backends::LaunchClass& launch_class, uint64_t start)
       : d_(dispatch),
         class_(launch_class),
         tuner_(launch_class.tuner),
@@ -41,7 +41,7 @@ class MeasuredRun {
   }
 
  private:
-  static BoxCut CutLaunch(const Dispatch& d, VariantMask mask) {
+  static BoxCut CutLaunch(const Dispatch& d, backends::VariantMask mask) {
     if (d.launch.is_whole || d.executable.has_groups()) {
       const Box all{{}, d.launch.extent};
       return {all, {}};
@@ -182,8 +182,8 @@ class MeasuredRun {
   }
 
   const Dispatch& d_;
-  LaunchClass& class_;
-  Tuner& tuner_;
+  backends::LaunchClass& class_;
+  backends::Tuner& tuner_;
   const BoxCut cut_;
   const Work work_;
   const uint64_t start_;
@@ -194,14 +194,14 @@ class MeasuredRun {
 };
 
 // A part so narrow that not every variant has a whole tile in it: nothing to compare.
-bool IsAllEdge(const Dispatch& d, VariantMask mask) {
-  const Extent step = StepOf(d.executable.variants(), mask);
+bool IsAllEdge(const Dispatch& d, backends::VariantMask mask) {
+  const backends::Extent step = StepOf(d.executable.variants(), mask);
   return CutBox(d.launch.part, d.launch.extent, step).core.instances() == 0;
 }
 
 }  // namespace
 
-DispatchEnd RunMeasured(const Dispatch& d, LaunchClass& launch_class, uint64_t start) {
+DispatchEnd RunMeasured(const Dispatch& d, backends::LaunchClass& launch_class, uint64_t start) {
   if (!d.launch.is_whole && !d.executable.has_groups() && IsAllEdge(d, launch_class.mask)) {
     double instance_ns = 0;
     return RunAll(d, d.executable.variants()[launch_class.tuner.best()], 0, start, &instance_ns);

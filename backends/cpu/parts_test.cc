@@ -12,7 +12,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using Triple = std::array<uint64_t, 3>;
@@ -312,4 +312,4 @@ TEST(PartsTest, ExtentsBeyondTheLimitAreRefused) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -20,7 +20,7 @@ double Frequency() {
   constexpr uint32_t kAdditions = 16'000;
   uint64_t least_ns = ~uint64_t{0};
   for (int round = 0; round < 4; ++round) {
-    const uint64_t start = Ticks::MonotonicNs();
+    const uint64_t start = backends::Ticks::MonotonicNs();
     uint64_t sum = start;
     for (uint32_t i = 0; i < kAdditions / 16; ++i) {
 #if defined(__x86_64__)
@@ -29,7 +29,7 @@ double Frequency() {
       asm volatile(".rept 16\n\tadd %0, %0, #1\n\t.endr" : "+r"(sum));
 #endif
     }
-    least_ns = std::min(least_ns, Ticks::MonotonicNs() - start);
+    least_ns = std::min(least_ns, backends::Ticks::MonotonicNs() - start);
   }
   return kAdditions * 1e9 / static_cast<double>(std::max<uint64_t>(least_ns, 1));
 }

@@ -12,7 +12,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 // out[i] = 3 in[i] + x, where i is the instance's linear number.
@@ -335,4 +335,4 @@ TEST(TilesTest, EveryVariantRunsGroups) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

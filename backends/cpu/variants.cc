@@ -9,6 +9,8 @@
 namespace hpvm::cpu {
 namespace {
 
+using backends::Extent;
+
 // So many slices let samples of several variants alternate, and leave the pool enough to share.
 constexpr uint64_t kSlicesEnough = 32;
 
@@ -49,8 +51,8 @@ bool MayRun(const Variant& variant, bool is_proven, const Extent& group) {
          (variant.shape.unit != CpuVariant::Unit::kGroup || GroupValueBytes(variant.shape, group) != ~uint64_t{0});
 }
 
-VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& extent,
-                            const Extent& group) {
+backends::VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& extent,
+                                      const Extent& group) {
   const auto is_for_narrow = [&](const Variant& variant) {
     return variant.shape.is_along_y && 2 * extent[0] <= variant.shape.lanes && extent[0] < extent[1];
   };
@@ -66,17 +68,17 @@ VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, c
            (shape.unit == CpuVariant::Unit::kGroup && other.unit == shape.unit &&
             other.needs_proof == shape.needs_proof && FitsBetter(other.lanes, shape.lanes, group[0]));
   };
-  VariantMask mask = 0;
+  backends::VariantMask mask = 0;
   for (size_t i = 0; i < variants.size(); ++i) {
     const bool is_beaten = std::any_of(variants.begin(), variants.end(), [&](const Variant& other) {
       return may_run(other) && is_beaten_by(variants[i].shape, other.shape);
     });
-    mask |= may_run(variants[i]) && !is_beaten ? VariantMask{1} << i : 0;
+    mask |= may_run(variants[i]) && !is_beaten ? backends::VariantMask{1} << i : 0;
   }
   return mask;
 }
 
-Extent StepOf(std::span<const Variant> variants, VariantMask mask) {
+Extent StepOf(std::span<const Variant> variants, backends::VariantMask mask) {
   Extent step{1, 1, 1};
   for (size_t i = 0; i < variants.size(); ++i) {
     if ((mask >> i & 1) != 0) {
@@ -111,7 +113,7 @@ BoxCut CutBox(const Box& box, const Extent& extent, const Extent& step) {
   return cut;
 }
 
-Slices::Slices(const Box& core, std::span<const Variant> variants, VariantMask mask)
+Slices::Slices(const Box& core, std::span<const Variant> variants, backends::VariantMask mask)
     : core_(core), step_(StepOf(variants, mask)) {
   // From the outside in: slices along z or y keep what runs along x together.
   count_ = 0;

@@ -31,27 +31,27 @@ struct Variant {
 std::vector<Variant> VariantsOf(const Artifact& artifact, std::span<const ir::CpuEntry> entries);
 
 // Bytes of group_values that a group of this size needs; ~0 when that is more than limits::kGroupValueBytesMax.
-uint64_t GroupValueBytes(const CpuVariant& shape, const Extent& group);
+uint64_t GroupValueBytes(const CpuVariant& shape, const backends::Extent& group);
 
 // What a launch allows of `variants`: what needs a proof only if `is_proven`, what does not only where nothing better
 // does the same; groups that are not too large, of as many lanes as their rows fill; lanes along y, in place of those
 // along x, where `extent`, that of the part that runs, has no row that fills half of them. One instance at a time
 // always.
-VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& extent,
-                            const Extent& group);
+backends::VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const backends::Extent& extent,
+                                      const backends::Extent& group);
 // True if the variant can run such a launch, quickly or not.
-bool MayRun(const Variant& variant, bool is_proven, const Extent& group);
+bool MayRun(const Variant& variant, bool is_proven, const backends::Extent& group);
 
 inline uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 // Units of instances or tiles (compiler/ir/cpu_abi.h says their order) in a launch.
-inline uint64_t UnitCount(const Variant& variant, const Extent& extent) {
+inline uint64_t UnitCount(const Variant& variant, const backends::Extent& extent) {
   return CeilDivide(extent[0], variant.width()) * CeilDivide(extent[1], variant.height()) * extent[2];
 }
 
 // A part of a launch: instances with from <= id < to.
 struct Box {
-  Extent from{}, to{};
+  backends::Extent from{}, to{};
   uint64_t instances() const { return (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]); }
 };
 
@@ -62,15 +62,15 @@ struct BoxCut {
   std::array<Box, 4> edges;
 };
 // `step` is a whole number of tiles of each variant.
-BoxCut CutBox(const Box& box, const Extent& extent, const Extent& step);
+BoxCut CutBox(const Box& box, const backends::Extent& extent, const backends::Extent& step);
 // The smallest whole number of tiles of each variant in `mask`.
-Extent StepOf(std::span<const Variant> variants, VariantMask mask);
+backends::Extent StepOf(std::span<const Variant> variants, backends::VariantMask mask);
 
 // Calls `run(begin, end)` for the units of instances or tiles that make up the box, as few ranges as there are. The
 // box begins at whole tiles and ends at whole tiles or at the launch's end. Ends early when `run` returns false, and
 // returns what it returned last.
 template <typename F>
-bool ForEachRange(const Variant& variant, const Extent& extent, const Box& box, F run) {
+bool ForEachRange(const Variant& variant, const backends::Extent& extent, const Box& box, F run) {
   const uint64_t tiles[2] = {CeilDivide(extent[0], variant.width()), CeilDivide(extent[1], variant.height())};
   const uint64_t from[2] = {box.from[0] / variant.width(), box.from[1] / variant.height()};
   const uint64_t to[2] = {CeilDivide(box.to[0], variant.width()), CeilDivide(box.to[1], variant.height())};
@@ -105,8 +105,8 @@ class Slices {
  public:
   // `variants` are tiles or instances; the extents' product is below 2^63 and not 0. `core` is as CutBox gives it, and
   // not empty.
-  Slices(const Box& core, std::span<const Variant> variants, VariantMask mask);
-  Slices(const Extent& extent, std::span<const Variant> variants, VariantMask mask)
+  Slices(const Box& core, std::span<const Variant> variants, backends::VariantMask mask);
+  Slices(const backends::Extent& extent, std::span<const Variant> variants, backends::VariantMask mask)
       : Slices(Box{{}, extent}, variants, mask) {}
 
   uint64_t count() const { return count_; }
@@ -122,7 +122,7 @@ class Slices {
 
  private:
   Box core_;
-  Extent step_;  // Whole tiles of each variant.
+  backends::Extent step_;  // Whole tiles of each variant.
   size_t axis_ = 0;
   uint64_t count_ = 1;
 };

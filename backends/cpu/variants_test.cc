@@ -12,6 +12,8 @@
 namespace hpvm::cpu {
 namespace {
 
+using backends::LaunchClass;
+
 using Unit = CpuVariant::Unit;
 
 CpuVariant Tile(uint32_t lanes, uint32_t columns, uint32_t rows, bool needs_proof) {
@@ -39,7 +41,7 @@ TEST(VariantsTest, AllowsWhatTheLaunchShows) {
     std::vector<CpuVariant> shapes;
     bool uses_barrier, is_proven;
     uint64_t group_x;
-    VariantMask want;
+    backends::VariantMask want;
   };
   const Case kCases[] = {
       {"None", {}, false, true, 1, 0b1},
@@ -59,7 +61,7 @@ TEST(VariantsTest, AllowsWhatTheLaunchShows) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const VariantMask mask =
+    const backends::VariantMask mask =
         AllowedVariants(Variants(c.shapes, c.uses_barrier), c.is_proven, {1000, 1000, 1}, {c.group_x, 1, 1});
     EXPECT_EQ(mask, c.want);
   }
@@ -68,9 +70,9 @@ TEST(VariantsTest, AllowsWhatTheLaunchShows) {
 // Lanes lie along y where those along x would be idle, as far as there is code for it; then none lies along x.
 TEST(VariantsTest, LanesAlongYForNarrowLaunches) {
   struct Case {
-    Extent extent;
+    backends::Extent extent;
     bool is_proven;
-    VariantMask want;
+    backends::VariantMask want;
   };
   const std::vector<Variant> variants =
       Variants({Tile(16, 4, 1, true), Tile(16, 1, 1, false), AlongY(16, true), Tile(1, 1, 1, true)}, false);
@@ -94,7 +96,8 @@ TEST(VariantsTest, GroupValueBytes) {
 }
 
 // What a variant's units [begin, end) cover, as the ABI counts them; a test of its own says it in the obvious way.
-void Cover(const Variant& variant, const Extent& extent, uint64_t begin, uint64_t end, std::vector<uint32_t>& hits) {
+void Cover(const Variant& variant, const backends::Extent& extent, uint64_t begin, uint64_t end,
+           std::vector<uint32_t>& hits) {
   const uint64_t width = variant.width(), rows = variant.height();
   const uint64_t tx = CeilDivide(extent[0], width), ty = CeilDivide(extent[1], rows);
   for (uint64_t unit = begin; unit < end; ++unit) {
@@ -109,7 +112,7 @@ void Cover(const Variant& variant, const Extent& extent, uint64_t begin, uint64_
   }
 }
 
-void RunBox(const Variant& variant, const Extent& extent, const Box& box, std::vector<uint32_t>& hits) {
+void RunBox(const Variant& variant, const backends::Extent& extent, const Box& box, std::vector<uint32_t>& hits) {
   if (box.instances() == 0) {
     return;
   }
@@ -128,8 +131,8 @@ TEST(SlicesTest, CoverEveryInstanceOnce) {
                                           Tile(16, 1, 5, false), AlongY(8, true)};
   const std::vector<Variant> variants = Variants(shapes, false);
   for (int round = 0; round < 2'000; ++round) {
-    const Extent extent = {1 + rng.Below(round % 3 == 0 ? 300 : 40), 1 + rng.Below(40), 1 + rng.Below(5)};
-    const VariantMask mask = static_cast<VariantMask>(1 + rng.Below(63));
+    const backends::Extent extent = {1 + rng.Below(round % 3 == 0 ? 300 : 40), 1 + rng.Below(40), 1 + rng.Below(5)};
+    const backends::VariantMask mask = static_cast<backends::VariantMask>(1 + rng.Below(63));
     const Slices slices(extent, variants, mask);
     std::vector<uint32_t> hits(extent[0] * extent[1] * extent[2]);
     const auto any = [&]() -> const Variant& {
@@ -218,7 +221,7 @@ TEST(ProofCacheTest, RefusesLargeBuffers) {
 // Launches of about the same size share a class; what was learnt comes back in another process, on the same device
 // only.
 TEST(ClassTableTest, RestoresWhatWasLearnt) {
-  ClassTable table(3, "here");
+  backends::ClassTable table(3, "here");
   LaunchClass& small = table.ClassOf(0b111, {1000, 1, 1}, {1, 1, 1});
   EXPECT_EQ(&small, &table.ClassOf(0b111, {600, 1, 1}, {1, 1, 1}));
   LaunchClass& large = table.ClassOf(0b111, {100'000, 1, 1}, {1, 1, 1});
@@ -230,24 +233,24 @@ TEST(ClassTableTest, RestoresWhatWasLearnt) {
   EXPECT_FALSE(small.Publish());
   const std::vector<uint8_t> record = table.Record();
 
-  ClassTable later(3, "here");
+  backends::ClassTable later(3, "here");
   later.Restore(record);
   EXPECT_EQ(later.ClassOf(0b111, {1000, 1, 1}, {1, 1, 1}).winner, 1u);
   EXPECT_EQ(later.ClassOf(0b111, {1000, 1, 1}, {1, 1, 1}).instance_ns(), 2.5f);
   EXPECT_EQ(later.ClassOf(0b111, {100'000, 1, 1}, {1, 1, 1}).winner, LaunchClass::kUnsettled);
   EXPECT_EQ(later.Record(), record);
 
-  ClassTable elsewhere(3, "there");
+  backends::ClassTable elsewhere(3, "there");
   elsewhere.Restore(record);
   EXPECT_EQ(elsewhere.ClassOf(0b111, {1000, 1, 1}, {1, 1, 1}).winner, LaunchClass::kUnsettled);
-  ClassTable fewer(2, "here");  // Of an image with fewer variants.
+  backends::ClassTable fewer(2, "here");  // Of an image with fewer variants.
   fewer.Restore(record);
   EXPECT_EQ(fewer.ClassOf(0b11, {1000, 1, 1}, {1, 1, 1}).winner, LaunchClass::kUnsettled);
 }
 
 // A full table gives the nearest class.
 TEST(ClassTableTest, IsBounded) {
-  ClassTable table(2, "here");
+  backends::ClassTable table(2, "here");
   LaunchClass* last = nullptr;
   for (int x = 0; x < 8; ++x) {
     for (int y = 0; y < 4; ++y) {

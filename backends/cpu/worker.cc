@@ -16,7 +16,7 @@ StatusOr<bool> GroupWorker::Run(const Variant& variant, uint64_t begin, uint64_t
   return true;
 }
 
-Work::Work(CpuExecutable& executable, const CpuLaunch& launch, const Box& box, VariantMask mask)
+Work::Work(CpuExecutable& executable, const CpuLaunch& launch, const Box& box, backends::VariantMask mask)
     : has_groups_(executable.has_groups()),
       groups_(GroupCount(launch)),
       group_instances_(launch.group[0] * launch.group[1] * launch.group[2]),

@@ -56,7 +56,7 @@ class Work {
  public:
   // `box` is all of the launch, or of a part of one what CutBox calls its core; not empty. Kernels with groups go by
   // the launch's own part.
-  Work(CpuExecutable& executable, const CpuLaunch& launch, const Box& box, VariantMask mask);
+  Work(CpuExecutable& executable, const CpuLaunch& launch, const Box& box, backends::VariantMask mask);
 
   uint64_t slices() const { return has_groups_ ? groups_ : slices_.count(); }
   uint64_t instances() const { return instances_; }
@@ -73,7 +73,7 @@ class Work {
 
   const bool has_groups_;
   const uint64_t groups_, group_instances_, instances_;
-  const Extent extent_;
+  const backends::Extent extent_;
   const Slices slices_;  // Without groups.
 };
 

@@ -5,13 +5,13 @@
 
 #include "backends/shared/host_buffer.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 namespace {
 
 constexpr uint64_t kWord = sizeof(uint64_t);
 
 StatusOr<std::unique_ptr<Buffer>> Words(uint64_t words) {
-  return AllocateHostBuffer({.bytes = words * kWord}, words * kWord);
+  return backends::AllocateHostBuffer({.bytes = words * kWord}, words * kWord);
 }
 
 DispatchArgument View(SlotIndex slot, uint64_t bytes, bool is_output) {
@@ -65,4 +65,4 @@ StatusOr<bool> ComputesRightly(const DefectProbe& probe, Device& device, Time de
   return probe.is_right({reinterpret_cast<const uint64_t*>(host_out->host()), probe.out_words});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu

@@ -6,7 +6,7 @@
 #include "backends/contract/device.h"
 #include "backends/gpu/known_defects.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 
 // Whether the device takes code of the probe's kind at all.
 bool Concerns(const DefectProbe& probe, const Device& device);
@@ -14,6 +14,6 @@ bool Concerns(const DefectProbe& probe, const Device& device);
 // the device fails. The driver may also crash or never come back: for processes with nothing to lose.
 StatusOr<bool> ComputesRightly(const DefectProbe& probe, Device& device, Time deadline);
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu
 
 #endif  // HPVMD_BACKENDS_GPU_DEFECT_PROBE_H_

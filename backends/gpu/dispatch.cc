@@ -18,7 +18,7 @@ LaunchReader::LaunchReader(const Artifact& artifact) : artifact_(artifact) {
     }
   }
   if (std::ranges::any_of(artifact.gpu.variants, [](const GpuVariant& variant) { return variant.needs_words; })) {
-    words_ = ProofParamsOf(artifact).words;
+    words_ = backends::ProofParamsOf(artifact).words;
   }
   outline_.is_memory64 = artifact.is_memory64;
   outline_.memory_bytes = artifact.memory_bytes;

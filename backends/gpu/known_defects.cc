@@ -7,7 +7,7 @@
 
 #include "backends/gpu/probe_code.inc"
 
-namespace hpvm {
+namespace hpvm::gpu {
 namespace {
 
 using Kind = GpuArgument::Kind;
@@ -203,4 +203,4 @@ std::span<const KnownDefect> KnownDefects() {
   return kDefects;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu

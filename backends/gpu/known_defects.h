@@ -14,7 +14,7 @@
 
 #include "compiler/api/artifact.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 
 // Every probe is a kernel of (x: in buffer of 64-bit words, word w holding w; out: buffer of 64-bit words, zero at
 // first; extra: 32-bit 0, which no compiler can know).
@@ -37,6 +37,6 @@ struct KnownDefect {
 // All of them, those for either interface among them: a probe runs where Artifact::kind is what the device takes.
 std::span<const KnownDefect> KnownDefects();
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu
 
 #endif  // HPVMD_BACKENDS_GPU_KNOWN_DEFECTS_H_

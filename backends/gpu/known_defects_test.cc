@@ -14,7 +14,7 @@
 #include "backends/opencl/pocl.h"
 #include "backends/registry.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 namespace {
 
 Time Soon() { return RealClock().Now() + std::chrono::seconds(120); }
@@ -22,7 +22,7 @@ Time Soon() { return RealClock().Now() + std::chrono::seconds(120); }
 std::vector<std::string> Devices() {
   std::vector<std::string> names;
   for (const char* family : {"opencl", "vulkan"}) {
-    const StatusOr<std::vector<std::string>> found = ListDevices(family);
+    const StatusOr<std::vector<std::string>> found = backends::ListDevices(family);
     names.insert(names.end(), found->begin(), found->end());
   }
   return names;
@@ -64,7 +64,7 @@ TEST(KnownDefects, OursAreEmitted) {
 TEST(KnownDefects, OnTheDevicesHere) {
   Hub hub;
   for (const std::string& name : Devices()) {
-    StatusOr<std::unique_ptr<Device>> device = CreateDevice(name, hub, {});
+    StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(name, hub, {});
     ASSERT_TRUE(device.ok()) << device.status();
     for (const KnownDefect& defect : KnownDefects()) {
       if (!Concerns(defect.probe, **device)) {
@@ -87,7 +87,7 @@ TEST(KnownDefects, OnTheDevicesHere) {
 TEST(KnownDefects, WrongResultsShow) {
   Hub hub;
   for (const std::string& name : Devices()) {
-    StatusOr<std::unique_ptr<Device>> device = CreateDevice(name, hub, {});
+    StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(name, hub, {});
     ASSERT_TRUE(device.ok()) << device.status();
     for (const KnownDefect& defect : KnownDefects()) {
       DefectProbe short_probe = defect.probe;
@@ -102,7 +102,7 @@ TEST(KnownDefects, WrongResultsShow) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::gpu
 
 int main(int argc, char** argv) {
   hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.

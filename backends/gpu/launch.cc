@@ -17,6 +17,8 @@
 namespace hpvm::gpu {
 namespace {
 
+using backends::VariantMask;
+
 using ParamFact = LaunchFacts::Param;
 
 uint64_t FactOf(const ir::KernelParam&, const ParamFact& param) { return param.value; }
@@ -27,7 +29,7 @@ struct Proven {
   bool holds = false;           // GpuVariant::needs_proof
   bool holds_by_words = false;  // GpuVariant::needs_words
 };
-using GpuProofs = ProofCache<ParamFact, FactOf, const Proven, WordsOf>;
+using GpuProofs = backends::ProofCache<ParamFact, FactOf, const Proven, WordsOf>;
 constexpr Proven kProven[2][2] = {{{false, false}, {false, true}}, {{true, false}, {true, true}}};
 
 // A candidate is a variant with a shape of groups.
@@ -40,7 +42,7 @@ constexpr uint64_t kTinyInstances = 16 * 1024;
 // More parts than this would take longer to enqueue than anything runs.
 constexpr size_t kPartsMax = 1024;
 // A device's own clock times whole launches on it alone: what is behind once stays behind.
-constexpr TunerPatience kPatience{2, 1.25, /*skips_first=*/true};
+constexpr backends::TunerPatience kPatience{2, 1.25, /*skips_first=*/true};
 // A device that has not run a class for so many launches of its equals no longer measures it: one of those does.
 constexpr uint32_t kElsewhereMax = 8;
 // A measured launch may be lost (its submission failed): after so many others the candidate has another turn.
@@ -152,7 +154,7 @@ class LaunchChooser final : public Chooser {
       return;
     }
     const Choice choice = Allowed(facts);
-    LaunchClass* open = Find(facts, choice).open;
+    backends::LaunchClass* open = Find(facts, choice).open;
     if (open == nullptr) {
       return;
     }
@@ -214,19 +216,20 @@ class LaunchChooser final : public Chooser {
   }
 
   // Equal devices of one process share what they find out of one kernel, while any of them has it.
-  std::shared_ptr<ClassTable> ClassesOf(const std::string& device) const {
+  std::shared_ptr<backends::ClassTable> ClassesOf(const std::string& device) const {
     static std::mutex& mutex = *new std::mutex;
-    static auto& tables = *new std::map<std::tuple<const void*, Sha256, std::string>, std::weak_ptr<ClassTable>>;
+    static auto& tables =
+        *new std::map<std::tuple<const void*, Sha256, std::string>, std::weak_ptr<backends::ClassTable>>;
     const auto variants = static_cast<uint32_t>(code_.variants.size());
     if (artifact_.name == Sha256{} || forced_ != nullptr || learnt_ == nullptr) {
-      return std::make_shared<ClassTable>(variants * kShapes, device, kPatience);
+      return std::make_shared<backends::ClassTable>(variants * kShapes, device, kPatience);
     }
     std::lock_guard lock(mutex);
     std::erase_if(tables, [](const auto& entry) { return entry.second.expired(); });
-    std::weak_ptr<ClassTable>& known = tables[{learnt_, artifact_.name, device}];
-    std::shared_ptr<ClassTable> table = known.lock();
+    std::weak_ptr<backends::ClassTable>& known = tables[{learnt_, artifact_.name, device}];
+    std::shared_ptr<backends::ClassTable> table = known.lock();
     if (table == nullptr) {
-      table = std::make_shared<ClassTable>(variants * kShapes, device, kPatience);
+      table = std::make_shared<backends::ClassTable>(variants * kShapes, device, kPatience);
       known = table;
     }
     return table;
@@ -263,7 +266,7 @@ class LaunchChooser final : public Chooser {
   uint32_t Pick(const LaunchFacts& facts, const Choice& choice);
   // The class that is being measured, or, if none is, the candidate that won.
   struct Found {
-    LaunchClass* open = nullptr;
+    backends::LaunchClass* open = nullptr;
     uint32_t winner = 0;
   };
   Found Find(const LaunchFacts& facts, const Choice& choice);
@@ -279,7 +282,7 @@ class LaunchChooser final : public Chooser {
   std::vector<uint32_t> sizes_max_;  // By variant.
   bool needs_proofs_ = false;
   GpuProofs proofs_;
-  const std::shared_ptr<ClassTable> classes_;
+  const std::shared_ptr<backends::ClassTable> classes_;
   std::mutex mutex_;
   std::array<Final, 16> finals_;  // Guarded by mutex_; the boxes of a launch that runs in pieces are one each.
   size_t next_final_ = 0;         // Guarded by mutex_.
@@ -483,9 +486,9 @@ LaunchChooser::Found LaunchChooser::Find(const LaunchFacts& facts, const Choice&
     if (std::has_single_bit(mask)) {
       return true;
     }
-    LaunchClass& known = classes_->ClassOf(mask, facts.count, facts.group);
+    backends::LaunchClass& known = classes_->ClassOf(mask, facts.count, facts.group);
     const uint32_t winner = known.winner.load(std::memory_order_acquire);
-    found.open = winner == LaunchClass::kUnsettled ? &known : nullptr;
+    found.open = winner == backends::LaunchClass::kUnsettled ? &known : nullptr;
     found.winner = winner;
     return found.open == nullptr;
   };
@@ -508,7 +511,7 @@ uint32_t LaunchChooser::Pick(const LaunchFacts& facts, const Choice& choice) {
     return found.winner;
   }
   std::lock_guard lock(found.open->mutex);
-  Tuner& tuner = found.open->tuner;
+  backends::Tuner& tuner = found.open->tuner;
   if (tuner.settled()) {
     return tuner.best();
   }

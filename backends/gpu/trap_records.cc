@@ -34,7 +34,7 @@ Status TrapSlots::Check(std::span<const GpuTrapRecord> records, Failure* failure
     if (failure != nullptr) {
       *failure = {slots_[i].node, trap};
     }
-    return TrapStatus(trap, DescribeTrap(trap, slots_[i].executable->artifact()));
+    return backends::TrapStatus(trap, DescribeTrap(trap, slots_[i].executable->artifact()));
   }
   return absl::OkStatus();
 }

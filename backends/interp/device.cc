@@ -68,7 +68,8 @@ void Report(const ir::Checker& checker, uint32_t node, const InterpExecutable& e
 }
 
 // Row by row: units of a launch are numbered x fastest. A checked launch is checked row by row, too.
-StatusOr<ir::TrapReport> RunPart(const ir::Interpreter& interpreter, const ir::Launch& launch, const LaunchPart& part) {
+StatusOr<ir::TrapReport> RunPart(const ir::Interpreter& interpreter, const ir::Launch& launch,
+                                 const backends::LaunchPart& part) {
   std::array<uint64_t, 3> from = part.from, to = part.to, units = launch.extent;
   if (ir::RunsByGroups(interpreter.module())) {
     for (size_t d = 0; d < 3; ++d) {
@@ -91,7 +92,7 @@ StatusOr<ir::TrapReport> RunPart(const ir::Interpreter& interpreter, const ir::L
   return ir::TrapReport{};
 }
 
-class InterpDevice final : public Device, private CommandTarget {
+class InterpDevice final : public Device, private backends::CommandTarget {
  public:
   explicit InterpDevice(Hub& hub) : Device(hub), queue_(hub, *this) {
     info_.id = "interp:0";
@@ -127,7 +128,7 @@ class InterpDevice final : public Device, private CommandTarget {
   }
 
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
-    return AllocateHostBuffer(spec, info_.allocation_bytes_max);
+    return backends::AllocateHostBuffer(spec, info_.allocation_bytes_max);
   }
   Status Submit(const Submission& submission) override {
     queue_.Submit(submission);
@@ -135,20 +136,20 @@ class InterpDevice final : public Device, private CommandTarget {
   }
 
  private:
-  Status Run(const Command& command, const Submission& submission, CommandRecord* record) override {
+  Status Run(const Command& command, const Submission& submission, backends::CommandRecord* record) override {
     if (const auto* copy = std::get_if<CopyCommand>(&command)) {
-      return RunCopy(*copy, submission);
+      return backends::RunCopy(*copy, submission);
     }
     if (const auto* fill = std::get_if<FillCommand>(&command)) {
-      return RunFill(*fill, submission);
+      return backends::RunFill(*fill, submission);
     }
     return Dispatch(std::get<DispatchCommand>(command), submission, record);
   }
 
-  Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record) {
-    HPVMD_RETURN_IF_ERROR(CheckDispatch(dispatch, submission));
+  Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, backends::CommandRecord* record) {
+    HPVMD_RETURN_IF_ERROR(backends::CheckDispatch(dispatch, submission));
     const auto& executable = static_cast<const InterpExecutable&>(*dispatch.executable);
-    HPVMD_ASSIGN_OR_RETURN(const LaunchPart part, PartOf(dispatch, submission));
+    HPVMD_ASSIGN_OR_RETURN(const backends::LaunchPart part, backends::PartOf(dispatch, submission));
     if (part.is_empty) {
       return absl::OkStatus();
     }
@@ -180,13 +181,13 @@ class InterpDevice final : public Device, private CommandTarget {
       Report(checker, dispatch.node, executable, *submission.log);
     }
     if (record->trap.code != ir::TrapCode::kNone) {
-      return TrapStatus(record->trap, DescribeTrap(record->trap, executable.artifact()));
+      return backends::TrapStatus(record->trap, DescribeTrap(record->trap, executable.artifact()));
     }
     return absl::OkStatus();
   }
 
   DeviceInfo info_;
-  HostQueue queue_;  // Last: stops before what it uses goes.
+  backends::HostQueue queue_;  // Last: stops before what it uses goes.
 };
 
 }  // namespace

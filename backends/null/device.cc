@@ -39,7 +39,7 @@ class FailurePlan {
   std::array<std::atomic<uint64_t>, 5> counts_{};
 };
 
-class NullDevice final : public Device, private CommandTarget {
+class NullDevice final : public Device, private backends::CommandTarget {
  public:
   NullDevice(Hub& hub, NullOptions options) : Device(hub), plan_(std::move(options.failures)), queue_(hub, *this) {
     info_.id = "null:0";
@@ -61,7 +61,7 @@ class NullDevice final : public Device, private CommandTarget {
   }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kAllocate));
-    return AllocateHostBuffer(spec, info_.allocation_bytes_max);
+    return backends::AllocateHostBuffer(spec, info_.allocation_bytes_max);
   }
   Status Submit(const Submission& submission) override {
     HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kSubmit));
@@ -70,23 +70,23 @@ class NullDevice final : public Device, private CommandTarget {
   }
 
  private:
-  Status Run(const Command& command, const Submission& submission, CommandRecord*) override {
+  Status Run(const Command& command, const Submission& submission, backends::CommandRecord*) override {
     HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kCommand));
     if (const auto* copy = std::get_if<CopyCommand>(&command)) {
-      HPVMD_RETURN_IF_ERROR(HostRange(submission, copy->source, copy->source_offset, copy->bytes).status());
-      return HostRange(submission, copy->target, copy->target_offset, copy->bytes).status();
+      HPVMD_RETURN_IF_ERROR(backends::HostRange(submission, copy->source, copy->source_offset, copy->bytes).status());
+      return backends::HostRange(submission, copy->target, copy->target_offset, copy->bytes).status();
     }
     if (const auto* fill = std::get_if<FillCommand>(&command)) {
-      return HostRange(submission, fill->target, fill->offset, fill->bytes).status();
+      return backends::HostRange(submission, fill->target, fill->offset, fill->bytes).status();
     }
     const auto& dispatch = std::get<DispatchCommand>(command);
-    HPVMD_RETURN_IF_ERROR(CheckDispatch(dispatch, submission));
-    return PartOf(dispatch, submission).status();
+    HPVMD_RETURN_IF_ERROR(backends::CheckDispatch(dispatch, submission));
+    return backends::PartOf(dispatch, submission).status();
   }
 
   DeviceInfo info_;
   FailurePlan plan_;
-  HostQueue queue_;  // Last: stops before what it uses goes.
+  backends::HostQueue queue_;  // Last: stops before what it uses goes.
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ extern "C" cl_int CL_API_CALL clEnqueueReadBuffer(cl_command_queue queue, cl_mem
   return real(queue, memory, blocks, offset, bytes, data, wait_count, waits, event);
 }
 
-namespace hpvm {
+namespace hpvm::opencl {
 namespace {
 
 using opencl::Arg;
@@ -86,7 +86,7 @@ TEST_P(OpenClTest, DescribesItself) {
   EXPECT_GT(info.gpu.buffers_max, 8u);
   EXPECT_GE(info.gpu.api_version, 110u);
   EXPECT_EQ(info.is_emulated, info.silicon == "cpu");
-  StatusOr<std::string> identity = DriverIdentity(GetParam());
+  StatusOr<std::string> identity = backends::DriverIdentity(GetParam());
   ASSERT_TRUE(identity.ok()) << identity.status();
   EXPECT_FALSE(identity->empty());
   RecordProperty("device", info.name);
@@ -781,10 +781,10 @@ INSTANTIATE_TEST_SUITE_P(Present, OpenClTest, testing::ValuesIn(Present()), [](c
 TEST(OpenClNamesTest, RefusesWhatDoesNotExist) {
   Hub hub;
   for (const char* name : {"opencl:9999", "opencl:", "opencl:x", "opencl:-1", "opencl:0x", "opencl:99999999999"}) {
-    const Status status = CreateDevice(name, hub, {}).status();
+    const Status status = backends::CreateDevice(name, hub, {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << name << ": " << status;
   }
-  EXPECT_EQ(DriverIdentity("cpu").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(backends::DriverIdentity("cpu").status().code(), absl::StatusCode::kNotFound);
 }
 
 // An event that ends in an error is a loss, which every later call tells; what tells of memory or arguments is not.
@@ -801,4 +801,4 @@ TEST(OpenClHealthTest, KnowsALostDevice) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::opencl

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shared/command_walk.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 void CommandWalk::Report(const Command& command) const {
   if (submission_.failure != nullptr) {
@@ -22,4 +22,4 @@ Status CommandTarget::RunList(const Submission& submission) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

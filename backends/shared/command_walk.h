@@ -9,7 +9,7 @@
 #include "backends/contract/device.h"
 #include "backends/shared/ticks.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 // What passes between whoever walks and the target beside a command's status.
 struct CommandRecord {
@@ -115,6 +115,6 @@ class CommandWalk {
   int64_t now_ns_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_COMMAND_WALK_H_

@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 namespace {
 
 constexpr uint64_t kAlignment = 64;                      // A cache line, and the widest vector.
@@ -68,4 +68,4 @@ StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(const BufferSpec& spec, uin
   return std::make_unique<HostBuffer>(static_cast<uint8_t*>(data), spec.bytes, Source::kHeap);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

@@ -7,12 +7,12 @@
 
 #include "backends/contract/device.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 // Large allocations are mapped, so that the kernel zeroes a page when it is first touched; small ones come from the
 // heap. Data is aligned to 64 bytes at least. kResourceExhausted above `bytes_max` or when memory is short.
 StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(const BufferSpec& spec, uint64_t bytes_max);
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_HOST_BUFFER_H_

@@ -7,7 +7,7 @@
 #include <string>
 #include <system_error>
 
-namespace hpvm {
+namespace hpvm::backends {
 namespace {
 
 enum class Readiness : uint8_t { kReady, kPending, kFailed };
@@ -220,4 +220,4 @@ Status TrapStatus(const ir::TrapReport& trap, std::string_view what) {
   return Aborted("Kernel trapped: " + std::string(what) + ".");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

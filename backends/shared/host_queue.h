@@ -17,7 +17,7 @@
 #include "backends/contract/device.h"
 #include "backends/shared/command_walk.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 class HostQueue {
  public:
@@ -59,6 +59,6 @@ Status RunFill(const FillCommand& fill, const Submission& submission);
 // kWrongProof, which only code that audits proofs gives.
 Status TrapStatus(const ir::TrapReport& trap, std::string_view what);
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_

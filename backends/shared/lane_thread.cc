@@ -6,7 +6,7 @@
 #include <system_error>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::backends {
 
 LaneThread::~LaneThread() {
   {
@@ -97,4 +97,4 @@ void LaneThread::Fail(const Submission& failed, const Status& status) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

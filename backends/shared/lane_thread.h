@@ -16,7 +16,7 @@
 
 #include "backends/contract/device.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 class LaneThread {
  public:
@@ -46,6 +46,6 @@ class LaneThread {
   std::thread thread_;              // Guarded by mutex_ until the destructor.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_LANE_THREAD_H_

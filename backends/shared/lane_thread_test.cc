@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-namespace hpvm {
+namespace hpvm::backends {
 namespace {
 
 class LaneThreadTest : public ::testing::Test {
@@ -71,4 +71,4 @@ TEST_F(LaneThreadTest, NothingRunsForATimelineThatHasFailed) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::backends

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdlib>
 
-namespace hpvm {
+namespace hpvm::backends {
 namespace {
 
 // Two bits of size a step: within a factor of four the caches and the pool behave alike.
@@ -113,4 +113,4 @@ std::vector<uint8_t> ClassTable::Record() {
   return EncodeLearnt(record);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

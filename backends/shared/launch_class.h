@@ -15,7 +15,7 @@
 #include "backends/shared/tuner.h"
 #include "compiler/api/learnt.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 using Extent = std::array<uint64_t, 3>;
 
@@ -71,6 +71,6 @@ class ClassTable {
   std::vector<std::unique_ptr<LaunchClass>> classes_;  // Guarded by mutex_.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_LAUNCH_CLASS_H_

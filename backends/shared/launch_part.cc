@@ -7,7 +7,7 @@
 
 #include "backends/shared/host_queue.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 namespace {
 
 constexpr char kDimension[] = {'x', 'y', 'z'};
@@ -51,4 +51,4 @@ StatusOr<LaunchPart> PartOf(const DispatchCommand& dispatch, const Submission& s
   return part;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

@@ -9,7 +9,7 @@
 #include "backends/contract/device.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 // Instances with from <= id < to of a launch of `extent`.
 struct LaunchPart {
@@ -31,6 +31,6 @@ inline bool IsPlain(const DispatchCommand& dispatch) {
 // part that does not begin at a whole group, or a source that is no integer in a bound buffer.
 StatusOr<LaunchPart> PartOf(const DispatchCommand& dispatch, const Submission& submission);
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_LAUNCH_PART_H_

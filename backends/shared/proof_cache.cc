@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shared/proof_cache.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 ProofParams ProofParamsOf(const Artifact& artifact) {
   std::vector<bool> is_used(artifact.params.size());
@@ -33,4 +33,4 @@ ProofParams ProofParamsOf(const Artifact& artifact) {
   return params;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

@@ -18,7 +18,7 @@
 #include "compiler/api/artifact.h"
 #include "compiler/ir/bounds.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 
 // Unchecked code computes offsets in 32 bits.
 inline constexpr uint64_t kProvenBytesMax = uint64_t{1} << 31;
@@ -184,6 +184,6 @@ class ProofCache {
   std::atomic<size_t> last_{0};          // Where the last one was found.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_PROOF_CACHE_H_

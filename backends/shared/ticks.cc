@@ -7,7 +7,7 @@
 #include <cpuid.h>
 #endif
 
-namespace hpvm {
+namespace hpvm::backends {
 
 Ticks::Ticks() {
 #if defined(__x86_64__)
@@ -43,4 +43,4 @@ const Ticks& ProcessTicks() {
   return ticks;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

@@ -11,7 +11,7 @@
 #include <x86intrin.h>
 #endif
 
-namespace hpvm {
+namespace hpvm::backends {
 
 class Ticks {
  public:
@@ -37,6 +37,6 @@ class Ticks {
 // The process's counter.
 const Ticks& ProcessTicks();
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_TICKS_H_

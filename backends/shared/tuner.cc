@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 namespace {
 
 constexpr uint32_t kWholeWeight = Tuner::kShortSamples / Tuner::kSamples;
@@ -151,4 +151,4 @@ void Tuner::Advance() {
   next_ = settled_ ? best_ : static_cast<uint32_t>(fewest - candidates_.data());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::backends

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::backends {
 
 // Bit i: variant i, or whatever else is compared.
 using VariantMask = uint32_t;
@@ -79,6 +79,6 @@ class Tuner {
   bool is_warm_ = false;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::backends
 
 #endif  // HPVMD_BACKENDS_SHARED_TUNER_H_

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm {
+namespace hpvm::backends {
 namespace {
 
 // Kernels whose variants take so many nanoseconds an instance, on a machine whose clock is simulated.
@@ -223,4 +223,4 @@ TEST(TunerTest, IgnoresWhatItDidNotAskFor) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::backends

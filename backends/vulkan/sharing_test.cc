@@ -66,7 +66,7 @@ TEST(SharingTest, PassesMemoryBetweenInterfaces) {
     ASSERT_TRUE(guest.ok()) << guest.status();
     std::vector<uint8_t> bytes_read(bytes, 0xee);
     StatusOr<std::unique_ptr<Buffer>> host =
-        AllocateHostBuffer({.bytes = bytes, .import = bytes_read.data()}, ~uint64_t{0});
+        backends::AllocateHostBuffer({.bytes = bytes, .import = bytes_read.data()}, ~uint64_t{0});
     ASSERT_TRUE(host.ok());
     ASSERT_TRUE(RunOn(*pair.opencl, CopyCommand{0, 1, 0, 0, bytes}, {guest->get(), host->get()}).ok());
     EXPECT_EQ(bytes_read, std::vector<uint8_t>(bytes, 0));  // Fresh.

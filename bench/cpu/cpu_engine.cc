@@ -62,7 +62,7 @@ std::string Document(const CpuCase& problem, const std::string& math) {
 class EngineContender final : public CpuContender {
  public:
   EngineContender(std::string name, const CpuCase& problem, LocalEngine& engine, VariantWatch& watch,
-                  std::shared_ptr<PreparedGraph> graph)
+                  std::shared_ptr<engine::PreparedGraph> graph)
       : CpuContender(std::move(name), problem),
         engine_(engine),
         watch_(watch),
@@ -70,10 +70,10 @@ class EngineContender final : public CpuContender {
         graph_(std::move(graph)) {
     for (size_t i = 0; i < problem.arrays.size(); ++i) {
       const CpuArray& array = problem.arrays[i];
-      Binding binding{.type = array.type,
-                      .shape = {array.count},
-                      .data = array.initial.data(),
-                      .bytes = array.count * ElementBytes(array.type)};
+      engine::Binding binding{.type = array.type,
+                              .shape = {array.count},
+                              .data = array.initial.data(),
+                              .bytes = array.count * ElementBytes(array.type)};
       if (array.access != Access::kOut) {
         request_.inputs[array.name] = binding;
       }
@@ -101,7 +101,7 @@ class EngineContender final : public CpuContender {
   // The launch as the job's record has it: from the first tile to the last. The engine's share is what `hpvm-bench
   // overhead` measures.
   StatusOr<double> Launch() override {
-    HPVMD_ASSIGN_OR_RETURN(const RunResult result, engine_.engine().Run(*graph_, request_));
+    HPVMD_ASSIGN_OR_RETURN(const engine::RunResult result, engine_.engine().Run(*graph_, request_));
     if (result.nodes.size() != 1) {
       return Internal("The run has " + std::to_string(result.nodes.size()) + " node records; it should have 1.");
     }
@@ -111,8 +111,8 @@ class EngineContender final : public CpuContender {
   LocalEngine& engine_;
   VariantWatch& watch_;
   Sha256 kernel_;
-  std::shared_ptr<PreparedGraph> graph_;
-  RunRequest request_;
+  std::shared_ptr<engine::PreparedGraph> graph_;
+  engine::RunRequest request_;
 };
 
 class LocalCpuEngine final : public CpuEngine {
@@ -124,7 +124,7 @@ class LocalCpuEngine final : public CpuEngine {
     return absl::OkStatus();
   }
   StatusOr<std::unique_ptr<CpuContender>> Prepare(const CpuCase& problem, const std::string& math) override {
-    HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<PreparedGraph> graph, engine_->Prepare(Document(problem, math)));
+    HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<engine::PreparedGraph> graph, engine_->Prepare(Document(problem, math)));
     return std::make_unique<EngineContender>(math == "fast" ? "ours_fast" : "ours", problem, *engine_, watch_,
                                              std::move(graph));
   }

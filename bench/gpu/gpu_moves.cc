@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRounds = 7;
 
-Binding BindingOf(Elements& elements) {
+engine::Binding BindingOf(Elements& elements) {
   return {.type = ElementType::kU32,
           .shape = {kBufferElements},
           .data = reinterpret_cast<uint8_t*>(elements.data()),
@@ -24,10 +24,10 @@ Binding BindingOf(Elements& elements) {
 
 StatusOr<double> MeasureNodes(LocalEngine& rig, uint32_t count, bool dependent) {
   const Workload workload = dependent ? MakeChain(count) : MakeWide(count);
-  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<PreparedGraph> graph,
+  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<engine::PreparedGraph> graph,
                          rig.Prepare(ToDocument(workload, rig.device(0).info().id)));
   std::vector<Elements> inputs = workload.buffers, outputs(workload.buffers.size());
-  RunRequest request;
+  engine::RunRequest request;
   for (size_t i = 0; i < inputs.size(); ++i) {
     request.inputs["b" + std::to_string(i)] = BindingOf(inputs[i]);
     request.outputs["o" + std::to_string(i)] = BindingOf(outputs[i]);

@@ -42,7 +42,7 @@ StatusOr<Rig> StartRig(const std::string& device) {
 std::vector<std::string> DefaultDevices() {
   std::vector<std::string> devices;
   for (const char* backend : {"opencl", "vulkan"}) {
-    const StatusOr<std::vector<std::string>> all = ListDevices(backend);
+    const StatusOr<std::vector<std::string>> all = backends::ListDevices(backend);
     if (all.ok() && !all->empty()) {
       devices.push_back(all->front());  // Processors come last.
     }

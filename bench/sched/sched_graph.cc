@@ -84,7 +84,8 @@ StatusOr<BenchRun> BenchRun::Prepare(LocalEngine& engine, const BenchGraph& grap
   const auto binding = [&run](ElementType type, uint64_t count, uint8_t* data) {
     const uint64_t bytes = count * ElementBytes(type);
     run.blocks_.all.push_back(std::make_shared<HostBlock>(data, bytes));
-    return Binding{.type = type, .shape = {count}, .data = data, .bytes = bytes, .block = run.blocks_.all.back()};
+    return engine::Binding{
+        .type = type, .shape = {count}, .data = data, .bytes = bytes, .block = run.blocks_.all.back()};
   };
   for (const auto& [name, input] : graph.inputs) {
     run.request_.inputs[name] = binding(input.type, input.count, input.data);

@@ -55,16 +55,16 @@ class BenchRun {
   static StatusOr<BenchRun> Prepare(LocalEngine& engine, const BenchGraph& graph);
   // Seconds of one run, from the caller's memory to the caller's memory.
   StatusOr<double> Run();
-  const RunResult& last() const { return last_; }
+  const engine::RunResult& last() const { return last_; }
   // By the output's name; what the last run left.
   const std::map<std::string, PageMemory>& outputs() const { return outputs_; }
 
  private:
   LocalEngine* engine_ = nullptr;  // Borrowed.
-  std::shared_ptr<PreparedGraph> graph_;
-  RunRequest request_;
+  std::shared_ptr<engine::PreparedGraph> graph_;
+  engine::RunRequest request_;
   std::map<std::string, PageMemory> outputs_;
-  RunResult last_;
+  engine::RunResult last_;
   // Of inputs and outputs, which devices may pin; closed before the memory goes.
   struct Blocks {
     Blocks() = default;

@@ -89,10 +89,10 @@ double MedianOf(std::vector<double> values) {
 }
 
 // Where launches and their parts ran, and why long ones were not split.
-std::string Used(const RunResult& result) {
+std::string Used(const engine::RunResult& result) {
   std::map<std::string, int> nodes;
   std::set<std::string_view> reasons;
-  for (const NodeRecord& record : result.nodes) {
+  for (const engine::NodeRecord& record : result.nodes) {
     ++nodes[record.device];
     if (!record.whole.empty()) {
       reasons.insert(record.whole);
@@ -287,7 +287,7 @@ class RealCases {
     for (int i = 0; i < (options_.quick ? 1 : kRounds); ++i) {
       HPVMD_RETURN_IF_ERROR(run.Run().status());
       double nodes_ns = 0;
-      for (const NodeRecord& node : run.last().nodes) {
+      for (const engine::NodeRecord& node : run.last().nodes) {
         nodes_ns += static_cast<double>(node.end_ns - node.start_ns);
       }
       const double efficiency = nodes_ns / static_cast<double>(run.last().run.count());

@@ -19,8 +19,8 @@ constexpr uint32_t kUid = 1'900'000;
 
 }  // namespace
 
-ExecutorOptions TenantOptions(Sandbox sandbox) {
-  ExecutorOptions options;
+supervisor::ExecutorOptions TenantOptions(Sandbox sandbox) {
+  supervisor::ExecutorOptions options;
   options.program = ProgramFolder() + "/hpvm-executor";
   options.hello.set_without_device_nodes(true);
   if (sandbox == Sandbox::kOff) {
@@ -32,16 +32,16 @@ ExecutorOptions TenantOptions(Sandbox sandbox) {
   return options;
 }
 
-StatusOr<std::unique_ptr<TenantExecutor>> TenantExecutor::Start(ExecutorHub& hub, Sandbox sandbox) {
+StatusOr<std::unique_ptr<TenantExecutor>> TenantExecutor::Start(supervisor::ExecutorHub& hub, Sandbox sandbox) {
   auto executor = std::make_unique<TenantExecutor>();
-  HPVMD_ASSIGN_OR_RETURN(executor->link_, ExecutorLink::Start(hub, TenantOptions(sandbox)));
+  HPVMD_ASSIGN_OR_RETURN(executor->link_, supervisor::ExecutorLink::Start(hub, TenantOptions(sandbox)));
   HPVMD_ASSIGN_OR_RETURN(executor->ready_, executor->link_->WaitReady(RealClock().Now() + std::chrono::seconds(20)));
   return executor;
 }
 
 Status TenantExecutor::Prepare(const std::string& document, const std::string& module) {
   HPVMD_ASSIGN_OR_RETURN(const std::vector<uint8_t> kernels, ReadBenchKernels());
-  PrepareInput input;
+  supervisor::PrepareInput input;
   input.handle = kHandle;
   input.document.bytes = {reinterpret_cast<const uint8_t*>(document.data()), document.size()};
   input.modules.push_back({.name = module, .hash = HashOf(kernels), .bytes = {.bytes = kernels}});
@@ -52,15 +52,15 @@ Status TenantExecutor::Prepare(const std::string& document, const std::string& m
   return ToStatus(GetDiagnostics(reply.diagnostics()));
 }
 
-StatusOr<RunReply> TenantExecutor::Run(const std::vector<InputTensor>& inputs, Duration* took) {
-  RunInput run;
+StatusOr<supervisor::RunReply> TenantExecutor::Run(const std::vector<supervisor::InputTensor>& inputs, Duration* took) {
+  supervisor::RunInput run;
   run.handle = kHandle;
   run.options.set_node_records_max(0);
   run.inputs = inputs;
-  std::promise<StatusOr<RunReply>> answer;
+  std::promise<StatusOr<supervisor::RunReply>> answer;
   const Time start = RealClock().Now();
-  link_->Run(run, [&](StatusOr<RunReply> reply) { answer.set_value(std::move(reply)); });
-  StatusOr<RunReply> reply = answer.get_future().get();
+  link_->Run(run, [&](StatusOr<supervisor::RunReply> reply) { answer.set_value(std::move(reply)); });
+  StatusOr<supervisor::RunReply> reply = answer.get_future().get();
   *took = RealClock().Now() - start;
   HPVMD_RETURN_IF_ERROR(reply.status());
   HPVMD_RETURN_IF_ERROR(reply->status());

@@ -16,24 +16,24 @@ namespace hpvm::bench {
 enum class Sandbox { kOff, kHighest };
 
 // For the CPU alone. As root with a user id of its own, as the daemon gives them.
-ExecutorOptions TenantOptions(Sandbox sandbox);
+supervisor::ExecutorOptions TenantOptions(Sandbox sandbox);
 
 class TenantExecutor {
  public:
   // The hub lives longer.
-  static StatusOr<std::unique_ptr<TenantExecutor>> Start(ExecutorHub& hub, Sandbox sandbox);
+  static StatusOr<std::unique_ptr<TenantExecutor>> Start(supervisor::ExecutorHub& hub, Sandbox sandbox);
 
   // `document` has one module, bench_kernels.wasm, by that name.
   Status Prepare(const std::string& document, const std::string& module);
   // Waits for the answer; `took` is from before the call until after it.
-  StatusOr<RunReply> Run(const std::vector<InputTensor>& inputs, Duration* took);
+  StatusOr<supervisor::RunReply> Run(const std::vector<supervisor::InputTensor>& inputs, Duration* took);
 
   int pid() const { return link_->pid(); }
-  const ExecutorReady& ready() const { return ready_; }
+  const supervisor::ExecutorReady& ready() const { return ready_; }
 
  private:
-  std::unique_ptr<ExecutorLink> link_;
-  ExecutorReady ready_;
+  std::unique_ptr<supervisor::ExecutorLink> link_;
+  supervisor::ExecutorReady ready_;
 };
 
 }  // namespace hpvm::bench

@@ -53,7 +53,7 @@ Status AddMemory(const std::string& name, pid_t pid, ServiceResult& result) {
 }
 
 StatusOr<ServiceResult> MeasureMemory(const ServiceOptions& options) {
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<supervisor::ExecutorHub> hub, supervisor::ExecutorHub::Create());
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<TenantExecutor> executor,
                          TenantExecutor::Start(*hub, Sandbox::kHighest));
   const useconds_t rest_us = options.quick ? 100'000 : 1'000'000;
@@ -67,12 +67,12 @@ StatusOr<ServiceResult> MeasureMemory(const ServiceOptions& options) {
   // And when it has compiled and run something, and rests again.
   HPVMD_RETURN_IF_ERROR(executor->Prepare(GraphDocument("copy"), "bench"));
   const std::vector<uint8_t> data(4096, 7);
-  const std::vector<InputTensor> inputs = {
+  const std::vector<supervisor::InputTensor> inputs = {
       {.name = "x", .type = ElementType::kU8, .shape = {data.size()}, .bytes = data, .memory = {}}};
   bool is_right = true;
   for (int i = 0; i < 100; ++i) {
     Duration took;
-    HPVMD_ASSIGN_OR_RETURN(const RunReply reply, executor->Run(inputs, &took));
+    HPVMD_ASSIGN_OR_RETURN(const supervisor::RunReply reply, executor->Run(inputs, &took));
     const std::span<const uint8_t> got =
         reply.done.outputs_size() == 1 ? reply.DataOf(reply.done.outputs(0)) : std::span<const uint8_t>();
     is_right = is_right && std::equal(data.begin(), data.end(), got.begin(), got.end());

@@ -15,7 +15,7 @@ std::span<const uint8_t> BytesOf(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-std::string TextOf(const RunReply& reply) {
+std::string TextOf(const supervisor::RunReply& reply) {
   if (reply.done.outputs_size() != 1) {
     return "";
   }
@@ -26,13 +26,13 @@ std::string TextOf(const RunReply& reply) {
 // Times of one graph in both processes. `ours` is the sandboxed one's time: the smaller, the better.
 struct Work {
   std::string document, module;
-  std::vector<InputTensor> inputs;
+  std::vector<supervisor::InputTensor> inputs;
   std::string expected;
   int repeats = 1;  // Runs a round; their median counts.
 };
 
 StatusOr<ServiceResult> MeasureWork(const ServiceOptions& options, const Work& work, double bound) {
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<supervisor::ExecutorHub> hub, supervisor::ExecutorHub::Create());
   std::unique_ptr<TenantExecutor> executors[2];
   for (const Sandbox sandbox : {Sandbox::kHighest, Sandbox::kOff}) {
     std::unique_ptr<TenantExecutor>& executor = executors[sandbox == Sandbox::kHighest ? 0 : 1];
@@ -43,7 +43,7 @@ StatusOr<ServiceResult> MeasureWork(const ServiceOptions& options, const Work& w
     std::vector<double> times;
     for (int i = 0; i < (options.quick ? 1 : work.repeats); ++i) {
       Duration took;
-      HPVMD_ASSIGN_OR_RETURN(const RunReply reply, executor.Run(work.inputs, &took));
+      HPVMD_ASSIGN_OR_RETURN(const supervisor::RunReply reply, executor.Run(work.inputs, &took));
       if (TextOf(reply) != work.expected) {
         return Internal("An answer is not what it should be.");
       }

@@ -44,14 +44,14 @@ StatusOr<double> TimeCommand(std::vector<std::string> words) {
   return Milliseconds(RealClock().Now() - start);
 }
 
-StatusOr<double> TimeCold(ExecutorHub& hub, Sandbox sandbox) {
+StatusOr<double> TimeCold(supervisor::ExecutorHub& hub, Sandbox sandbox) {
   const Time start = RealClock().Now();
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<TenantExecutor> executor, TenantExecutor::Start(hub, sandbox));
   return Milliseconds(RealClock().Now() - start);
 }
 
 // Until a waiting process has come to rest: what it does before it waits is not what a tenant waits for.
-void AwaitRest(const ExecutorLink& link) {
+void AwaitRest(const supervisor::ExecutorLink& link) {
   std::optional<Duration> before;
   for (int i = 0; i < 200; ++i) {
     usleep(25'000);
@@ -63,14 +63,15 @@ void AwaitRest(const ExecutorLink& link) {
   }
 }
 
-StatusOr<double> TimeWarm(ExecutorHub& hub) {
-  const ExecutorOptions options = TenantOptions(Sandbox::kHighest);
+StatusOr<double> TimeWarm(supervisor::ExecutorHub& hub) {
+  const supervisor::ExecutorOptions options = TenantOptions(Sandbox::kHighest);
   const auto ignore = [](const Status&) {};
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorLink> spare, ExecutorLink::StartSpare(hub, options, ignore));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<supervisor::ExecutorLink> spare,
+                         supervisor::ExecutorLink::StartSpare(hub, options, ignore));
   AwaitRest(*spare);
   const Time start = RealClock().Now();
   HPVMD_RETURN_IF_ERROR(spare->Greet(
-      options, [](const ExecutorReady&) {}, ignore));
+      options, [](const supervisor::ExecutorReady&) {}, ignore));
   HPVMD_RETURN_IF_ERROR(spare->WaitReady(start + std::chrono::seconds(20)).status());
   return Milliseconds(RealClock().Now() - start);
 }
@@ -81,7 +82,7 @@ StatusOr<ServiceResult> MeasureSpawn(const ServiceOptions& options) {
     std::function<StatusOr<double>()> round;
     std::vector<double> values = {};
   };
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<supervisor::ExecutorHub> hub, supervisor::ExecutorHub::Create());
   std::vector<Contender> contenders = {
       {"cold", [&] { return TimeCold(*hub, Sandbox::kHighest); }},
       {"warm", [&] { return TimeWarm(*hub); }},

@@ -25,7 +25,7 @@ std::string ProfileNames(std::string_view between) { return Joined(kPrefix, "", 
 
 StatusOr<DeviceTarget> AskExecutor(const std::string& name, ArtifactKind kind) {
   HPVMD_ASSIGN_OR_RETURN(const std::string program, ExecutorProgram());
-  HPVMD_ASSIGN_OR_RETURN(const internal::Ready found, ProbeDevices(program, name));
+  HPVMD_ASSIGN_OR_RETURN(const internal::Ready found, supervisor::ProbeDevices(program, name));
   if (found.devices().empty()) {
     return FailedPrecondition(
         found.broken().empty()

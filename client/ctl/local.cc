@@ -51,7 +51,7 @@ class LocalRun {
  public:
   static StatusOr<std::unique_ptr<LocalRun>> Start() {
     std::unique_ptr<LocalRun> run(new LocalRun);
-    ExecutorOptions options;
+    supervisor::ExecutorOptions options;
     options.standalone = true;
     HPVMD_ASSIGN_OR_RETURN(options.program, ExecutorProgram());
     if (const std::optional<LocalCache> cache = OpenLocalCache()) {
@@ -59,8 +59,8 @@ class LocalRun {
       options.hello.set_artifact_key(cache->key.data(), cache->key.size());
     }
     options.stderr_fd = STDERR_FILENO;
-    HPVMD_ASSIGN_OR_RETURN(run->hub_, ExecutorHub::Create());
-    HPVMD_ASSIGN_OR_RETURN(run->link_, ExecutorLink::Start(*run->hub_, options));
+    HPVMD_ASSIGN_OR_RETURN(run->hub_, supervisor::ExecutorHub::Create());
+    HPVMD_ASSIGN_OR_RETURN(run->link_, supervisor::ExecutorLink::Start(*run->hub_, options));
     HPVMD_RETURN_IF_ERROR(While(run->link_->WaitReady(RealClock().Now() + std::chrono::seconds(15)).status(),
                                 "starting " + options.program));
     return run;
@@ -68,7 +68,7 @@ class LocalRun {
 
   // `within`: 0 is as long as it takes.
   StatusOr<v1::GraphSummary> Prepare(const GraphJob& job, const PrepareOptions& options, Duration within) {
-    PrepareInput input;
+    supervisor::PrepareInput input;
     input.handle = 1;
     input.within = within;
     input.check = options.check;
@@ -96,7 +96,7 @@ class LocalRun {
   }
 
   StatusOr<RunOutcome> Run(const GraphJob& job, const RunOptions& options) {
-    RunInput input;
+    supervisor::RunInput input;
     input.handle = 1;
     input.symbols = job.symbols;
     job.repetition.Put(&input.options);
@@ -104,7 +104,7 @@ class LocalRun {
     input.options.set_log(options.log != nullptr);
     input.within = Duration(static_cast<int64_t>(options.call.request.deadline_ns()));
     HPVMD_RETURN_IF_ERROR(BindInputs(job, &input));
-    HPVMD_ASSIGN_OR_RETURN(RunReply reply, Ask(input));
+    HPVMD_ASSIGN_OR_RETURN(supervisor::RunReply reply, Ask(input));
     if (reply.done.needs_memory()) {
       HPVMD_RETURN_IF_ERROR(BindOutputs(reply.done, &input));
       HPVMD_ASSIGN_OR_RETURN(reply, Ask(input));
@@ -119,21 +119,21 @@ class LocalRun {
  private:
   LocalRun() = default;
 
-  StatusOr<RunReply> Ask(const RunInput& input) {
-    Answer<RunReply> answer;
+  StatusOr<supervisor::RunReply> Ask(const supervisor::RunInput& input) {
+    Answer<supervisor::RunReply> answer;
     link_->Run(input, answer.Callback());
     return answer.Wait();
   }
 
-  StatusOr<MemorySlice> NewMemory(uint64_t bytes) {
+  StatusOr<supervisor::MemorySlice> NewMemory(uint64_t bytes) {
     HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, CreateSealedMemfd("hpvm-tensor", bytes));
     memories_.push_back(std::move(fd));
-    return MemorySlice{memories_.size(), memories_.back().get(), bytes, true, 0, bytes};
+    return supervisor::MemorySlice{memories_.size(), memories_.back().get(), bytes, true, 0, bytes};
   }
 
-  Status BindInputs(const GraphJob& job, RunInput* input) {
+  Status BindInputs(const GraphJob& job, supervisor::RunInput* input) {
     for (const auto& [name, tensor] : job.inputs) {
-      InputTensor bound{name, tensor.type, tensor.shape, tensor.data, std::nullopt};
+      supervisor::InputTensor bound{name, tensor.type, tensor.shape, tensor.data, std::nullopt};
       if (tensor.data.size() > limits::kInlineTensorBytesMax) {
         HPVMD_ASSIGN_OR_RETURN(bound.memory, NewMemory(tensor.data.size()));
         bound.bytes = {};
@@ -145,19 +145,19 @@ class LocalRun {
   }
 
   // Large outputs need memory that is there before the run.
-  Status BindOutputs(const internal::RunDone& sizes, RunInput* input) {
+  Status BindOutputs(const internal::RunDone& sizes, supervisor::RunInput* input) {
     for (const internal::OutputTensor& output : sizes.outputs()) {
       if (output.bytes() <= limits::kInlineTensorBytesMax) {
         continue;
       }
-      HPVMD_ASSIGN_OR_RETURN(MemorySlice memory, NewMemory(output.bytes()));
+      HPVMD_ASSIGN_OR_RETURN(supervisor::MemorySlice memory, NewMemory(output.bytes()));
       output_fds_[output.name()] = memory.fd;
-      input->outputs.push_back({output.name(), OutputTarget::Kind::kMemory, memory});
+      input->outputs.push_back({output.name(), supervisor::OutputTarget::Kind::kMemory, memory});
     }
     return absl::OkStatus();
   }
 
-  StatusOr<RunOutcome> Take(const RunReply& reply) {
+  StatusOr<RunOutcome> Take(const supervisor::RunReply& reply) {
     const internal::RunDone& done = reply.done;
     RunOutcome outcome;
     for (const internal::OutputTensor& output : done.outputs()) {
@@ -180,10 +180,10 @@ class LocalRun {
     return outcome;
   }
 
-  std::unique_ptr<ExecutorHub> hub_;
-  std::unique_ptr<ExecutorLink> link_;     // After hub_: destroyed first.
-  std::vector<UniqueFd> memories_;         // Index + 1 is the memory's id.
-  std::map<std::string, int> output_fds_;  // Borrowed from memories_.
+  std::unique_ptr<supervisor::ExecutorHub> hub_;
+  std::unique_ptr<supervisor::ExecutorLink> link_;  // After hub_: destroyed first.
+  std::vector<UniqueFd> memories_;                  // Index + 1 is the memory's id.
+  std::map<std::string, int> output_fds_;           // Borrowed from memories_.
 };
 
 }  // namespace

@@ -16,11 +16,11 @@ namespace {
 void Head(std::string_view bytes) {
   Frame frame;
   frame.head = bytes;
-  ReadHello(frame).IgnoreError();
-  if (const StatusOr<BuildMessage> message = ReadMessage(frame); message.ok()) {
+  builder::ReadHello(frame).IgnoreError();
+  if (const StatusOr<builder::BuildMessage> message = builder::ReadMessage(frame); message.ok()) {
     HPVMD_CHECK(!message->has_request() || message->id() != 0);
-    frame.head = HeadOf(*message);
-    HPVMD_CHECK(ReadMessage(frame).ok());
+    frame.head = builder::HeadOf(*message);
+    HPVMD_CHECK(builder::ReadMessage(frame).ok());
   }
 }
 

@@ -50,7 +50,7 @@ class ZygoteClient final : public CompilerService {
     message.remaining_ns =
         deadline == kNever ? 0 : static_cast<uint64_t>(std::max(Duration(1), deadline - RealClock().Now()).count());
     HPVMD_ASSIGN_OR_RETURN(
-        BuildClient::Answer answer,
+        builder::BuildClient::Answer answer,
         client_.Build(
             {.payload = PayloadOf(message), .body = {}, .fds = fds, .deadline = deadline, .stop = request.stop}));
     const StatusOr<internal::CompileAnswer> response = ReadCompileAnswer(answer.payload);
@@ -117,7 +117,7 @@ class ZygoteClient final : public CompilerService {
   std::mutex kept_mutex_;
   // By name, and whether it is costs. To be sent as soon as that needs no waiting; guarded by kept_mutex_.
   std::map<std::pair<Sha256, bool>, std::vector<uint8_t>> kept_;
-  BuildClient client_;
+  builder::BuildClient client_;
 };
 
 }  // namespace

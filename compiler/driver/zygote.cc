@@ -46,18 +46,18 @@ constexpr char kArtifacts[] = ".hpva", kLearnt[] = ".hpvl", kCosts[] = ".hpvc";
 using internal::CompileAnswer;
 using End = CompileAnswer::End;
 
-struct CompileJob : BuildJob {
+struct CompileJob : builder::BuildJob {
   ZygoteRequest request;
   uint64_t module_bytes = 0;
   Sha256 cache_name;
 };
 
-struct CompileWorker : BuildWorker {
+struct CompileWorker : builder::BuildWorker {
   std::vector<uint8_t> received;
   bool is_too_large = false;  // It wrote more than any result has.
 };
 
-const CompileJob& JobOf(const BuildWorker& worker) { return static_cast<const CompileJob&>(*worker.job); }
+const CompileJob& JobOf(const builder::BuildWorker& worker) { return static_cast<const CompileJob&>(*worker.job); }
 
 std::string Seconds(uint64_t ns) {
   const uint64_t tenths = ns / 100'000'000;
@@ -80,8 +80,8 @@ StatusOr<CompileAnswer> ReadResult(std::span<uint8_t> bytes, std::span<uint8_t>*
   return ReadCompileAnswer({reinterpret_cast<const char*>(bytes.data()), header.head_bytes});
 }
 
-SupervisorOptions SupervisionOf(const ZygoteOptions& options) {
-  SupervisorOptions supervision;
+builder::SupervisorOptions SupervisionOf(const ZygoteOptions& options) {
+  builder::SupervisorOptions supervision;
   supervision.socket = options.socket;
   supervision.limits = kZygoteFrameLimits;
   supervision.program = "hpvm-compiler";
@@ -105,9 +105,9 @@ void LoadWhatOpenClNeeds() {
 #endif
 }
 
-class Zygote final : public BuildSupervisor {
+class Zygote final : public builder::BuildSupervisor {
  public:
-  explicit Zygote(const ZygoteOptions& options) : BuildSupervisor(SupervisionOf(options)), options_(options) {}
+  explicit Zygote(const ZygoteOptions& options) : builder::BuildSupervisor(SupervisionOf(options)), options_(options) {}
 
  protected:
   Status Prepare() override {
@@ -118,11 +118,11 @@ class Zygote final : public BuildSupervisor {
     }
     opencl_build_ = BuildIdentityOf(MappedObjects());
     if (options_.is_sandboxed) {
-      HPVMD_ASSIGN_OR_RETURN(child_filter_, CallFilter::For(SandboxRole::kCompileChild));
+      HPVMD_ASSIGN_OR_RETURN(child_filter_, sandbox::CallFilter::For(sandbox::SandboxRole::kCompileChild));
     }
     return options_.cache_folder.empty() ? absl::OkStatus() : LockDown(options_.cache_folder);
   }
-  Status Begin(const BuildHello& hello) override {
+  Status Begin(const builder::BuildHello& hello) override {
     return is_locked_down_ ? absl::OkStatus() : LockDown(hello.cache_folder);
   }
   // A rehearsal makes each later compile shorter, but whoever waits for the first one must not wait for both. Started
@@ -135,7 +135,7 @@ class Zygote final : public BuildSupervisor {
     is_warm_ = true;
     return WarmUp(target_);
   }
-  StatusOr<std::unique_ptr<BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override {
+  StatusOr<std::unique_ptr<builder::BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override {
     auto job = std::make_unique<CompileJob>();
     job->id = id;
     HPVMD_ASSIGN_OR_RETURN(job->request, ReadCompileRequest(payload));
@@ -197,7 +197,7 @@ class Zygote final : public BuildSupervisor {
     }
     return absl::OkStatus();
   }
-  StatusOr<std::unique_ptr<BuildWorker>> StartWorker(const BuildJob* job) override {
+  StatusOr<std::unique_ptr<builder::BuildWorker>> StartWorker(const builder::BuildJob* job) override {
     const auto& compile = static_cast<const CompileJob&>(*job);
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -227,7 +227,7 @@ class Zygote final : public BuildSupervisor {
     }
     return worker;
   }
-  StatusOr<bool> Read(BuildWorker& worker) override {
+  StatusOr<bool> Read(builder::BuildWorker& worker) override {
     auto& child = static_cast<CompileWorker&>(worker);
     uint8_t buffer[64 * 1024];
     const ssize_t count = read(child.channel.get(), buffer, sizeof(buffer));
@@ -240,12 +240,12 @@ class Zygote final : public BuildSupervisor {
     }
     return count == 0 || child.is_too_large;
   }
-  Status Ended(BuildWorker& worker, BuildEnd end, int wait_status, Duration processor) override {
+  Status Ended(builder::BuildWorker& worker, builder::BuildEnd end, int wait_status, Duration processor) override {
     const auto cpu_ns = static_cast<uint64_t>(processor.count());
-    if (end == BuildEnd::kItself) {
+    if (end == builder::BuildEnd::kItself) {
       return Finish(static_cast<CompileWorker&>(worker), wait_status, cpu_ns);
     }
-    if (end == BuildEnd::kDeadline) {
+    if (end == builder::BuildEnd::kDeadline) {
       return Refuse(JobOf(worker), "Compiling did not end before the request's deadline.", cpu_ns,
                     CompileAnswer::END_DEADLINE);
     }
@@ -255,7 +255,7 @@ class Zygote final : public BuildSupervisor {
                       " of processor time in them. The machine may be too busy; trying again may help.",
                   cpu_ns, CompileAnswer::END_LIMIT);
   }
-  Status Refuse(const BuildJob& job, const Status& why) override {
+  Status Refuse(const builder::BuildJob& job, const Status& why) override {
     return Refuse(static_cast<const CompileJob&>(job), Message(why));
   }
 
@@ -272,15 +272,16 @@ class Zygote final : public BuildSupervisor {
     if (!options_.is_sandboxed) {
       return absl::OkStatus();
     }
-    ConfineOptions confine;
-    confine.role = SandboxRole::kCompiler;
-    confine.level_min = options_.needs_landlock ? SandboxLevel::kFiles : SandboxLevel::kSyscalls;
+    sandbox::ConfineOptions confine;
+    confine.role = sandbox::SandboxRole::kCompiler;
+    confine.level_min = options_.needs_landlock ? sandbox::SandboxLevel::kFiles : sandbox::SandboxLevel::kSyscalls;
     if (!cache_folder.empty()) {
-      confine.paths = {{cache_folder, PathAccess::kPrivate}};  // One that is not there is a cache that holds nothing.
+      confine.paths = {
+          {cache_folder, sandbox::PathAccess::kPrivate}};  // One that is not there is a cache that holds nothing.
     }
-    SandboxReport report;
-    HPVMD_RETURN_IF_ERROR(Confine(&report, confine));
-    if (report.level < SandboxLevel::kFiles) {
+    sandbox::SandboxReport report;
+    HPVMD_RETURN_IF_ERROR(sandbox::Confine(&report, confine));
+    if (report.level < sandbox::SandboxLevel::kFiles) {
       std::fprintf(stderr, "hpvm-compiler: only the list of system calls keeps it from files (%s)\n",
                    report.detail.c_str());
     }
@@ -373,7 +374,7 @@ class Zygote final : public BuildSupervisor {
   CacheFolder cache_{{}};
   bool is_locked_down_ = false;
   CpuTarget target_;
-  std::optional<CallFilter> child_filter_;
+  std::optional<sandbox::CallFilter> child_filter_;
   bool is_warm_ = false;
   // Artifacts that the client may say something of, and how often it did.
   struct Kept {

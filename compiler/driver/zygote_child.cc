@@ -122,7 +122,7 @@ CompileResult Compile(const ChildTask& task, int module_fd) {
 void RunChild(const ChildTask& task) {
   int module_fd = task.module_fd;
   int result_fd = task.result_fd;
-  Status ready = LimitChild(task.limits, task.parent);
+  Status ready = sandbox::LimitChild(task.limits, task.parent);
   if (ready.ok()) {
     ready = KeepOnly(&module_fd, &result_fd);
   }

@@ -21,8 +21,8 @@ struct ChildTask {
   int result_fd;  // A pipe, for one frame (compiler/api/zygote.h).
   int parent;
   const CpuTarget& target;
-  ChildLimits limits;
-  const CallFilter* filter;  // Null: none.
+  sandbox::ChildLimits limits;
+  const sandbox::CallFilter* filter;  // Null: none.
 };
 
 // Compiles and ends the process. Call right after fork.

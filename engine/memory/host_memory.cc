@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 // Below, the pages are cleared sooner than a mapping is found.
@@ -118,4 +118,4 @@ void HostPool::GiveBack(uint8_t* data, uint64_t mapped) {
   munmap(data, mapped);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -16,7 +16,7 @@
 #include "backends/contract/host_block.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 class HostPool;
 
@@ -68,6 +68,6 @@ class HostPool {
 // `data`, which lies in `block` where that is not null.
 std::unique_ptr<Buffer> MakeHostView(uint8_t* data, uint64_t bytes, std::shared_ptr<HostBlock> block = nullptr);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_MEMORY_HOST_MEMORY_H_

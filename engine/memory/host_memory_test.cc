@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
@@ -59,4 +59,4 @@ TEST(HostMemoryTest, PoolsAreBounded) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -12,7 +12,7 @@
 #include "backends/shared/lane_thread.h"
 #include "engine/memory/spill_file.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 class SpillBuffer final : public Buffer {
@@ -87,7 +87,7 @@ class SpillDevice final : public Device {
       : Device(hub),
         file_(std::make_shared<SpillFile>(fd, bytes_max)),
         copier_(*file_),
-        lanes_{LaneThread(Runner()), LaneThread(Runner()), LaneThread(Runner())} {
+        lanes_{backends::LaneThread(Runner()), backends::LaneThread(Runner()), backends::LaneThread(Runner())} {
     info_.id = info_.silicon = kSpillId;
     info_.name = "spill file";
     info_.memory_bytes = info_.allocation_bytes_max = file_->bytes_max();
@@ -110,14 +110,14 @@ class SpillDevice final : public Device {
   }
 
  private:
-  LaneThread::Runner Runner() const {
+  backends::LaneThread::Runner Runner() const {
     return [this](const Submission& submission) { return copier_.Run(submission); };
   }
 
   const std::shared_ptr<SpillFile> file_;
   const SpillCopier copier_;
   DeviceInfo info_;
-  std::array<LaneThread, kLanes> lanes_;
+  std::array<backends::LaneThread, kLanes> lanes_;
 };
 
 }  // namespace
@@ -130,4 +130,4 @@ StatusOr<std::unique_ptr<Device>> CreateSpillDevice(Hub& hub, int fd, uint64_t b
   return std::make_unique<SpillDevice>(hub, own, bytes_max);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

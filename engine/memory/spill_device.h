@@ -15,7 +15,7 @@
 #include "backends/contract/device.h"
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 inline constexpr char kSpillId[] = "disk";
 
@@ -23,6 +23,6 @@ inline constexpr char kSpillId[] = "disk";
 // for the device's life; the device may outlive its buffers only.
 StatusOr<std::unique_ptr<Device>> CreateSpillDevice(Hub& hub, int fd, uint64_t bytes_max);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_MEMORY_SPILL_DEVICE_H_

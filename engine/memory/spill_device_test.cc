@@ -16,7 +16,7 @@
 #include "engine/memory/host_memory.h"
 #include "engine/memory/spill_file.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using ::testing::AllOf;
@@ -149,4 +149,4 @@ TEST(SpillDeviceTest, AFailedTimelineLeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

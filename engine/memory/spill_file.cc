@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 constexpr uint64_t kAlignment = 4096;         // Of ranges: only whole blocks can be punched.
@@ -150,4 +150,4 @@ Status SpillFile::Fill(uint64_t offset, uint64_t bytes, uint8_t value, const std
   });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

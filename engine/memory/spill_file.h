@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 class SpillFile {
  public:
@@ -44,6 +44,6 @@ class SpillFile {
   std::map<uint64_t, uint64_t> dirty_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_MEMORY_SPILL_FILE_H_

@@ -9,7 +9,7 @@
 #include "engine/plan_spaces.h"
 #include "engine/run/run_plans.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -129,4 +129,4 @@ void Recovery::AddPorts(PortBindings* ports) const {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -18,7 +18,7 @@
 #include "engine/run/run_stage.h"
 #include "scheduler/placement/remainder.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // The device to blame for a failure with kUnavailable, if a graph can go on without it.
 std::optional<uint32_t> LostDevice(const PreparedGraph& graph, const Plan& plan, const StageFailure& failure);
@@ -51,6 +51,6 @@ class Recovery {
   std::unique_ptr<Plan> plan_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_RUN_RECOVER_H_

@@ -15,7 +15,7 @@
 #include "engine/run/run_repeat.h"
 #include "engine/run/run_stage.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 // How often a run that waits for its turn looks at the stop word.
@@ -307,4 +307,4 @@ StatusOr<std::map<std::string, Binding>> Engine::OutputShapes(PreparedGraph& gra
   return outputs;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

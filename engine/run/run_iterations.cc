@@ -6,7 +6,7 @@
 
 #include "engine/run/run_records.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 const graph::Node& Root(const PreparedGraph& graph) { return graph.graph.node(graph.graph.root()); }
@@ -180,4 +180,4 @@ Status Iterations::ReadBetween(bool is_last, Progress* progress) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -19,7 +19,7 @@
 #include "engine/run/run_repeat.h"
 #include "engine/run/run_stage.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // How far a run has come.
 struct Progress {
@@ -75,6 +75,6 @@ class Iterations {
   uint64_t begun_ = 0, ended_ = 0;  // Bodies.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_RUN_RUN_ITERATIONS_H_

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 constexpr size_t kSlots = 16, kTextBytes = 240;
@@ -74,4 +74,4 @@ size_t ReadRunNotes(char* text, size_t size) {
   return used;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // One run's part; threads of other runs have their own. Beyond sixteen at a time runs go unmentioned.
 class RunNote {
@@ -27,6 +27,6 @@ class RunNote {
 // Copies all notes, a line each; their length. Async-signal-safe: a note that changes meanwhile may come out mixed.
 size_t ReadRunNotes(char* text, size_t size);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_RUN_RUN_NOTE_H_

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 // A plan that takes so much longer than planned is compared with others even if it keeps to one device.
@@ -357,4 +357,4 @@ void DropPlansOf(PreparedGraph& graph, uint32_t device) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -13,7 +13,7 @@
 #include "engine/prepared_graph.h"
 #include "engine/run/run_repeat.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // A run that wants a plan. Borrows everything; inputs are bound in `ports`.
 struct PlanQuery {
@@ -34,6 +34,6 @@ void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> ti
 // Drops the plans that use a device, which is lost, and what is known of better ones that do.
 void DropPlansOf(PreparedGraph& graph, uint32_t device);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_RUN_RUN_PLANS_H_

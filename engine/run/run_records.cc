@@ -10,7 +10,7 @@
 #include "compiler/api/variant_text.h"
 #include "compiler/ir/loops_cut.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 const graph::FlatNode& NodeOf(const Plan& plan, const scheduler::Task& task) {
@@ -134,4 +134,4 @@ Status Explain(const PreparedGraph& graph, const Plan& plan, const StageFailure&
                  ".");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -15,7 +15,7 @@
 #include "engine/prepared_graph.h"
 #include "engine/run/run_stage.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 // What a task's launches of several repetitions took together.
 struct TaskTotal {
@@ -40,6 +40,6 @@ void FillLog(const PreparedGraph& graph, const Plan& plan, LaunchLog& said, RunL
 // The failure for the caller: names the node, where a device said which. `stopped`: why the run had to stop, if it had.
 Status Explain(const PreparedGraph& graph, const Plan& plan, const StageFailure& failure, const Status& stopped);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_RUN_RUN_RECORDS_H_

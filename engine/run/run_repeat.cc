@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 std::string Quoted(std::string_view name) { return '"' + std::string(name) + '"'; }
@@ -143,4 +143,4 @@ bool IsNotZero(ElementType type, const uint8_t* element) {
   return std::any_of(element, element + ElementBytes(type), [](uint8_t byte) { return byte != 0; });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

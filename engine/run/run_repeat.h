@@ -15,7 +15,7 @@
 #include "graph/graph.h"
 #include "scheduler/residency/residency.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 struct Repetition {
   std::vector<scheduler::Carry> rotations;  // By output.
@@ -40,6 +40,6 @@ std::vector<uint32_t> OutputsOnHost(const graph::Graph& graph, const Repetition&
 // Whether the element is not zero; of NaN, too.
 bool IsNotZero(ElementType type, const uint8_t* element);
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_RUN_RUN_REPEAT_H_

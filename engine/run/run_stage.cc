@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 // How often a waiting host looks at the stop word, which nobody signals.
@@ -368,4 +368,4 @@ std::vector<scheduler::SegmentState> StageRunner::States() const {
   return states;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -29,7 +29,7 @@
 #include "engine/run/run_note.h"
 #include "scheduler/placement/remainder.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 
 struct StageOptions {
   Hub& hub;
@@ -140,6 +140,6 @@ class StageRunner {
   RunNote note_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::engine
 
 #endif  // HPVMD_ENGINE_RUN_RUN_STAGE_H_

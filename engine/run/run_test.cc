@@ -20,7 +20,7 @@
 #include "engine/testing/document.h"
 #include "engine/testing/function_device.h"
 
-namespace hpvm {
+namespace hpvm::engine {
 namespace {
 
 using ::testing::AllOf;
@@ -840,4 +840,4 @@ TEST_F(RunTest, LossesThatNobodyMakesUpFor) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::engine

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace hpvm::testing {
+namespace hpvm::engine::testing {
 
 class Document {
  public:
@@ -65,6 +65,6 @@ class Document {
   std::string symbols_, inputs_, outputs_, nodes_, edges_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::engine::testing
 
 #endif  // HPVMD_ENGINE_TESTING_DOCUMENT_H_

@@ -11,7 +11,7 @@
 #include "backends/shared/lane_thread.h"
 #include "base/hash.h"
 
-namespace hpvm::testing {
+namespace hpvm::engine::testing {
 namespace {
 
 class FunctionExecutable final : public Executable {
@@ -130,7 +130,7 @@ class FunctionDevice final : public Device {
   }
 
  private:
-  LaneThread::Runner Runner() {
+  backends::LaneThread::Runner Runner() {
     return [this](const Submission& submission) { return RunAll(submission); };
   }
 
@@ -295,7 +295,8 @@ class FunctionDevice final : public Device {
   DeviceInfo info_;
   std::shared_mutex loss_mutex_;  // Shared: a command runs. Exclusive: the memory becomes garbage.
   std::mutex mutex_;
-  std::array<LaneThread, kLanes> lanes_{LaneThread(Runner()), LaneThread(Runner()), LaneThread(Runner())};
+  std::array<backends::LaneThread, kLanes> lanes_{backends::LaneThread(Runner()), backends::LaneThread(Runner()),
+                                                  backends::LaneThread(Runner())};
 };
 
 }  // namespace
@@ -350,4 +351,4 @@ StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request
   return outcome;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::engine::testing

@@ -21,7 +21,7 @@
 #include "compiler/ir/launch.h"
 #include "engine/engine.h"
 
-namespace hpvm::testing {
+namespace hpvm::engine::testing {
 
 // One instance of a launch.
 struct FunctionCall {
@@ -110,6 +110,6 @@ class AnyModule final : public ModuleSource {
   static constexpr uint8_t kBytes[] = {0, 'a', 's', 'm'};
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::engine::testing
 
 #endif  // HPVMD_ENGINE_TESTING_FUNCTION_DEVICE_H_

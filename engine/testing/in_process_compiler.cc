@@ -13,7 +13,7 @@
 
 #include "compiler/driver/compile.h"
 
-namespace hpvm::testing {
+namespace hpvm::engine::testing {
 
 StatusOr<CompileOutcome> InProcessCompiler::Compile(const CompileRequest& request, Time deadline) {
   const Time start = RealClock().Now();
@@ -37,4 +37,4 @@ std::vector<uint8_t> WasmFromText(std::string_view text) {
   return stream.output_buffer().data;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::engine::testing

@@ -9,7 +9,7 @@
 
 #include "compiler/api/service.h"
 
-namespace hpvm::testing {
+namespace hpvm::engine::testing {
 
 class InProcessCompiler final : public CompilerService {
  public:
@@ -19,6 +19,6 @@ class InProcessCompiler final : public CompilerService {
 // WebAssembly text as a binary module; ends the program when the text is wrong.
 std::vector<uint8_t> WasmFromText(std::string_view text);
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::engine::testing
 
 #endif  // HPVMD_ENGINE_TESTING_IN_PROCESS_COMPILER_H_

@@ -17,7 +17,7 @@
 
 #include "executor/driver_process.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 int RunLinker() {
@@ -108,13 +108,13 @@ StatusOr<DriverBinary> Build(const DriverBuild& build) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
 int main(int argc, char** argv) {
   if (argc != 3) {
     return 2;
   }
-  hpvm::DriverSupervisorOptions options;
+  hpvm::executor::DriverSupervisorOptions options;
   options.socket = 3;
   options.cache_bytes_max = 4096;
   options.memory_bytes_max = strtoull(argv[1], nullptr, 10) << 20;
@@ -129,6 +129,6 @@ int main(int argc, char** argv) {
     }
     return load == "fail" ? hpvm::NotFound("There is no such driver.") : absl::OkStatus();
   };
-  options.driver.build = hpvm::Build;
-  return hpvm::RunDriverSupervisor(options);
+  options.driver.build = hpvm::executor::Build;
+  return hpvm::executor::RunDriverSupervisor(options);
 }

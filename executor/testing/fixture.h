@@ -16,7 +16,7 @@
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_link.h"
 
-namespace hpvm::testing {
+namespace hpvm::executor::testing {
 
 inline constexpr Duration kPatience = std::chrono::seconds(30);  // The machine may be busy.
 
@@ -45,7 +45,7 @@ inline std::string OneNode(const std::string& entry) {
 class ExecutorFixture : public ::testing::Test {
  protected:
   ExecutorFixture() {
-    StatusOr<std::unique_ptr<ExecutorHub>> hub = ExecutorHub::Create();
+    StatusOr<std::unique_ptr<supervisor::ExecutorHub>> hub = supervisor::ExecutorHub::Create();
     HPVMD_CHECK(hub.ok());
     hub_ = *std::move(hub);
     options_.program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
@@ -56,20 +56,20 @@ class ExecutorFixture : public ::testing::Test {
 
   // Starts a process and waits until it is ready.
   void Start() {
-    StatusOr<std::unique_ptr<ExecutorLink>> link =
-        ExecutorLink::Start(*hub_, options_, nullptr, [this](const Status& why) {
+    StatusOr<std::unique_ptr<supervisor::ExecutorLink>> link =
+        supervisor::ExecutorLink::Start(*hub_, options_, nullptr, [this](const Status& why) {
           std::lock_guard lock(end_mutex_);
           ends_.push_back(why);
         });
     ASSERT_TRUE(link.ok()) << Message(link.status());
     link_ = *std::move(link);
-    StatusOr<ExecutorReady> ready = link_->WaitReady(RealClock().Now() + kPatience);
+    StatusOr<supervisor::ExecutorReady> ready = link_->WaitReady(RealClock().Now() + kPatience);
     ASSERT_TRUE(ready.ok()) << Message(ready.status());
     ready_ = *std::move(ready);
   }
 
-  PrepareInput OneNodeInput(uint64_t handle, const std::string& document) {
-    PrepareInput input;
+  supervisor::PrepareInput OneNodeInput(uint64_t handle, const std::string& document) {
+    supervisor::PrepareInput input;
     input.handle = handle;
     input.document.bytes = AsBytes(document);
     input.modules = {{"m", HashOf(kKernelsWasm), {.bytes = kKernelsWasm}}};
@@ -87,14 +87,14 @@ class ExecutorFixture : public ::testing::Test {
     return future.get();
   }
 
-  StatusOr<internal::Prepared> Prepare(const PrepareInput& input) {
+  StatusOr<internal::Prepared> Prepare(const supervisor::PrepareInput& input) {
     StatusOr<internal::Prepared> reply =
         Await<internal::Prepared>([&](auto done) { link_->Prepare(input, std::move(done)); });
     const Status status = reply.ok() ? GetStatus(reply->status()) : reply.status();
     return status.ok() ? std::move(reply) : status;
   }
-  StatusOr<RunReply> Run(const RunInput& input) {
-    return Await<RunReply>([&](auto done) { link_->Run(input, std::move(done)); });
+  StatusOr<supervisor::RunReply> Run(const supervisor::RunInput& input) {
+    return Await<supervisor::RunReply>([&](auto done) { link_->Run(input, std::move(done)); });
   }
 
   // Prepares OneNode(entry) and fails the test when that does not work.
@@ -107,23 +107,25 @@ class ExecutorFixture : public ::testing::Test {
 
   static std::string Text(const internal::Prepared& reply) { return ToString(GetDiagnostics(reply.diagnostics())); }
   // The first output's.
-  static std::span<const uint8_t> FirstOutput(const RunReply& reply) { return reply.DataOf(reply.done.outputs(0)); }
+  static std::span<const uint8_t> FirstOutput(const supervisor::RunReply& reply) {
+    return reply.DataOf(reply.done.outputs(0));
+  }
 
-  static RunInput InlineRun(uint64_t handle, std::span<const int32_t> values) {
-    RunInput input;
+  static supervisor::RunInput InlineRun(uint64_t handle, std::span<const int32_t> values) {
+    supervisor::RunInput input;
     input.handle = handle;
     input.inputs = {{"x", ElementType::kI32, {values.size()}, AsBytes(values), std::nullopt}};
     return input;
   }
 
-  ExecutorOptions options_;
-  std::unique_ptr<ExecutorHub> hub_;
+  supervisor::ExecutorOptions options_;
+  std::unique_ptr<supervisor::ExecutorHub> hub_;
   std::mutex end_mutex_;
   std::vector<Status> ends_;  // Guarded by end_mutex_.
-  ExecutorReady ready_;
-  std::unique_ptr<ExecutorLink> link_;  // Last: gone before what its callbacks use.
+  supervisor::ExecutorReady ready_;
+  std::unique_ptr<supervisor::ExecutorLink> link_;  // Last: gone before what its callbacks use.
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::executor::testing
 
 #endif  // HPVMD_EXECUTOR_TESTING_FIXTURE_H_

@@ -10,7 +10,7 @@
 #include "base/io/memfd.h"
 #include "proto/internal/protocol.h"
 
-namespace hpvm {
+namespace hpvm::executor {
 namespace {
 
 constexpr int kSocket = 3;
@@ -214,6 +214,6 @@ int Serve() {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::executor
 
-int main() { return hpvm::Serve(); }
+int main() { return hpvm::executor::Serve(); }

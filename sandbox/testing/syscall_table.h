@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 
-namespace hpvm::testing {
+namespace hpvm::sandbox::testing {
 
 // An errno that no system call returns, so that the filter's refusals differ from the kernel's.
 inline constexpr int kRefused = 4000;
@@ -163,6 +163,6 @@ inline int ByInt80(const Filter& filter) {
 }
 #endif
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::sandbox::testing
 
 #endif  // HPVMD_SANDBOX_TESTING_SYSCALL_TABLE_H_

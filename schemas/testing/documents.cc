@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hpvm::testing {
+namespace hpvm::graph::testing {
 
 std::string ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -47,4 +47,4 @@ void CompareWithFile(const std::string& got, const std::string& path) {
   EXPECT_EQ(got, ReadText(path)) << path << ": run the test with HPVMD_BLESS=1 to accept what it gives now.";
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::graph::testing

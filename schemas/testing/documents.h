@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace hpvm::testing {
+namespace hpvm::graph::testing {
 
 struct Document {
   std::string name;  // "graph-cycle".
@@ -22,6 +22,6 @@ std::string ReadText(const std::string& path);
 // Compares `got` with the file; HPVMD_BLESS=1 rewrites the file instead.
 void CompareWithFile(const std::string& got, const std::string& path);
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::graph::testing
 
 #endif  // HPVMD_SCHEMAS_TESTING_DOCUMENTS_H_

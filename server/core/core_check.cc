@@ -64,7 +64,7 @@ Status Core::CheckAccounts(bool at_rest) {
   for (const auto& [id, run] : runs_.all()) {
     Counted& counted = all[run->tenant.get()];
     counted.is_busy = true;
-    for (const InputTensor& input : run->sending->input.inputs) {
+    for (const supervisor::InputTensor& input : run->sending->input.inputs) {
       counted.inline_bytes += run->stored == nullptr ? input.bytes.size() : 0;
     }
   }

@@ -53,7 +53,7 @@ class CostsTest : public ::testing::Test {
     return response.handle();
   }
 
-  void AnswerPrepare() { executor().AnswerPrepare(testing::AcceptedGraph("", {}, {})); }
+  void AnswerPrepare() { executor().AnswerPrepare(supervisor::testing::AcceptedGraph("", {}, {})); }
 
   FakeExecutor& executor() { return *spawner_.executors().back(); }
 

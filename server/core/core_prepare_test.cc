@@ -61,8 +61,8 @@ class PrepareTest : public ::testing::Test {
     return call;
   }
 
-  static internal::Prepared Accepted() { return testing::AcceptedGraph("", {}, {}); }
-  static internal::Prepared Failed(const Status& status) { return testing::FailedPrepare(status); }
+  static internal::Prepared Accepted() { return supervisor::testing::AcceptedGraph("", {}, {}); }
+  static internal::Prepared Failed(const Status& status) { return supervisor::testing::FailedPrepare(status); }
   FakeExecutor& executor() { return spawner_.last(); }
 
   ManualClock clock_;

@@ -48,7 +48,7 @@ class ReclaimTest : public ::testing::Test {
   }
 
   static internal::Ready Found(const std::string& family, uint64_t memory) {
-    return testing::Found({testing::FoundDevice(family + ":0", family + ":0", memory)});
+    return supervisor::testing::Found({supervisor::testing::FoundDevice(family + ":0", family + ":0", memory)});
   }
 
   struct Client {
@@ -71,7 +71,8 @@ class ReclaimTest : public ::testing::Test {
     core_->graphs().PrepareGraph(client->tenant, request, &response,
                                  [](const Outcome& done) { EXPECT_TRUE(done.ok()); });
     client->executor = spawner_.executors().back();
-    client->executor->AnswerPrepare(testing::AcceptedGraph("", {}, {testing::Port("y", ElementType::kF32, {"n"})}));
+    client->executor->AnswerPrepare(
+        supervisor::testing::AcceptedGraph("", {}, {supervisor::testing::Port("y", ElementType::kF32, {"n"})}));
     client->handle = response.handle();
     return client;
   }
@@ -83,15 +84,15 @@ class ReclaimTest : public ::testing::Test {
     core_->runs().Run(client.tenant, request, [&client](RunOutcome outcome) { client.outcome = std::move(outcome); });
   }
 
-  static RunReply Short(uint64_t bytes, uint32_t entry = 1) {
-    RunReply reply = testing::FailedRun(ResourceExhausted("The driver has no memory."));
+  static supervisor::RunReply Short(uint64_t bytes, uint32_t entry = 1) {
+    supervisor::RunReply reply = supervisor::testing::FailedRun(ResourceExhausted("The driver has no memory."));
     reply.done.set_short_entry_plus_1(entry + 1);
     reply.done.set_short_bytes(bytes);
     return reply;
   }
-  static RunReply Good() {
-    RunReply reply;
-    testing::AddInline(reply, "y", ElementType::kF32, {1}, "yyyy");
+  static supervisor::RunReply Good() {
+    supervisor::RunReply reply;
+    supervisor::testing::AddInline(reply, "y", ElementType::kF32, {1}, "yyyy");
     return reply;
   }
 
@@ -108,8 +109,8 @@ class ReclaimTest : public ::testing::Test {
 // The tenants with the most idle memory give way, for as much as is lacking; then the run is sent again.
 TEST_F(ReclaimTest, TheMostIdleGivesWay) {
   const auto ann = NewClient("ann"), bob = NewClient("bob"), eve = NewClient("eve");
-  ann->executor->on_usage(testing::DeviceUsage({0, 300}, {0, 200}));
-  bob->executor->on_usage(testing::DeviceUsage({0, 500}, {0, 450}));
+  ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 300}, {0, 200}));
+  bob->executor->on_usage(supervisor::testing::DeviceUsage({0, 500}, {0, 450}));
   Run(*eve);
   eve->executor->AnswerRun(Short(500));
   EXPECT_FALSE(eve->outcome.has_value());
@@ -118,9 +119,9 @@ TEST_F(ReclaimTest, TheMostIdleGivesWay) {
   EXPECT_EQ(bob->executor->reclaims[0].bytes_max, 50u);
   ASSERT_EQ(ann->executor->reclaims.size(), 1u);
   EXPECT_EQ(ann->executor->reclaims[0].bytes_max, 250u);
-  bob->executor->reclaims[0].done(testing::DeviceUsage({0, 50}, {0, 0}));
+  bob->executor->reclaims[0].done(supervisor::testing::DeviceUsage({0, 50}, {0, 0}));
   EXPECT_EQ(eve->executor->runs.size(), 1u);
-  ann->executor->reclaims[0].done(testing::DeviceUsage({0, 250}, {0, 150}));
+  ann->executor->reclaims[0].done(supervisor::testing::DeviceUsage({0, 250}, {0, 150}));
   ASSERT_EQ(eve->executor->runs.size(), 2u);
   eve->executor->AnswerRun(Good());
   ASSERT_TRUE(eve->outcome.has_value());
@@ -130,7 +131,7 @@ TEST_F(ReclaimTest, TheMostIdleGivesWay) {
 // Whoever is asked and does not answer is not waited for.
 TEST_F(ReclaimTest, GoesOnWithoutAnAnswer) {
   const auto ann = NewClient("ann"), eve = NewClient("eve");
-  ann->executor->on_usage(testing::DeviceUsage({0, 300}, {0, 300}));
+  ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 300}, {0, 300}));
   Run(*eve);
   eve->executor->AnswerRun(Short(100));
   EXPECT_EQ(eve->executor->runs.size(), 1u);
@@ -138,7 +139,7 @@ TEST_F(ReclaimTest, GoesOnWithoutAnAnswer) {
   core_->OnTime();
   ASSERT_EQ(eve->executor->runs.size(), 2u);
   // Late, and once more short: the run fails.
-  ann->executor->reclaims[0].done(testing::DeviceUsage({0, 200}, {0, 200}));
+  ann->executor->reclaims[0].done(supervisor::testing::DeviceUsage({0, 200}, {0, 200}));
   eve->executor->AnswerRun(Short(100));
   ASSERT_TRUE(eve->outcome.has_value());
   EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kResourceExhausted);
@@ -148,14 +149,14 @@ TEST_F(ReclaimTest, GoesOnWithoutAnAnswer) {
 // Nobody has any, the entry is none, or it was asked a moment ago: the run fails at once.
 TEST_F(ReclaimTest, FailsWhereNobodyCanHelp) {
   const auto ann = NewClient("ann"), eve = NewClient("eve");
-  ann->executor->on_usage(testing::DeviceUsage({0, 300}, {0, 0}));
+  ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 300}, {0, 0}));
   for (const uint32_t entry : {1u, 7u}) {
     Run(*eve);
     eve->executor->AnswerRun(Short(100, entry));
     ASSERT_TRUE(eve->outcome.has_value());
     EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kResourceExhausted);
   }
-  ann->executor->on_usage(testing::DeviceUsage({0, 300}, {0, 300}));
+  ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 300}, {0, 300}));
   Run(*eve);
   eve->executor->AnswerRun(Short(100));
   EXPECT_TRUE(eve->outcome.has_value());
@@ -169,13 +170,13 @@ TEST_F(ReclaimTest, FailsWhereNobodyCanHelp) {
 // A run that is cancelled while it waits for memory ends as cancelled, and is not sent again.
 TEST_F(ReclaimTest, CancelledWhileItWaits) {
   const auto ann = NewClient("ann"), eve = NewClient("eve");
-  ann->executor->on_usage(testing::DeviceUsage({0, 300}, {0, 300}));
+  ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 300}, {0, 300}));
   requests_.emplace_back().set_handle(eve->handle);
   const uint64_t id = core_->runs().Run(eve->tenant, requests_.back(),
                                         [eve](RunOutcome outcome) { eve->outcome = std::move(outcome); });
   eve->executor->AnswerRun(Short(100));
   core_->runs().CancelRun(id);
-  ann->executor->reclaims[0].done(testing::DeviceUsage({0, 200}, {0, 200}));
+  ann->executor->reclaims[0].done(supervisor::testing::DeviceUsage({0, 200}, {0, 200}));
   ASSERT_TRUE(eve->outcome.has_value());
   EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kCancelled);
   EXPECT_EQ(eve->executor->runs.size(), 1u);
@@ -184,9 +185,9 @@ TEST_F(ReclaimTest, CancelledWhileItWaits) {
 // More than the device has, all together: idle memory goes before anybody fails. What was asked for is not asked twice.
 TEST_F(ReclaimTest, TogetherWithinTheDevice) {
   const auto ann = NewClient("ann"), eve = NewClient("eve");
-  ann->executor->on_usage(testing::DeviceUsage({0, 700}, {0, 700}));
+  ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 700}, {0, 700}));
   EXPECT_TRUE(ann->executor->reclaims.empty());
-  eve->executor->on_usage(testing::DeviceUsage({0, 600}, {0, 0}));
+  eve->executor->on_usage(supervisor::testing::DeviceUsage({0, 600}, {0, 0}));
   ASSERT_EQ(ann->executor->reclaims.size(), 1u);
   EXPECT_EQ(ann->executor->reclaims[0].bytes_max, 400u);
   EXPECT_TRUE(eve->executor->reclaims.empty());

@@ -16,6 +16,8 @@
 namespace hpvm::server {
 namespace {
 
+using supervisor::RunReply;
+
 using absl::StatusCode;
 using testing::FakeExecutor;
 using testing::FakeSpawner;
@@ -75,8 +77,9 @@ class CoreTest : public ::testing::Test {
 
   // A graph with one f32 input "x" and one output "y".
   static internal::Prepared Accepted() {
-    internal::Prepared reply = testing::AcceptedGraph("double", {testing::Port("x", ElementType::kF32, {"n"})},
-                                                      {testing::Port("y", ElementType::kF32, {"n"})});
+    internal::Prepared reply =
+        supervisor::testing::AcceptedGraph("double", {supervisor::testing::Port("x", ElementType::kF32, {"n"})},
+                                           {supervisor::testing::Port("y", ElementType::kF32, {"n"})});
     reply.mutable_summary()->set_leaf_nodes(1);
     return reply;
   }
@@ -85,26 +88,26 @@ class CoreTest : public ::testing::Test {
   static internal::Prepared Native(const std::string& module) {
     internal::Prepared reply = Accepted();
     reply.mutable_summary()->add_devices("opencl:0");
-    *reply.add_native_nodes() = testing::Native("double", module, {"opencl:0"});
+    *reply.add_native_nodes() = supervisor::testing::Native("double", module, {"opencl:0"});
     return reply;
   }
 
   static RunReply Doubled(const std::string& bytes) {
     RunReply reply;
-    testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
-    *reply.done.add_nodes() = testing::Placement("double", "cpu:0", 0, 10);
+    supervisor::testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
+    *reply.done.add_nodes() = supervisor::testing::Placement("double", "cpu:0", 0, 10);
     reply.done.set_nodes_run(1);
     return reply;
   }
 
   // An output in memory that the run named.
   static RunReply InMemory(uint64_t bytes, const Status& status = absl::OkStatus()) {
-    RunReply reply = testing::FailedRun(status);
-    testing::AddOutput(reply, "y", ElementType::kF32, {bytes / 4}, bytes);
+    RunReply reply = supervisor::testing::FailedRun(status);
+    supervisor::testing::AddOutput(reply, "y", ElementType::kF32, {bytes / 4}, bytes);
     return reply;
   }
 
-  static RunReply Failed(const Status& status) { return testing::FailedRun(status); }
+  static RunReply Failed(const Status& status) { return supervisor::testing::FailedRun(status); }
 
   void AskPrepare() {
     prepare_outcome_.reset();
@@ -224,7 +227,9 @@ class CoreTest : public ::testing::Test {
   std::optional<RunOutcome> run_outcome_;
 };
 
-internal::Ready Found(const std::string& id) { return testing::Found({testing::FoundDevice(id, "")}); }
+internal::Ready Found(const std::string& id) {
+  return supervisor::testing::Found({supervisor::testing::FoundDevice(id, "")});
+}
 
 // A device that a run lost costs that executor; the next one waits until the device has been tried out, and has it.
 TEST_F(CoreTest, LostDevicesAreTriedOut) {
@@ -373,8 +378,8 @@ TEST_F(CoreTest, PreparesOnceAndRuns) {
 TEST_F(CoreTest, ReportsEveryDiagnostic) {
   AskPrepare();
   internal::Prepared reply;
-  testing::AddDiagnostic(reply, "/nodes/a", "First.");
-  testing::AddDiagnostic(reply, "/nodes/b", "Second.");
+  supervisor::testing::AddDiagnostic(reply, "/nodes/a", "First.");
+  supervisor::testing::AddDiagnostic(reply, "/nodes/b", "Second.");
   reply.mutable_diagnostics()->mutable_items(1)->set_offset(7);
   reply.mutable_diagnostics()->set_omitted(3);
   spawner_.last().AnswerPrepare(reply);
@@ -626,7 +631,7 @@ TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
   EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
   spawner_.spares = 1;
   AskPrepare();
-  spawner_.last().on_ready(ExecutorReady());
+  spawner_.last().on_ready(supervisor::ExecutorReady());
   spawner_.last().Die(kSignal9);
   ASSERT_TRUE(prepare_outcome_.has_value());
   EXPECT_EQ(spawner_.executors().size(), 4u);
@@ -645,7 +650,7 @@ TEST_F(CoreTest, ShowsTheSandbox) {
   EXPECT_EQ(before.sandbox().level_min(), 1u);
   EXPECT_FALSE(core_->Snapshot(false).sandbox.has_value());
   AskPrepare();
-  ExecutorReady ready;
+  supervisor::ExecutorReady ready;
   ready.said.set_sandbox_level(4);
   ready.said.set_sandbox_detail("empty root");
   spawner_.last().on_ready(ready);
@@ -682,7 +687,7 @@ TEST_F(CoreTest, CancelsInEachState) {
   run_outcome_.reset();
   core_->runs().CancelRun(first);  // While it runs: the executor is asked.
   core_->runs().CancelRun(first);  // Idempotent.
-  EXPECT_EQ(spawner_.last().cancels, std::vector<RequestId>{spawner_.last().runs[0].id});
+  EXPECT_EQ(spawner_.last().cancels, std::vector<supervisor::RequestId>{spawner_.last().runs[0].id});
   clock_.Advance(std::chrono::milliseconds(99));
   core_->OnTime();
   EXPECT_EQ(spawner_.last().killed, "");
@@ -732,7 +737,7 @@ TEST_F(CoreTest, HonoursIdempotencyKeys) {
   const auto duplicate = Submit(SubmitRequestOf("key"));  // Before the first one is answered.
   EXPECT_FALSE(duplicate->outcome.has_value());
   internal::Prepared rejected;
-  testing::AddDiagnostic(rejected, "/nodes", "There are no nodes (0).");
+  supervisor::testing::AddDiagnostic(rejected, "/nodes", "There are no nodes (0).");
   spawner_.last().AnswerPrepare(rejected);
   EXPECT_EQ(first->outcome->status.code(), StatusCode::kInvalidArgument);
   spawner_.last().AnswerPrepare(Accepted());  // The duplicate became the first.
@@ -767,8 +772,8 @@ TEST_F(CoreTest, GivesLargeOutputsMemory) {
   spawner_.last().AnswerRun(needs_memory());
   ASSERT_EQ(spawner_.last().runs.size(), 2u);
   ASSERT_EQ(spawner_.last().runs[1].outputs.size(), 1u);
-  const OutputTarget target = spawner_.last().runs[1].outputs[0];
-  EXPECT_EQ(target.kind, OutputTarget::Kind::kMemory);
+  const supervisor::OutputTarget target = spawner_.last().runs[1].outputs[0];
+  EXPECT_EQ(target.kind, supervisor::OutputTarget::Kind::kMemory);
   EXPECT_EQ(target.memory.bytes, kLarge);
   const std::string bytes(kLarge, 'z');
   ASSERT_TRUE(WriteAt(target.memory.fd, 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
@@ -798,7 +803,7 @@ TEST_F(CoreTest, GivesOutputsThatGrowMoreMemory) {
     reply.done.set_needs_memory(true);
     return reply;
   };
-  const auto target = [&]() -> const OutputTarget& { return spawner_.last().runs.back().outputs.at(0); };
+  const auto target = [&]() -> const supervisor::OutputTarget& { return spawner_.last().runs.back().outputs.at(0); };
   v1::RunRequest request = RunRequestOf(handle);
   (*request.mutable_symbols())["n"] = 1;
   Run(request);
@@ -839,7 +844,7 @@ TEST_F(CoreTest, ClearsWhatIsBehindAnOutput) {
     output.set_name("y");
     output.set_buffer_id(buffer.id());
     Run(request);
-    const MemorySlice slice = spawner_.last().runs.back().outputs.at(0).memory;
+    const supervisor::MemorySlice slice = spawner_.last().runs.back().outputs.at(0).memory;
     const std::string dirt(size, 'y');
     ASSERT_TRUE(WriteAt(slice.fd, 0, {reinterpret_cast<const uint8_t*>(dirt.data()), dirt.size()}).ok());
     run_outcome_.reset();
@@ -866,7 +871,7 @@ TEST_F(CoreTest, PublishesOnSuccessOnly) {
   output.set_name("y");
   output.set_buffer_id(buffer.id());
   const auto write = [&](const std::string& bytes) {
-    const MemorySlice slice = spawner_.last().runs.back().outputs.at(0).memory;
+    const supervisor::MemorySlice slice = spawner_.last().runs.back().outputs.at(0).memory;
     ASSERT_TRUE(WriteAt(slice.fd, 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
   };
   Run(request);
@@ -1043,7 +1048,7 @@ TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
 TEST_F(CoreTest, JobKeepsItsLog) {
   const auto with_log = [](RunReply reply) {
     v1::RunLog& log = *reply.done.mutable_log();
-    testing::AddLine(log, "double", "hello", {3, 2, 1});
+    supervisor::testing::AddLine(log, "double", "hello", {3, 2, 1});
     log.set_lines_dropped(7);
     v1::Finding& finding = *log.add_findings();
     finding.set_node("double");
@@ -1090,7 +1095,7 @@ TEST_F(CoreTest, JobLogNeedsRoom) {
   const std::string id = RunningJob(SubmitRequestOf());
   RunReply reply = Doubled("ABCDEFGH");
   for (int i = 0; i < 10; ++i) {
-    testing::AddLine(*reply.done.mutable_log(), "double", std::string(1000, 'a'));
+    supervisor::testing::AddLine(*reply.done.mutable_log(), "double", std::string(1000, 'a'));
   }
   spawner_.last().AnswerRun(std::move(reply));
   const v1::Job job = Job(id);
@@ -1108,11 +1113,11 @@ TEST_F(CoreTest, LogsAndOutputsShareAMessage) {
     Run(request);
     RunReply reply;
     for (uint64_t i = 0; i < 16; ++i) {
-      testing::AddInline(reply, "y" + std::to_string(i), ElementType::kU8, {limits::kInlineTensorBytesMax},
-                         std::string(limits::kInlineTensorBytesMax, 'y'));
+      supervisor::testing::AddInline(reply, "y" + std::to_string(i), ElementType::kU8, {limits::kInlineTensorBytesMax},
+                                     std::string(limits::kInlineTensorBytesMax, 'y'));
     }
     for (int i = 0; i < (has_log ? 60 : 0); ++i) {
-      testing::AddLine(*reply.done.mutable_log(), std::string(1024, 'n'), "text");
+      supervisor::testing::AddLine(*reply.done.mutable_log(), std::string(1024, 'n'), "text");
     }
     spawner_.last().AnswerRun(std::move(reply));
     ASSERT_TRUE(run_outcome_.has_value() && run_outcome_->outcome.ok());

@@ -21,7 +21,7 @@ namespace hpvm::server {
 namespace {
 
 // Answers each request on its own thread, in order; one in `death_in` runs ends it instead.
-class AnsweringProcess final : public ExecutorProcess {
+class AnsweringProcess final : public supervisor::ExecutorProcess {
  public:
   AnsweringProcess(uint64_t seed, uint64_t death_in, std::function<void(const Status&)> on_end)
       : rng_(seed), death_in_(death_in), on_end_(std::move(on_end)), thread_([this] { Loop(); }) {}
@@ -30,28 +30,30 @@ class AnsweringProcess final : public ExecutorProcess {
     thread_.join();
   }
 
-  RequestId Prepare(const PrepareInput&, std::function<void(StatusOr<internal::Prepared>)> done) override {
+  supervisor::RequestId Prepare(const supervisor::PrepareInput&,
+                                std::function<void(StatusOr<internal::Prepared>)> done) override {
     return Add([done = std::move(done)](const Status& status) {
       internal::Prepared reply =
-          hpvm::testing::AcceptedGraph("double", {hpvm::testing::Port("x", ElementType::kF32, {"n"})}, {});
+          supervisor::testing::AcceptedGraph("double", {supervisor::testing::Port("x", ElementType::kF32, {"n"})}, {});
       done(status.ok() ? StatusOr<internal::Prepared>(std::move(reply)) : status);
     });
   }
-  RequestId Run(const RunInput&, std::function<void(StatusOr<RunReply>)> done) override {
+  supervisor::RequestId Run(const supervisor::RunInput&,
+                            std::function<void(StatusOr<supervisor::RunReply>)> done) override {
     return Add([this, done = std::move(done)](const Status& status) {
       if (status.ok() && rng_.Below(death_in_) == 0) {
         End();
         done(Unavailable("The executor process ended (signal 9)."));
         return;
       }
-      RunReply reply;
+      supervisor::RunReply reply;
       const std::string bytes(rng_.Below(8) == 0 ? 40'000 : 8, 'r');
-      hpvm::testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
-      done(status.ok() ? StatusOr<RunReply>(std::move(reply)) : status);
+      supervisor::testing::AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
+      done(status.ok() ? StatusOr<supervisor::RunReply>(std::move(reply)) : status);
     });
   }
   void Release(uint64_t) override {}
-  void Cancel(RequestId) override {}
+  void Cancel(supervisor::RequestId) override {}
   void Ask(internal::Envelope request, AskDone done) override {
     if (!request.has_grant_changed()) {
       done(internal::Envelope());
@@ -67,9 +69,9 @@ class AnsweringProcess final : public ExecutorProcess {
   void Kill(std::string_view) override { End(); }
 
  private:
-  RequestId Add(std::function<void(const Status&)> answer) {
+  supervisor::RequestId Add(std::function<void(const Status&)> answer) {
     std::unique_lock lock(mutex_);
-    const RequestId id = ++last_id_;
+    const supervisor::RequestId id = ++last_id_;
     if (is_over_) {  // As the real link does: nobody else would ever answer.
       lock.unlock();
       answer(Unavailable("The executor process ended (signal 9)."));
@@ -109,7 +111,7 @@ class AnsweringProcess final : public ExecutorProcess {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void(const Status&)>> answers_;
-  RequestId last_id_ = 0;
+  supervisor::RequestId last_id_ = 0;
   bool ended_ = false;
   bool is_over_ = false;  // The thread answers no more.
   std::thread thread_;
@@ -117,9 +119,10 @@ class AnsweringProcess final : public ExecutorProcess {
 
 class AnsweringSpawner final : public ExecutorSpawner {
  public:
-  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest&, std::function<void(const ExecutorReady&)>,
-                                                   std::function<void(const Status&)> on_end) override {
-    return std::unique_ptr<ExecutorProcess>(
+  StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> Spawn(const SpawnRequest&,
+                                                               std::function<void(const supervisor::ExecutorReady&)>,
+                                                               std::function<void(const Status&)> on_end) override {
+    return std::unique_ptr<supervisor::ExecutorProcess>(
         std::make_unique<AnsweringProcess>(seed_.fetch_add(1), death_in, std::move(on_end)));
   }
   StatusOr<internal::Ready> Probe(const std::string&) override { return internal::Ready(); }

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 v1::Device Device(const std::string& id, const std::string& silicon) {
-  v1::Device device = testing::FoundDevice(id, silicon, 1000);
+  v1::Device device = supervisor::testing::FoundDevice(id, silicon, 1000);
   device.set_allocation_bytes_max(250);
   return device;
 }
@@ -35,10 +35,11 @@ class DeviceTableTest : public ::testing::Test {
  protected:
   static DeviceTable Make(const std::string& backends) {
     DeviceTable table(backends);
-    table.SetFound(
-        "vulkan", testing::Found({Device("vulkan:0", "gpu-1")}, {testing::BrokenDevice("vulkan:1", "It is on fire.")}));
-    table.SetFound("cpu", testing::Found({Device("cpu:0", "cpu")}));
-    table.SetFound("opencl", testing::Found({Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")}));
+    table.SetFound("vulkan",
+                   supervisor::testing::Found({Device("vulkan:0", "gpu-1")},
+                                              {supervisor::testing::BrokenDevice("vulkan:1", "It is on fire.")}));
+    table.SetFound("cpu", supervisor::testing::Found({Device("cpu:0", "cpu")}));
+    table.SetFound("opencl", supervisor::testing::Found({Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")}));
     return table;
   }
   static Time At(int ms) { return Time(std::chrono::milliseconds(ms)); }
@@ -74,8 +75,8 @@ TEST_F(DeviceTableTest, ProfilesHoldWhatWorks) {
 // device that is wrong about our own code runs none of it.
 TEST_F(DeviceTableTest, DefectsAreSaid) {
   DeviceTable table = Make("auto");
-  const auto nodes = Nodes({testing::Native("outer/blur", "blur.cl", {"opencl:0", "opencl:1"}),
-                            testing::Native("sharpen", "sharpen.spv", {"vulkan:0"})});
+  const auto nodes = Nodes({supervisor::testing::Native("outer/blur", "blur.cl", {"opencl:0", "opencl:1"}),
+                            supervisor::testing::Native("sharpen", "sharpen.spv", {"vulkan:0"})});
   EXPECT_TRUE(table.DefectNotes(nodes).empty());
   EXPECT_THAT(table.DriverDevices(), ::testing::SizeIs(3));
   table.SetDefects("opencl:1",
@@ -99,7 +100,7 @@ TEST_F(DeviceTableTest, DefectsAreSaid) {
   EXPECT_EQ(refused[0].id(), "opencl:1");
   EXPECT_THAT(refused[0].reason(), HasSubstr("computes generated code wrongly (ours)"));
   // Until it has been tried out again the same driver is believed no more than before; another one is.
-  internal::Ready again = testing::Found({Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")});
+  internal::Ready again = supervisor::testing::Found({Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")});
   table.SetFound("opencl", again);
   EXPECT_EQ(table.EmittedRefused({"opencl:1"}).size(), 1u);
   again.mutable_devices(1)->mutable_device()->set_name("A new driver");
@@ -113,7 +114,7 @@ TEST_F(DeviceTableTest, NotesOfManyNodesAreShort) {
   table.SetDefects("opencl:0", {Defect("wrapped-address", "It loses a wrap-around.", false)});
   google::protobuf::RepeatedPtrField<internal::NativeNode> nodes;
   for (int i = 0; i < 100; ++i) {
-    *nodes.Add() = testing::Native("node-" + std::to_string(i), "m.cl", {"opencl:0"});
+    *nodes.Add() = supervisor::testing::Native("node-" + std::to_string(i), "m.cl", {"opencl:0"});
   }
   const std::vector<std::string> notes = table.DefectNotes(nodes);
   ASSERT_EQ(notes.size(), 1u);
@@ -127,12 +128,12 @@ TEST_F(DeviceTableTest, EmulatedDevicesAreFallbacks) {
   emulated.set_emulated(true);
   for (const char* backends : {"auto", "cpu,vulkan"}) {
     DeviceTable table(backends);
-    table.SetFound("vulkan", testing::Found({emulated, Device("vulkan:0", "gpu-1")}));
+    table.SetFound("vulkan", supervisor::testing::Found({emulated, Device("vulkan:0", "gpu-1")}));
     const std::vector<std::string> want = backends == std::string("auto")
                                               ? std::vector<std::string>{"cpu", "vulkan:0"}
                                               : std::vector<std::string>{"cpu", "vulkan:1", "vulkan:0"};
     EXPECT_EQ(table.Profile(), want) << backends;
-    table.SetFound("vulkan", testing::Found({emulated}));
+    table.SetFound("vulkan", supervisor::testing::Found({emulated}));
     EXPECT_THAT(table.Profile(), ElementsAre("cpu", "vulkan:1"));
   }
 }
@@ -194,7 +195,7 @@ TEST_F(DeviceTableTest, ThreeStrikes) {
   EXPECT_EQ(table.Describe()[3].state(), v1::Device::STATE_BROKEN);
   EXPECT_THAT(table.Describe()[3].detail(), HasSubstr("after 3 failed probes: It is silent."));
   EXPECT_THAT(table.Profile(), ElementsAre("cpu", "opencl:0", "opencl:1"));
-  table.SetFound("vulkan", testing::Found({Device("vulkan:0", "gpu-1")}));
+  table.SetFound("vulkan", supervisor::testing::Found({Device("vulkan:0", "gpu-1")}));
   EXPECT_THAT(table.Profile(), ElementsAre("cpu", "opencl:0", "opencl:1", "vulkan:0"));
 }
 

@@ -265,20 +265,20 @@ class SpawnerTest : public PlaceTest {
   }
 
   struct Executor {
-    std::unique_ptr<ExecutorProcess> process;
-    StatusOr<ExecutorReady> ready = Unavailable("none");
+    std::unique_ptr<supervisor::ExecutorProcess> process;
+    StatusOr<supervisor::ExecutorReady> ready = Unavailable("none");
   };
   Executor Spawn(const std::string& tenant) {
     SpawnRequest request;
     request.tenant = tenant;
     request.grant_page = page_.get();
     request.without_device_nodes = true;
-    auto promise = std::make_shared<std::promise<StatusOr<ExecutorReady>>>();
+    auto promise = std::make_shared<std::promise<StatusOr<supervisor::ExecutorReady>>>();
     auto told = std::make_shared<std::atomic<bool>>(false);
     Executor executor;
-    StatusOr<std::unique_ptr<ExecutorProcess>> process = spawner_->Spawn(
+    StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> process = spawner_->Spawn(
         request,
-        [promise, told](const ExecutorReady& ready) {
+        [promise, told](const supervisor::ExecutorReady& ready) {
           if (!told->exchange(true)) {
             promise->set_value(ready);
           }
@@ -290,7 +290,7 @@ class SpawnerTest : public PlaceTest {
         });
     HPVMD_CHECK(process.ok());
     executor.process = *std::move(process);
-    std::future<StatusOr<ExecutorReady>> future = promise->get_future();
+    std::future<StatusOr<supervisor::ExecutorReady>> future = promise->get_future();
     if (future.wait_for(kPatience) == std::future_status::ready) {
       executor.ready = future.get();
     }

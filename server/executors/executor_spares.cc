@@ -37,7 +37,7 @@ std::set<std::string_view> FamiliesIn(const SpareProfile& profile) {
   return families;
 }
 
-SpareProfile ProfileOf(const ExecutorOptions& options) {
+SpareProfile ProfileOf(const supervisor::ExecutorOptions& options) {
   const internal::Hello& hello = options.hello;
   return {{hello.backends().begin(), hello.backends().end()}, hello.without_device_nodes()};
 }
@@ -49,7 +49,7 @@ bool SettleAlike(const SpareProfile& a, const SpareProfile& b) {
 
 }  // namespace
 
-std::string ProgramsOf(const ExecutorOptions& options) {
+std::string ProgramsOf(const supervisor::ExecutorOptions& options) {
   const std::string compiler = options.hello.compiler_program().empty()
                                    ? options.program.substr(0, options.program.rfind('/') + 1) + "hpvm-compiler"
                                    : options.hello.compiler_program();
@@ -93,7 +93,7 @@ size_t ExecutorSpares::waiting() const {
                                            [](const SpareExecutor& spare) { return !spare.end->has_value(); }));
 }
 
-std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
+std::optional<SpareExecutor> ExecutorSpares::Take(supervisor::ExecutorOptions& options) {
   const std::string programs = ProgramsOf(options);
   std::lock_guard lock(mutex_);
   start_at_ = std::max(start_at_, RealClock().Now() + kRefillDelay);

@@ -20,9 +20,9 @@
 namespace hpvm::server {
 
 struct SpareExecutor {
-  std::unique_ptr<ExecutorLink> link;
+  std::unique_ptr<supervisor::ExecutorLink> link;
   ExecutorPlace* place = nullptr;              // The link keeps it.
-  ExecutorOptions options;                     // As it was started with.
+  supervisor::ExecutorOptions options;         // As it was started with.
   std::shared_ptr<int> pid;                    // For the state folder's record.
   std::string programs;                        // Which files its programs were.
   std::shared_ptr<std::optional<Status>> end;  // By itself, and why. Guarded by the pool's mutex.
@@ -36,7 +36,7 @@ struct SpareProfile {
 };
 
 // Which files `options` names, so that an update of them is seen; empty when one is missing.
-std::string ProgramsOf(const ExecutorOptions& options);
+std::string ProgramsOf(const supervisor::ExecutorOptions& options);
 
 // Any thread. A thread of its own starts and ends them, one at a time, when nobody has taken one for a moment: a
 // machine that is busy starting tenants is left in peace.
@@ -56,7 +56,7 @@ class ExecutorSpares {
   // What they were started with has changed: all are replaced.
   void Renew();
   // One that can serve `options`, which gets what was settled with it; nothing when there is none.
-  std::optional<SpareExecutor> Take(ExecutorOptions& options);
+  std::optional<SpareExecutor> Take(supervisor::ExecutorOptions& options);
   size_t waiting() const;
 
  private:

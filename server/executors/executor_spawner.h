@@ -31,9 +31,9 @@ class ExecutorSpawner {
  public:
   virtual ~ExecutorSpawner() = default;
   // `on_end` comes after every pending request's callback. May take milliseconds: called without the core's mutex.
-  virtual StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
-                                                           std::function<void(const ExecutorReady&)> on_ready,
-                                                           std::function<void(const Status&)> on_end) = 0;
+  virtual StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> Spawn(
+      const SpawnRequest& request, std::function<void(const supervisor::ExecutorReady&)> on_ready,
+      std::function<void(const Status&)> on_end) = 0;
   // The devices of a backend on this machine ("cpu", "opencl"; "opencl:1" for one), found by a sandboxed probe, which
   // tries each; blocks for up to 10 s.
   virtual StatusOr<internal::Ready> Probe(const std::string& backend) = 0;

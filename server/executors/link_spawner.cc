@@ -26,6 +26,8 @@
 namespace hpvm::server {
 namespace {
 
+using supervisor::ExecutorOptions;
+
 constexpr Duration kProbeWithin = std::chrono::seconds(10);
 constexpr Duration kDefectsWithin = std::chrono::seconds(40);  // More than it gives itself.
 
@@ -66,8 +68,8 @@ CgroupLimits LimitsOf(const Config& config) { return {config.executor_memory_byt
 
 class LinkSpawner final : public ExecutorSpawner {
  public:
-  LinkSpawner(std::unique_ptr<ExecutorHub> hub, std::unique_ptr<ExecutorPlaces> places, ExecutorOptions options,
-              const Config& config, StateFolder& folder, std::array<uint8_t, 32> secret)
+  LinkSpawner(std::unique_ptr<supervisor::ExecutorHub> hub, std::unique_ptr<ExecutorPlaces> places,
+              ExecutorOptions options, const Config& config, StateFolder& folder, std::array<uint8_t, 32> secret)
       : hub_(std::move(hub)),
         places_(std::move(places)),
         folder_(folder),
@@ -80,9 +82,9 @@ class LinkSpawner final : public ExecutorSpawner {
     spares_.SetCount(config.executor_spares);
   }
 
-  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
-                                                   std::function<void(const ExecutorReady&)> on_ready,
-                                                   std::function<void(const Status&)> on_end) override {
+  StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> Spawn(
+      const SpawnRequest& request, std::function<void(const supervisor::ExecutorReady&)> on_ready,
+      std::function<void(const Status&)> on_end) override {
     ExecutorOptions options = OptionsFor(request);
     const SpillFile spill = OpenSpillFile(folder_.path(), options.hello.spill_bytes_max());
     options.spill_fd = spill.fd.get();
@@ -98,7 +100,7 @@ class LinkSpawner final : public ExecutorSpawner {
     HPVMD_ASSIGN_OR_RETURN(*options.hello.mutable_cache_folder(), places_->CacheFolder(request.tenant, *place));
     const auto pid = std::make_shared<int>(-1);
     options.on_spawned = Recording(pid, *place);
-    return ExecutorLink::Start(*hub_, options, std::move(on_ready), Forgetting(pid, std::move(on_end)));
+    return supervisor::ExecutorLink::Start(*hub_, options, std::move(on_ready), Forgetting(pid, std::move(on_end)));
   }
 
   void Expect(const std::vector<std::string>& backends, bool without_device_nodes) override {
@@ -107,12 +109,12 @@ class LinkSpawner final : public ExecutorSpawner {
 
   StatusOr<internal::Ready> Probe(const std::string& backend) override {
     return WithProbe([&](const auto& on_spawned) {
-      return hpvm::ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
+      return supervisor::ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
     });
   }
   StatusOr<std::vector<v1::DriverDefect>> ProbeDefects(const std::string& device) override {
     HPVMD_ASSIGN_OR_RETURN(const internal::Ready answer, WithProbe([&](const auto& on_spawned) {
-                             return hpvm::ProbeDefects(Options().program, device, kDefectsWithin, on_spawned);
+                             return supervisor::ProbeDefects(Options().program, device, kDefectsWithin, on_spawned);
                            }));
     return std::vector<v1::DriverDefect>(answer.defects().begin(), answer.defects().end());
   }
@@ -133,10 +135,10 @@ class LinkSpawner final : public ExecutorSpawner {
       }
     };
     // Goes before what its callbacks use; none comes once it is gone.
-    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorLink> link,
-                           ExecutorLink::Start(
+    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<supervisor::ExecutorLink> link,
+                           supervisor::ExecutorLink::Start(
                                *hub_, options,
-                               [&](const ExecutorReady& ready) {
+                               [&](const supervisor::ExecutorReady& ready) {
                                  take(SandboxFacts{ready.said.sandbox_level(), ready.said.sandbox_detail()});
                                },
                                Forgetting(pid, [&](const Status& why) {
@@ -254,8 +256,8 @@ class LinkSpawner final : public ExecutorSpawner {
     spare.pid = std::make_shared<int>(-1);
     spare.programs = ProgramsOf(spare.options);
     spare.options.on_spawned = Recording(spare.pid, *spare.place);
-    HPVMD_ASSIGN_OR_RETURN(spare.link,
-                           ExecutorLink::StartSpare(*hub_, spare.options, Forgetting(spare.pid, std::move(on_end))));
+    HPVMD_ASSIGN_OR_RETURN(spare.link, supervisor::ExecutorLink::StartSpare(*hub_, spare.options,
+                                                                            Forgetting(spare.pid, std::move(on_end))));
     return spare;
   }
 
@@ -264,7 +266,7 @@ class LinkSpawner final : public ExecutorSpawner {
     return options_;
   }
 
-  std::unique_ptr<ExecutorHub> hub_;
+  std::unique_ptr<supervisor::ExecutorHub> hub_;
   std::unique_ptr<ExecutorPlaces> places_;
   StateFolder& folder_;
   std::mutex mutex_;
@@ -297,7 +299,7 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places,
                          ExecutorPlaces::Create(config, folder.path(), options.program));
   HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path() + "/artifact.key"));
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<supervisor::ExecutorHub> hub, supervisor::ExecutorHub::Create());
   return std::unique_ptr<ExecutorSpawner>(
       std::make_unique<LinkSpawner>(std::move(hub), std::move(places), std::move(options), config, folder, secret));
 }

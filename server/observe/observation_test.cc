@@ -79,7 +79,7 @@ Metrics ReadText(const std::string& text) {
 // Makes every family have a sample.
 void LetEverythingHappen(Observer& observer) {
   RunOutcome outcome;
-  *outcome.reply.done.add_nodes() = hpvm::testing::Placement("n", "cpu:0", 0, 1);
+  *outcome.reply.done.add_nodes() = supervisor::testing::Placement("n", "cpu:0", 0, 1);
   observer.On(events::RunEnded{"local", "", "g", "", outcome});
   outcome.outcome = Aborted("x");
   observer.On(events::RunEnded{"local", "", "g", "", outcome});

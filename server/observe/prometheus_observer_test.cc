@@ -140,10 +140,11 @@ TEST(PrometheusObserverTest, LabelsAreBounded) {
     metrics.On(
         events::RunEnded{"tenant-" + std::to_string(i), "", "graph-" + std::to_string(i), "", Outcome(Aborted("x"))});
     RunOutcome outcome = Outcome(absl::OkStatus());
-    for (const v1::NodePlacement& node : {testing::Placement("secret/path", "gpu:" + std::to_string(i), 0, 5),
-                                          testing::Placement("secret/path", "x\ny \"" + std::to_string(i), 5, 0),
-                                          testing::Placement("secret/path", "", UINT64_MAX / 2 + 1, UINT64_MAX / 2),
-                                          testing::Placement("secret/path", "cpu:0", 0, 1'000'000)}) {
+    for (const v1::NodePlacement& node :
+         {supervisor::testing::Placement("secret/path", "gpu:" + std::to_string(i), 0, 5),
+          supervisor::testing::Placement("secret/path", "x\ny \"" + std::to_string(i), 5, 0),
+          supervisor::testing::Placement("secret/path", "", UINT64_MAX / 2 + 1, UINT64_MAX / 2),
+          supervisor::testing::Placement("secret/path", "cpu:0", 0, 1'000'000)}) {
       *outcome.reply.done.add_nodes() = node;
     }
     metrics.On(events::RunEnded{"tenant-0", "job-1", "graph", "", outcome});

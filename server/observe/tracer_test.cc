@@ -61,7 +61,7 @@ class TracerTest : public ::testing::Test {
     timing.set_copy_in_ns(3'000'000);
     timing.set_run_ns(8'000'000);
     timing.set_copy_out_ns(2'000'000);
-    *outcome.reply.done.add_nodes() = hpvm::testing::Placement("blur", "cpu:0", 1'000'000, 5'000'000);
+    *outcome.reply.done.add_nodes() = supervisor::testing::Placement("blur", "cpu:0", 1'000'000, 5'000'000);
     return outcome;
   }
   ManualClock clock_;
@@ -253,7 +253,7 @@ TEST_F(TracerTest, HostileRecords) {
   outcome.reply.done.clear_nodes();
   for (int i = 0; i < 5'000; ++i) {
     v1::NodePlacement& node = *outcome.reply.done.add_nodes();
-    node = hpvm::testing::Placement(std::string(10'000, 'n'), std::string(10'000, 'd'), UINT64_MAX, INT64_MAX);
+    node = supervisor::testing::Placement(std::string(10'000, 'n'), std::string(10'000, 'd'), UINT64_MAX, INT64_MAX);
     node.set_math("fast");
   }
   tracer.On(events::RunEnded{"local", "", "graph", kCaller, outcome});

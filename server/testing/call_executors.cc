@@ -9,6 +9,8 @@
 namespace hpvm::server::testing {
 namespace {
 
+using supervisor::RunReply;
+
 constexpr uint64_t kOutputBytes = 8;
 constexpr uint64_t kLargeOutputBytes = limits::kInlineTensorBytesMax + 4096;
 
@@ -35,7 +37,7 @@ internal::Prepared Accepted(uint8_t number) {
   return reply;
 }
 
-bool IsCancelled(const FakeExecutor& executor, RequestId id) {
+bool IsCancelled(const FakeExecutor& executor, supervisor::RequestId id) {
   return std::find(executor.cancels.begin(), executor.cancels.end(), id) != executor.cancels.end();
 }
 
@@ -55,8 +57,8 @@ internal::Prepared PreparedOf(const std::array<uint8_t, 3>& numbers, bool is_can
   }
 }
 
-const OutputTarget* TargetOf(const FakeExecutor::RunCall& run) {
-  for (const OutputTarget& target : run.outputs) {
+const supervisor::OutputTarget* TargetOf(const FakeExecutor::RunCall& run) {
+  for (const supervisor::OutputTarget& target : run.outputs) {
     if (target.name == "y") {
       return &target;
     }
@@ -67,8 +69,8 @@ const OutputTarget* TargetOf(const FakeExecutor::RunCall& run) {
 // In the memory that came with the run, or inline.
 RunReply Success(const FakeExecutor::RunCall& run, uint8_t letter) {
   RunReply reply;
-  const OutputTarget* target = TargetOf(run);
-  const bool in_memory = target != nullptr && target->kind == OutputTarget::Kind::kMemory;
+  const supervisor::OutputTarget* target = TargetOf(run);
+  const bool in_memory = target != nullptr && target->kind == supervisor::OutputTarget::Kind::kMemory;
   if (in_memory && target->memory.bytes < kOutputBytes) {
     reply = FailedRun(ResourceExhausted("Outputs need memory."));
     reply.done.set_needs_memory(true);
@@ -79,7 +81,7 @@ RunReply Success(const FakeExecutor::RunCall& run, uint8_t letter) {
   reply.done.set_nodes_run(1);
   reply.done.mutable_timing()->set_run_ns(10'000);
   const std::string bytes(kOutputBytes, static_cast<char>(letter));
-  if (target == nullptr || target->kind == OutputTarget::Kind::kInline) {
+  if (target == nullptr || target->kind == supervisor::OutputTarget::Kind::kInline) {
     AddInline(reply, "y", ElementType::kF32, {kOutputBytes / 4}, bytes);
     return reply;
   }
@@ -298,7 +300,7 @@ bool CallExecutors::Ready(const Numbers& numbers) {
   if (alive.empty()) {
     return false;
   }
-  ExecutorReady ready;
+  supervisor::ExecutorReady ready;
   ready.said.set_sandbox_level(4);
   ready.pid = 1'000 + numbers[1];
   if (numbers[2] % 4 == 0) {

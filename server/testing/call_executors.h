@@ -42,7 +42,7 @@ class CallExecutors {
   bool Die(const Numbers& numbers);
   bool Ready(const Numbers& numbers);
   bool SetStarts(const Numbers& numbers);
-  RunReply ReplyTo(const FakeExecutor& executor, const FakeExecutor::RunCall& run, const Numbers& numbers);
+  supervisor::RunReply ReplyTo(const FakeExecutor& executor, const FakeExecutor::RunCall& run, const Numbers& numbers);
 
   FakeSpawner& spawner_;
   CallPromises& promises_;

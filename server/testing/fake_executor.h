@@ -17,21 +17,21 @@
 namespace hpvm::server::testing {
 
 // Answers of executors come from supervisor/testing.
-using hpvm::testing::AcceptedGraph;
-using hpvm::testing::AddDiagnostic;
-using hpvm::testing::AddInline;
-using hpvm::testing::AddLine;
-using hpvm::testing::AddOutput;
-using hpvm::testing::Answering;
-using hpvm::testing::BrokenDevice;
-using hpvm::testing::DeviceUsage;
-using hpvm::testing::FailedPrepare;
-using hpvm::testing::FailedRun;
-using hpvm::testing::Found;
-using hpvm::testing::FoundDevice;
-using hpvm::testing::Native;
-using hpvm::testing::Placement;
-using hpvm::testing::Port;
+using supervisor::testing::AcceptedGraph;
+using supervisor::testing::AddDiagnostic;
+using supervisor::testing::AddInline;
+using supervisor::testing::AddLine;
+using supervisor::testing::AddOutput;
+using supervisor::testing::Answering;
+using supervisor::testing::BrokenDevice;
+using supervisor::testing::DeviceUsage;
+using supervisor::testing::FailedPrepare;
+using supervisor::testing::FailedRun;
+using supervisor::testing::Found;
+using supervisor::testing::FoundDevice;
+using supervisor::testing::Native;
+using supervisor::testing::Placement;
+using supervisor::testing::Port;
 
 // What the test sees of one executor; outlives the process object that the core owns.
 struct FakeExecutor {
@@ -40,15 +40,15 @@ struct FakeExecutor {
     std::vector<std::string> modules;
     std::function<void(StatusOr<internal::Prepared>)> done;  // Empty: answered.
     bool check = false;
-    RequestId id = 0;
+    supervisor::RequestId id = 0;
   };
   struct RunCall {
-    RequestId id = 0;
+    supervisor::RequestId id = 0;
     uint64_t handle = 0;
-    std::vector<std::string> inputs;    // Bytes of each, read when sent.
-    std::vector<OutputTarget> outputs;  // Descriptors are borrowed: valid while the run is.
+    std::vector<std::string> inputs;                // Bytes of each, read when sent.
+    std::vector<supervisor::OutputTarget> outputs;  // Descriptors are borrowed: valid while the run is.
     Duration within{0};
-    std::function<void(StatusOr<RunReply>)> done;
+    std::function<void(StatusOr<supervisor::RunReply>)> done;
     bool log = false;
     bool is_last_chance = false;
   };
@@ -57,7 +57,7 @@ struct FakeExecutor {
     auto done = std::exchange(prepares.back().done, nullptr);
     done(std::move(reply));
   }
-  void AnswerRun(RunReply reply, size_t index = SIZE_MAX) {
+  void AnswerRun(supervisor::RunReply reply, size_t index = SIZE_MAX) {
     auto done = std::exchange(runs.at(index == SIZE_MAX ? runs.size() - 1 : index).done, nullptr);
     done(std::move(reply));
   }
@@ -96,10 +96,10 @@ struct FakeExecutor {
   std::vector<std::string> backends;
   uint32_t sandbox_level_min = 0;
   bool without_device_nodes = false;
-  std::function<void(const ExecutorReady&)> on_ready;
+  std::function<void(const supervisor::ExecutorReady&)> on_ready;
   std::deque<PrepareCall> prepares;  // A deque: answers may add calls.
   std::deque<RunCall> runs;
-  std::vector<RequestId> cancels;
+  std::vector<supervisor::RequestId> cancels;
   std::vector<uint64_t> released, forgotten;
   struct ReclaimCall {
     uint32_t entry = 0;
@@ -116,26 +116,28 @@ struct FakeExecutor {
   std::optional<Duration> cpu_time;
   std::string killed;
   bool ended = false, shut_down = false, destroyed = false, was_spare = false;
-  RequestId next_id = 1;
+  supervisor::RequestId next_id = 1;
   std::function<void(const Status&)> on_end;
 };
 
-class FakeProcess final : public ExecutorProcess {
+class FakeProcess final : public supervisor::ExecutorProcess {
  public:
   explicit FakeProcess(std::shared_ptr<FakeExecutor> state) : state_(std::move(state)) {}
   ~FakeProcess() override {
     state_->destroyed = true;
     state_->Die(Unavailable("The executor process was killed."));
   }
-  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) override {
+  supervisor::RequestId Prepare(const supervisor::PrepareInput& input,
+                                std::function<void(StatusOr<internal::Prepared>)> done) override {
     FakeExecutor::PrepareCall call{input.handle, {}, std::move(done), input.check, state_->next_id++};
-    for (const ModuleInput& module : input.modules) {
+    for (const supervisor::ModuleInput& module : input.modules) {
       call.modules.push_back(module.name);
     }
     state_->prepares.push_back(std::move(call));
     return state_->prepares.back().id;
   }
-  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
+  supervisor::RequestId Run(const supervisor::RunInput& input,
+                            std::function<void(StatusOr<supervisor::RunReply>)> done) override {
     FakeExecutor::RunCall call{state_->next_id++,
                                input.handle,
                                {},
@@ -144,7 +146,7 @@ class FakeProcess final : public ExecutorProcess {
                                std::move(done),
                                input.options.log(),
                                input.options.is_last_chance()};
-    for (const InputTensor& tensor : input.inputs) {
+    for (const supervisor::InputTensor& tensor : input.inputs) {
       std::string bytes(tensor.bytes.begin(), tensor.bytes.end());
       if (tensor.memory.has_value()) {
         bytes.resize(tensor.memory->bytes);
@@ -157,7 +159,7 @@ class FakeProcess final : public ExecutorProcess {
     return state_->runs.back().id;
   }
   void Release(uint64_t handle) override { state_->released.push_back(handle); }
-  void Cancel(RequestId id) override { state_->cancels.push_back(id); }
+  void Cancel(supervisor::RequestId id) override { state_->cancels.push_back(id); }
   void Ask(internal::Envelope request, AskDone done) override {
     if (request.has_reclaim()) {
       state_->reclaims.push_back({request.reclaim().entry(), request.reclaim().bytes_max(),
@@ -184,9 +186,9 @@ class FakeProcess final : public ExecutorProcess {
 
 class FakeSpawner final : public ExecutorSpawner {
  public:
-  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
-                                                   std::function<void(const ExecutorReady&)> on_ready,
-                                                   std::function<void(const Status&)> on_end) override {
+  StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> Spawn(
+      const SpawnRequest& request, std::function<void(const supervisor::ExecutorReady&)> on_ready,
+      std::function<void(const Status&)> on_end) override {
     if (!failure.ok()) {
       return failure;
     }
@@ -205,7 +207,7 @@ class FakeSpawner final : public ExecutorSpawner {
     } else if (state->was_spare && spares_end_at_once) {
       state->Die(Unavailable("The executor process ended (signal 9)."));
     }
-    return std::unique_ptr<ExecutorProcess>(std::make_unique<FakeProcess>(state));
+    return std::unique_ptr<supervisor::ExecutorProcess>(std::make_unique<FakeProcess>(state));
   }
   StatusOr<internal::Ready> Probe(const std::string&) override { return internal::Ready(); }
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>&, bool) override { return SandboxFacts{4, ""}; }

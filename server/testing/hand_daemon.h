@@ -87,14 +87,14 @@ class HandDaemon {
     reply.mutable_summary()->set_leaf_nodes(1);
     return reply;
   }
-  static RunReply Result(const std::string& bytes) {
-    RunReply reply;
+  static supervisor::RunReply Result(const std::string& bytes) {
+    supervisor::RunReply reply;
     AddInline(reply, "y", ElementType::kF32, {bytes.size() / 4}, bytes);
     *reply.done.add_nodes() = Placement("double", "cpu:0", 0, 10);
     reply.done.set_nodes_run(1);
     return reply;
   }
-  static RunReply Failure(const Status& status) { return FailedRun(status); }
+  static supervisor::RunReply Failure(const Status& status) { return FailedRun(status); }
 
   Config config_;
   std::unique_ptr<StoredState> state_ = std::make_unique<StoredState>();

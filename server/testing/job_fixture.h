@@ -154,7 +154,7 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
     return open;
   }
   // Answers the oldest open run.
-  void AnswerRun(RunReply reply) {
+  void AnswerRun(supervisor::RunReply reply) {
     const auto open = OpenRuns();
     ASSERT_FALSE(open.empty());
     open[0].first->AnswerRun(std::move(reply), open[0].second);

@@ -14,7 +14,7 @@
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_process.h"
 
-namespace hpvm::testing {
+namespace hpvm::supervisor::testing {
 
 // `done` of ExecutorProcess::Ask, for whoever answers with a message of one kind.
 template <typename Message>
@@ -157,6 +157,6 @@ inline internal::Ready Found(std::initializer_list<v1::Device> devices, std::ini
   return ready;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::supervisor::testing
 
 #endif  // HPVMD_SUPERVISOR_TESTING_MESSAGES_H_

@@ -44,7 +44,7 @@ struct Present {
 Present Find() {
   Present present;
   for (const char* driver : {"opencl", "vulkan"}) {
-    const StatusOr<std::vector<std::string>> devices = ListDevices(driver);
+    const StatusOr<std::vector<std::string>> devices = backends::ListDevices(driver);
     if (!devices.ok()) {
       std::fprintf(stderr, "%s: %s\n", driver, Message(devices.status()).c_str());
     }

@@ -72,7 +72,7 @@ namespace {
 
 StatusOr<std::unique_ptr<Device>> Create(std::string_view backend, Hub& hub) {
   if (!backend.ends_with(Bench::kLanes)) {
-    return CreateDevice(backend, hub, {});
+    return backends::CreateDevice(backend, hub, {});
   }
   backend.remove_suffix(Bench::kLanes.size());
   if (backend.starts_with("opencl")) {
@@ -150,7 +150,7 @@ void Bench::WriteBytes(Buffer& buffer, uint64_t offset, const void* data, uint64
     return;
   }
   BufferSpec spec{bytes, static_cast<uint8_t*>(const_cast<void*>(data))};
-  std::unique_ptr<Buffer> staging = *AllocateHostBuffer(spec, bytes);
+  std::unique_ptr<Buffer> staging = *backends::AllocateHostBuffer(spec, bytes);
   Work work;
   work.Copy(*staging, 0, buffer, offset, bytes);
   const Status status = Run(work);
@@ -166,7 +166,7 @@ void Bench::ReadBytes(Buffer& buffer, uint64_t offset, void* data, uint64_t byte
     return;
   }
   BufferSpec spec{bytes, static_cast<uint8_t*>(data)};
-  std::unique_ptr<Buffer> staging = *AllocateHostBuffer(spec, bytes);
+  std::unique_ptr<Buffer> staging = *backends::AllocateHostBuffer(spec, bytes);
   Work work;
   work.Copy(buffer, offset, *staging, 0, bytes);
   const Status status = Run(work);

@@ -63,14 +63,14 @@ void LoadRefusesNonsense(Bench& bench) {
 // Names that do not exist are refused with the names that do.
 TEST(RegistryTest, RefusesUnknownNames) {
   Hub hub;
-  const StatusOr<std::unique_ptr<Device>> device = CreateDevice("fpga", hub, {});
+  const StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice("fpga", hub, {});
   ASSERT_EQ(device.status().code(), absl::StatusCode::kNotFound);
-  for (std::string_view name : BackendNames()) {
+  for (std::string_view name : backends::BackendNames()) {
     EXPECT_NE(Message(device.status()).find(name), std::string::npos);
-    const StatusOr<std::vector<std::string>> devices = ListDevices(name);
+    const StatusOr<std::vector<std::string>> devices = backends::ListDevices(name);
     ASSERT_TRUE(devices.ok()) << devices.status();
     for (const std::string& listed : *devices) {
-      const Status status = CreateDevice(listed, hub, {}).status();
+      const Status status = backends::CreateDevice(listed, hub, {}).status();
       EXPECT_TRUE(status.ok()) << listed << ": " << status;
     }
   }

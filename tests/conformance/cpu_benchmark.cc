@@ -64,7 +64,7 @@ void TinyDispatches(Bench& bench, const char* name, int buffers) {
 
 void Efficiency(uint32_t threads, uint64_t instances) {
   Hub hub;
-  std::unique_ptr<Device> device = *CreateDevice("cpu", hub, {threads, nullptr});
+  std::unique_ptr<Device> device = *backends::CreateDevice("cpu", hub, {threads, nullptr});
   Artifact artifact = *CompileText(KernelText("shadow_stack"), *device);
   std::unique_ptr<Executable> kernel = *device->Load(std::move(artifact));
   BufferSpec spec;

@@ -86,7 +86,7 @@ class KeepingBuilder final : public DriverBuilder {
     if (found != kept_.end()) {
       return found->second;
     }
-    HPVMD_ASSIGN_OR_RETURN(DriverBinary binary, FindFamily(build.device)->build(build));
+    HPVMD_ASSIGN_OR_RETURN(DriverBinary binary, backends::FindFamily(build.device)->build(build));
     return kept_.emplace(std::move(key), std::move(binary)).first->second;
   }
 
@@ -106,7 +106,7 @@ class Devices {
       DeviceOptions options;
       options.builder = &builder_;
       options.gpu_forced = &forced_.try_emplace(variant, variant).first->second;
-      StatusOr<std::unique_ptr<Device>> created = CreateDevice(name_, hub_, options);
+      StatusOr<std::unique_ptr<Device>> created = backends::CreateDevice(name_, hub_, options);
       if (!created.ok()) {
         std::fprintf(stderr, "%s\n", Message(created.status()).c_str());
       }
@@ -313,7 +313,7 @@ std::vector<std::string> Present() {
   hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   std::vector<std::string> all;
   for (const char* driver : {"opencl", "vulkan"}) {
-    const StatusOr<std::vector<std::string>> devices = ListDevices(driver);
+    const StatusOr<std::vector<std::string>> devices = backends::ListDevices(driver);
     HPVMD_CHECK(devices.ok());
     all.insert(all.end(), devices->begin(), devices->end());
     if (devices->empty()) {

@@ -48,8 +48,9 @@ class Pieces {
       : bench_(bench), bytes_(bytes), count_(count), from_(bytes * count / 4, 1.0f), to_(bytes * count / 4, 0.0f) {
     saxpy_ = bench.Load("saxpy");
     HPVMD_CHECK(saxpy_ != nullptr);
-    host_from_ = *AllocateHostBuffer({bytes * count, reinterpret_cast<uint8_t*>(from_.data())}, bytes * count);
-    host_to_ = *AllocateHostBuffer({bytes * count, reinterpret_cast<uint8_t*>(to_.data())}, bytes * count);
+    host_from_ =
+        *backends::AllocateHostBuffer({bytes * count, reinterpret_cast<uint8_t*>(from_.data())}, bytes * count);
+    host_to_ = *backends::AllocateHostBuffer({bytes * count, reinterpret_cast<uint8_t*>(to_.data())}, bytes * count);
     arena_ = bench.Allocate(kRoom * bytes);
   }
 

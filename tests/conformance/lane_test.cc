@@ -17,7 +17,7 @@ class HostArray {
  public:
   explicit HostArray(std::vector<T> initial) : data(std::move(initial)) {
     const uint64_t bytes = data.size() * sizeof(T);
-    buffer_ = *AllocateHostBuffer({bytes, reinterpret_cast<uint8_t*>(data.data())}, bytes);
+    buffer_ = *backends::AllocateHostBuffer({bytes, reinterpret_cast<uint8_t*>(data.data())}, bytes);
   }
   Buffer& buffer() { return *buffer_; }
   std::vector<T> data;

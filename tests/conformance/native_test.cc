@@ -175,7 +175,7 @@ TEST_P(NativeTest, RunsSpirv) {
 std::vector<std::string> Devices() {
   std::vector<std::string> all;
   for (const char* driver : {"opencl", "vulkan"}) {
-    const StatusOr<std::vector<std::string>> devices = ListDevices(driver);
+    const StatusOr<std::vector<std::string>> devices = backends::ListDevices(driver);
     HPVMD_CHECK(devices.ok());
     if (devices->empty()) {
       std::printf("No %s device is here: its native modules are skipped.\n", driver);

@@ -137,7 +137,7 @@ StatusOr<Outcome> RunVariant(const ir::Module& lowered, const LaunchSpec& launch
   }
   run.group_base = space.group_base;
   run.stop = &go;
-  const Ticks& ticks = ProcessTicks();
+  const backends::Ticks& ticks = backends::ProcessTicks();
   const cpu::DispatchEnd end = cpu::RunDispatch(*executable, run, *pool, ticks, ticks.Now());
   HPVMD_RETURN_IF_ERROR(end.status);
   HPVMD_CHECK(end.trap.code != ir::TrapCode::kWrongProof);

@@ -50,7 +50,7 @@ Region& RegionOf(std::vector<Region>& regions, const uint8_t* data) {
 }
 
 std::vector<std::string> DevicesOf(const std::string& driver) {
-  const StatusOr<std::vector<std::string>> devices = ListDevices(driver);
+  const StatusOr<std::vector<std::string>> devices = backends::ListDevices(driver);
   if (!devices.ok()) {
     std::fprintf(stderr, "%s: %s\n", driver.c_str(), Message(devices.status()).c_str());
   }
@@ -77,7 +77,7 @@ bool HasDevice(const std::string& device) {
 DeviceRun::DeviceRun(const std::string& backend, uint32_t variant) : forced_(variant) {
   DeviceOptions options;
   options.gpu_forced = &forced_;
-  StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub_, options);
+  StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(backend, hub_, options);
   if (!device.ok()) {
     std::fprintf(stderr, "%s: %s\n", backend.c_str(), Message(device.status()).c_str());
   }
@@ -134,7 +134,7 @@ StatusOr<ir::TrapReport> DeviceRun::Launch(Executable& executable, const ir::Lau
   for (Region& region : regions) {
     const auto bytes = static_cast<uint64_t>(region.end - region.begin);
     HPVMD_ASSIGN_OR_RETURN(region.buffer, device_->Allocate({.bytes = bytes}));
-    HPVMD_ASSIGN_OR_RETURN(region.host, AllocateHostBuffer({.bytes = bytes}, ~uint64_t{0}));
+    HPVMD_ASSIGN_OR_RETURN(region.host, backends::AllocateHostBuffer({.bytes = bytes}, ~uint64_t{0}));
     std::memcpy(region.host->host(), region.begin, bytes);
     const auto slot = static_cast<SlotIndex>(buffers.size());
     buffers.push_back(region.buffer.get());

@@ -6,6 +6,7 @@
 //   hpvm-gpu-random --device vulkan:0 --seeds 0..99999 --seconds 600 --jobs 16
 //   hpvm-gpu-random --device opencl:0 --seeds 7..7 --text    also prints the kernel and the program
 //   hpvm-gpu-random --device opencl:0 --seeds 7..7 --shrink  makes what differs small, and prints it
+//   hpvm-gpu-random --device opencl:0 --replay tests/gpu/found/*.ir   what was found before
 //   hpvm-gpu-random --device opencl:0 --records              kernels whose addresses wrap around on the way
 //
 // Kernels run in child processes, since a driver that crashes or hangs is a finding. Opening a driver takes longer than
@@ -20,6 +21,8 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,210 +31,34 @@
 #include "absl/strings/numbers.h"
 
 #include "backends/opencl/pocl.h"
-#include "compiler/ir/check.h"
-#include "compiler/ir/interpret/interpret.h"
-#include "compiler/ir/text/text.h"
-#include "tests/gpu/device_run.h"
+#include "tests/gpu/random_compare.h"
 #include "tests/spmd/generate.h"
-#include "tests/spmd/memory.h"
-#include "tests/spmd/shrink.h"
 #include "tests/spmd/time_limit.h"
 
 namespace hpvm::gpu_test {
 namespace {
 
-constexpr uint64_t kStepsMax = 400'000;
-// Of processor time a seed. Drivers compile some hundred milliseconds a variant; machines may be busy.
-constexpr unsigned kSecondsMax = 120;
 // Seeds a child runs: what a driver keeps of each program stays small.
 constexpr uint64_t kBatch = 64;
-constexpr uint32_t kShrinkTries = 3000;
-
-enum Outcome : int { kSame = 0, kDiffers = 1, kRefused = 2, kTooLong = 3, kNoDevice = 4 };
 
 struct Arguments {
   std::string device = "opencl:0", seeds = "0..49";
   uint32_t seconds = 0, findings_max = 1, jobs = 1;
+  std::vector<std::string> replayed;
   bool has_text = false, has_records = false, has_rows = false, shrinks = false;
 };
 
-class Comparison {
- public:
-  Comparison(spmd::Kernel kernel, const Arguments& arguments, DeviceRun& device, bool is_quiet = false)
-      : kernel_(std::move(kernel)), arguments_(arguments), device_(device), is_quiet_(is_quiet) {}
-
-  Outcome Run() {
-    const GpuTile tile = ChooseTile();
-    const spmd::Buffers expected(kernel_, /*at_end=*/false);
-    const StatusOr<ir::TrapReport> want =
-        ir::Interpret(kernel_.module, spmd::LaunchOf(kernel_, expected), {.steps_max = kStepsMax});
-    if (!want.ok()) {
-      return Report("interpreter", Message(want.status()));
-    }
-    if (want->code == ir::TrapCode::kStopped) {
-      return kTooLong;
-    }
-    const std::vector<GpuTile> tiles(tile.size == GpuTile().size ? 0 : 1, tile);
-    const StatusOr<Artifact> artifact = device_.Compile(kernel_.module, tiles);
-    if (!artifact.ok()) {
-      const bool is_refusal = artifact.status().code() == absl::StatusCode::kFailedPrecondition;
-      return is_refusal ? kRefused : Report("compiler", Message(artifact.status()));
-    }
-    if (arguments_.has_text && !is_quiet_) {
-      std::printf("%s%s\n", spmd::ToText(kernel_).c_str(),
-                  std::string(artifact->code.begin(), artifact->code.end()).c_str());
-    }
-    Outcome outcome = kSame;
-    for (size_t i = 0; i < artifact->gpu.variants.size() && outcome == kSame; ++i) {
-      outcome = RunVariant(*artifact, i, expected, *want);
-    }
-    return outcome;
-  }
-
-  // The first word of what Run() found: "Buffer" for values, "out" for accesses out of bounds.
-  std::string KindOfDifference() const { return what_.substr(0, what_.find(' ')); }
-
- private:
-  // By the seed; the extent is cut so that all of it can run in tiles.
-  GpuTile ChooseTile() {
-    GpuTile tile;
-    if (ir::RunsByGroups(kernel_.module)) {
-      return tile;
-    }
-    tile.size = {1u << kernel_.seed % 3, 1u << kernel_.seed / 3 % 3, 1};
-    for (size_t d = 0; d < 3; ++d) {
-      if (kernel_.extent[d] > tile.size[d]) {
-        kernel_.extent[d] -= kernel_.extent[d] % tile.size[d];
-      }
-    }
-    return tile;
-  }
-
-  Outcome Report(const std::string& where, const std::string& what) {
-    what_ = what;
-    if (is_quiet_) {
-      return kDiffers;
-    }
-    std::printf("FOUND seed %" PRIu64 " on %s, %s: %s\n", kernel_.seed, arguments_.device.c_str(), where.c_str(),
-                what.c_str());
-    return kDiffers;
-  }
-
-  // With the one that checks everything beside it, for launches that the variant cannot take.
-  Outcome RunVariant(const Artifact& artifact, size_t index, const spmd::Buffers& expected,
-                     const ir::TrapReport& want) {
-    Artifact one = artifact;
-    const std::string name = artifact.gpu.variants[index].entry;
-    one.gpu.variants = {artifact.gpu.variants[index]};
-    if (index + 1 != artifact.gpu.variants.size()) {
-      one.gpu.variants.push_back(artifact.gpu.variants.back());
-    }
-    StatusOr<std::unique_ptr<Executable>> executable = device_.Load(std::move(one));
-    if (!executable.ok()) {
-      return Report(name, Message(executable.status()));
-    }
-    const spmd::Buffers found(kernel_, /*at_end=*/false);
-    const StatusOr<ir::TrapReport> got = device_.Launch(**executable, spmd::LaunchOf(kernel_, found));
-    if (!got.ok()) {
-      return Report(name, Message(got.status()));
-    }
-    if ((got->code == ir::TrapCode::kNone) != (want.code == ir::TrapCode::kNone) && !MissesItsBuffer(*got)) {
-      return Report(name, ir::ToString(*got, kernel_.module) + "; interpreted: " + ir::ToString(want, kernel_.module));
-    }
-    if (got->code != ir::TrapCode::kNone) {
-      return artifact.gpu.variants[index].tile == GpuTile().size ? CompareTrap(name, *got) : kSame;
-    }
-    const std::string difference = found.FindDifference(expected);
-    return difference.empty() ? kSame : Report(name, difference);
-  }
-
-  // Any instance that traps may be reported, but with its own trap. In groups they depend on each other.
-  Outcome CompareTrap(const std::string& name, const ir::TrapReport& got) {
-    if (ir::RunsByGroups(kernel_.module)) {
-      return kSame;
-    }
-    const auto& [x, y, z] = got.instance;
-    if (x >= kernel_.extent[0] || y >= kernel_.extent[1] || z >= kernel_.extent[2]) {
-      return Report(name, "the instance does not exist: " + ir::ToString(got, kernel_.module));
-    }
-    const uint64_t instance = IndexOf(got);
-    const spmd::Buffers buffers(kernel_, /*at_end=*/false);
-    StatusOr<ir::TrapReport> alone = ir::Interpret(kernel_.module, spmd::LaunchOf(kernel_, buffers),
-                                                   {.begin = instance, .end = instance + 1, .steps_max = kStepsMax});
-    if (!alone.ok()) {
-      return Report(name, Message(alone.status()));
-    }
-    alone->address &= 0xffffffffu;  // A record holds the low half.
-    // A copy or fill is compiled as loads and stores, which trap as those do (docs/KERNELS.md, "Addresses").
-    if (alone->code == got.code && alone->source == got.source && got.bytes < alone->bytes &&
-        got.address >= alone->address && got.address - alone->address <= alone->bytes - got.bytes) {
-      return kSame;
-    }
-    const std::string wanted = ir::ToString(*alone, kernel_.module), reported = ir::ToString(got, kernel_.module);
-    return wanted == reported || MissesItsBuffer(got)
-               ? kSame
-               : Report(name, reported + "; that instance alone, interpreted: " + wanted);
-  }
-
-  uint64_t IndexOf(const ir::TrapReport& report) const {
-    const auto& [x, y, z] = report.instance;
-    return x + kernel_.extent[0] * (y + kernel_.extent[1] * z);
-  }
-
-  // Whether the instance's access misses the buffer whose address it was computed from and lands in another one: on
-  // GPUs alone it traps (docs/KERNELS.md, "On GPUs").
-  bool MissesItsBuffer(const ir::TrapReport& got) const {
-    if (got.code != ir::TrapCode::kOutOfBounds) {
-      return false;
-    }
-    ir::Checker checker;
-    const spmd::Buffers buffers(kernel_, /*at_end=*/false);
-    ir::Launch launch = spmd::LaunchOf(kernel_, buffers);
-    launch.checker = &checker;
-    ir::InterpretOptions options{.steps_max = kStepsMax};
-    if (!ir::RunsByGroups(kernel_.module)) {
-      options.begin = IndexOf(got);
-      options.end = options.begin + 1;
-    }
-    const StatusOr<ir::TrapReport> checked = ir::Interpret(kernel_.module, launch, options);
-    return checked.ok() &&
-           std::any_of(checker.findings().begin(), checker.findings().end(), [&](const ir::Finding& finding) {
-             return finding.kind == ir::FindingKind::kWrongBuffer && finding.first.source == got.source;
-           });
-  }
-
-  spmd::Kernel kernel_;
-  const Arguments& arguments_;
-  DeviceRun& device_;
-  const bool is_quiet_;
-  std::string what_;
-};
-
-// What is cut off may be what kept instances from each other's places.
-bool HasRace(const spmd::Kernel& kernel) {
-  ir::Checker checker;
-  const spmd::Buffers buffers(kernel, /*at_end=*/false);
-  ir::Launch launch = spmd::LaunchOf(kernel, buffers);
-  launch.checker = &checker;
-  const StatusOr<ir::TrapReport> checked = ir::Interpret(kernel.module, launch, {.steps_max = kStepsMax});
-  return !checked.ok() || std::any_of(checker.findings().begin(), checker.findings().end(),
-                                      [](const auto& finding) { return finding.kind == ir::FindingKind::kRace; });
-}
-
-void PrintShrunk(spmd::Kernel kernel, const Arguments& arguments, DeviceRun& device) {
-  Comparison first(kernel, arguments, device, /*is_quiet=*/true);
-  first.Run();
-  const auto differs = [&](const spmd::Kernel& smaller) {
-    spmd::LimitSeconds(kSecondsMax);
-    Comparison again(smaller, arguments, device, /*is_quiet=*/true);
-    return again.Run() == kDiffers && again.KindOfDifference() == first.KindOfDifference() && !HasRace(smaller);
-  };
-  kernel = spmd::Shrink(std::move(kernel), differs, kShrinkTries);
-  Comparison(kernel, arguments, device).Run();
-  std::printf("%s", spmd::ToText(kernel).c_str());
-}
-
+// A seed, or the place of a file among those to replay.
 spmd::Kernel Generate(uint64_t seed, const Arguments& arguments) {
+  if (!arguments.replayed.empty()) {
+    std::ifstream file(arguments.replayed[seed]);
+    StatusOr<spmd::Kernel> kernel = spmd::FromText({std::istreambuf_iterator<char>(file), {}});
+    if (!kernel.ok()) {
+      std::fprintf(stderr, "%s: %s\n", arguments.replayed[seed].c_str(), Message(kernel.status()).c_str());
+      _exit(2);
+    }
+    return *std::move(kernel);
+  }
   return arguments.has_records ? spmd::GenerateRecords(seed)
          : arguments.has_rows  ? spmd::GenerateRows(seed)
                                : spmd::Generate(seed);
@@ -261,9 +88,11 @@ struct Answer {
   DeviceRun device(arguments.device);
   for (uint64_t seed = first; seed <= last; ++seed) {
     spmd::LimitSeconds(kSecondsMax);
-    const Outcome outcome = Comparison(Generate(seed, arguments), arguments, device).Run();
+    const std::string name = (arguments.replayed.empty() ? "seed " + std::to_string(seed) : arguments.replayed[seed]) +
+                             " on " + arguments.device;
+    const Outcome outcome = Compare(Generate(seed, arguments), name, device, arguments.has_text);
     if (outcome == kDiffers && arguments.shrinks) {
-      PrintShrunk(Generate(seed, arguments), arguments, device);
+      PrintShrunk(Generate(seed, arguments), name, device);
     }
     answer(seed, outcome);
     if (outcome == kDiffers) {
@@ -407,8 +236,10 @@ class Search {
 int Run(const Arguments& arguments) {
   uint64_t first = 0, last = 0;
   const size_t dots = arguments.seeds.find("..");
-  if (dots == std::string::npos || !absl::SimpleAtoi(arguments.seeds.substr(0, dots), &first) ||
-      !absl::SimpleAtoi(arguments.seeds.substr(dots + 2), &last) || first > last) {
+  if (!arguments.replayed.empty()) {
+    last = arguments.replayed.size() - 1;
+  } else if (dots == std::string::npos || !absl::SimpleAtoi(arguments.seeds.substr(0, dots), &first) ||
+             !absl::SimpleAtoi(arguments.seeds.substr(dots + 2), &last) || first > last) {
     std::fprintf(stderr, "--seeds takes FIRST..LAST.\n");
     return 2;
   }
@@ -431,6 +262,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", arguments.seconds, "end after so many; 0 is when all seeds are done");
   app.add_option("--findings", arguments.findings_max, "end after so many");
   app.add_option("--jobs", arguments.jobs, "processes at once");
+  app.add_option("--replay", arguments.replayed, "files with kernels, instead of seeds")->check(CLI::ExistingFile);
   app.add_flag("--text", arguments.has_text, "print kernels and programs");
   app.add_flag("--shrink", arguments.shrinks, "make the kernels that differ small");
   app.add_flag("--records", arguments.has_records, "fields of records instead of everything");

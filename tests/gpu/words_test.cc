@@ -62,7 +62,7 @@ class WordsTest : public ::testing::TestWithParam<std::string> {
       buffers_[slot] = *run_.device().Allocate({.bytes = 2 * kBytes});
     }
     for (SlotIndex slot : {kGood, kBad, kXHost, kOutHost}) {
-      buffers_[slot] = *AllocateHostBuffer({.bytes = 2 * kBytes}, ~uint64_t{0});
+      buffers_[slot] = *backends::AllocateHostBuffer({.bytes = 2 * kBytes}, ~uint64_t{0});
     }
     for (uint32_t i = 0; i < 2 * kCount; ++i) {
       Set(kGood, i, 5 * i % kCount);

@@ -19,19 +19,13 @@
 #include "executor/runner.h"
 #undef private
 
-namespace hpvm {
-
-// In place of ExecuteRun: tests/lab/CMakeLists.txt compiles executor/runner.cc with that name.
-std::span<const uint8_t> BrokenExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices,
-                                          Time now, OutputArena& arena, internal::RunDone* done);
-
-namespace lab {
+namespace hpvm::lab {
 namespace {
 
 constexpr char kInput[] = "attack";
 
 // Inline, or in memory that the daemon shares.
-std::string AttackText(const RunJob& job) {
+std::string AttackText(const executor::RunJob& job) {
   for (const internal::Binding& input : job.message.inputs()) {
     if (input.name() != kInput) {
       continue;
@@ -92,10 +86,16 @@ std::string Refused() {
 
 std::string Outcome(long result) { return result < 0 ? Refused() : Took(std::to_string(result)); }
 
-}  // namespace lab
+}  // namespace hpvm::lab
 
-std::span<const uint8_t> BrokenExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices,
-                                          Time now, OutputArena& arena, internal::RunDone* done) {
+namespace hpvm::executor {
+
+// In place of ExecuteRun: tests/lab/CMakeLists.txt compiles executor/runner.cc with that name.
+std::span<const uint8_t> BrokenExecuteRun(engine::Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
+                                          OutputArena& arena, internal::RunDone* done);
+
+std::span<const uint8_t> BrokenExecuteRun(engine::Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
+                                          OutputArena& arena, internal::RunDone* done) {
   const std::string text = lab::AttackText(job);
   if (text.find("probe=") == std::string::npos) {
     return ExecuteRun(engine, job, devices, now, arena, done);
@@ -117,4 +117,4 @@ std::span<const uint8_t> BrokenExecuteRun(Engine& engine, RunJob& job, const Dev
   return {};
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::executor

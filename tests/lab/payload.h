@@ -20,7 +20,7 @@ namespace hpvm::lab {
 // One probe's surroundings. On the thread that executes the run.
 struct Task {
   std::map<std::string, std::string> arguments;  // Of the attack's text: "key=value" lines.
-  RunJob& job;
+  executor::RunJob& job;
   uint64_t request_id = 0;  // The run's, on the daemon's socket.
   internal::RunDone* done;  // The answer, for probes that lie in it.
   bool keep_answer = false;  // Set by a probe that has filled `done` itself.

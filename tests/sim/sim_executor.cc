@@ -14,6 +14,10 @@
 namespace hpvm::server::sim {
 namespace {
 
+using supervisor::OutputTarget;
+using supervisor::RequestId;
+using supervisor::RunReply;
+
 std::string ReadAll(int fd, uint64_t offset, uint64_t bytes) {
   std::string text(bytes, '\0');
   ReadAt(fd, offset, {reinterpret_cast<uint8_t*>(text.data()), text.size()}).IgnoreError();
@@ -31,7 +35,7 @@ struct HeldMemory {
 struct Request {
   std::function<void(StatusOr<internal::Prepared>)> prepared;
   std::function<void(StatusOr<RunReply>)> ran;
-  ExecutorProcess::AskDone granted;
+  supervisor::ExecutorProcess::AskDone granted;
   // Of runs.
   GraphSpec graph;
   uint64_t run = 0;  // At the checker.
@@ -58,12 +62,12 @@ class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
         profile_(std::move(profile)),
         name_("exec " + tenant_ + "/" + std::to_string(number)) {}
 
-  void Start(std::function<void(const ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end);
-  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done);
-  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done);
+  void Start(std::function<void(const supervisor::ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end);
+  RequestId Prepare(const supervisor::PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done);
+  RequestId Run(const supervisor::RunInput& input, std::function<void(StatusOr<RunReply>)> done);
   void Release(uint64_t handle) { graphs_.erase(handle); }
   void Cancel(RequestId id);
-  void GrantChanged(ExecutorProcess::AskDone done);
+  void GrantChanged(supervisor::ExecutorProcess::AskDone done);
   // Ends soon, or at once while the daemon goes down. `is_fault`: it costs attempts.
   void EndSoon(Status why);
   // Every pending request fails, then the end is told.
@@ -74,8 +78,8 @@ class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
 
  private:
   void After(Duration delay, std::function<void(SimExecutor&)> action);
-  void TakeMemory(const RunInput& input, Request& request);
-  void DrawFate(RequestId id, const RunInput& input, Request& request);
+  void TakeMemory(const supervisor::RunInput& input, Request& request);
+  void DrawFate(RequestId id, const supervisor::RunInput& input, Request& request);
   void FinishPrepare(RequestId id, uint64_t handle, const GraphSpec& graph);
   void FinishRun(RequestId id);
   void Answer(RequestId id, RunReply reply, Fate fate);
@@ -107,7 +111,8 @@ void SimExecutor::After(Duration delay, std::function<void(SimExecutor&)> action
                         });
 }
 
-void SimExecutor::Start(std::function<void(const ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end) {
+void SimExecutor::Start(std::function<void(const supervisor::ExecutorReady&)> on_ready,
+                        std::function<void(const Status&)> on_end) {
   on_end_ = std::move(on_end);
   const Duration takes = Microseconds(Between(spawner_.rng(), 200, 15'000));
   if (Draw(context_.plan.die_early)) {
@@ -119,13 +124,14 @@ void SimExecutor::Start(std::function<void(const ExecutorReady&)> on_ready, std:
     if (self.ended_) {
       return;
     }
-    ExecutorReady ready;
+    supervisor::ExecutorReady ready;
     ready.said.set_sandbox_level(2);
     on_ready(ready);
   });
 }
 
-RequestId SimExecutor::Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) {
+RequestId SimExecutor::Prepare(const supervisor::PrepareInput& input,
+                               std::function<void(StatusOr<internal::Prepared>)> done) {
   const RequestId id = next_id_++;
   pending_[id].prepared = std::move(done);
   if (ended_) {
@@ -163,22 +169,23 @@ void SimExecutor::FinishPrepare(RequestId id, uint64_t handle, const GraphSpec& 
   }
   internal::Prepared reply;
   if (graph.is_invalid) {
-    testing::AddDiagnostic(reply, "/nodes", "The simulation does not like this graph.");
+    supervisor::testing::AddDiagnostic(reply, "/nodes", "The simulation does not like this graph.");
     request.mapped().prepared(std::move(reply));
     return;
   }
   graphs_[handle] = graph;
   v1::GraphSummary& summary = *reply.mutable_summary();
   summary.set_name("graph" + std::to_string(graph.number));
-  *summary.add_inputs() = testing::Port("x", ElementType::kU8, {"n"});
+  *summary.add_inputs() = supervisor::testing::Port("x", ElementType::kU8, {"n"});
   if (graph.has_buffer) {
-    *summary.add_inputs() = testing::Port("b", ElementType::kU8, {"m"});
+    *summary.add_inputs() = supervisor::testing::Port("b", ElementType::kU8, {"m"});
   }
   if (graph.has_index) {
-    *summary.add_inputs() = testing::Port("i", ElementType::kU64, {});
+    *summary.add_inputs() = supervisor::testing::Port("i", ElementType::kU64, {});
   }
   for (uint32_t i = 0; i < graph.outputs; ++i) {
-    *summary.add_outputs() = testing::Port(OutputName(i), ElementType::kU8, {std::to_string(graph.output_bytes)});
+    *summary.add_outputs() =
+        supervisor::testing::Port(OutputName(i), ElementType::kU8, {std::to_string(graph.output_bytes)});
   }
   summary.set_leaf_nodes(1);
   for (const std::string& device : profile_) {
@@ -189,8 +196,8 @@ void SimExecutor::FinishPrepare(RequestId id, uint64_t handle, const GraphSpec& 
   request.mapped().prepared(std::move(reply));
 }
 
-void SimExecutor::TakeMemory(const RunInput& input, Request& request) {
-  for (const InputTensor& tensor : input.inputs) {
+void SimExecutor::TakeMemory(const supervisor::RunInput& input, Request& request) {
+  for (const supervisor::InputTensor& tensor : input.inputs) {
     if (tensor.memory.has_value()) {
       request.memory_inputs[tensor.name] = {Duplicate(tensor.memory->fd), tensor.memory->offset, tensor.memory->bytes};
     } else {
@@ -207,7 +214,7 @@ void SimExecutor::TakeMemory(const RunInput& input, Request& request) {
   request.inline_bytes_max = input.options.inline_bytes_max();
 }
 
-RequestId SimExecutor::Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) {
+RequestId SimExecutor::Run(const supervisor::RunInput& input, std::function<void(StatusOr<RunReply>)> done) {
   const RequestId id = next_id_++;
   Request& request = pending_[id];
   request.ran = std::move(done);
@@ -238,7 +245,7 @@ RequestId SimExecutor::Run(const RunInput& input, std::function<void(StatusOr<Ru
   return id;
 }
 
-void SimExecutor::DrawFate(RequestId id, const RunInput& input, Request& request) {
+void SimExecutor::DrawFate(RequestId id, const supervisor::RunInput& input, Request& request) {
   SeededRng& rng = spawner_.rng();
   const Plan& plan = context_.plan;
   Duration takes = request.graph.takes + Microseconds(Between(rng, 20, 2'000));
@@ -268,7 +275,7 @@ void SimExecutor::DrawFate(RequestId id, const RunInput& input, Request& request
     After(input.within, [id](SimExecutor& self) {
       const auto found = self.pending_.find(id);
       if (found != self.pending_.end() && !found->second.is_hung) {
-        self.Answer(id, testing::FailedRun(DeadlineExceeded("The run did not end within its deadline.")),
+        self.Answer(id, supervisor::testing::FailedRun(DeadlineExceeded("The run did not end within its deadline.")),
                     Fate::kStopped);
       }
     });
@@ -285,7 +292,7 @@ void SimExecutor::DrawFate(RequestId id, const RunInput& input, Request& request
     if (const auto found = self.pending_.find(id); found != self.pending_.end()) {
       self.Scribble(found->second);
       self.spawner_.attempts().OnStartFault(self.tenant_);
-      RunReply reply = testing::FailedRun(Unavailable("The device opencl:0 was lost."));
+      RunReply reply = supervisor::testing::FailedRun(Unavailable("The device opencl:0 was lost."));
       reply.done.add_lost_devices("opencl:0");
       self.Answer(id, std::move(reply), Fate::kLost);
     }
@@ -336,10 +343,10 @@ void SimExecutor::FinishRun(RequestId id) {
     const auto target = request.targets.find(name);
     const auto kind = target == request.targets.end() ? OutputTarget::Kind::kInline : target->second.kind;
     if (kind == OutputTarget::Kind::kInline && bytes.size() <= request.inline_bytes_max) {
-      testing::AddInline(reply, name, ElementType::kU8, {bytes.size()}, bytes);
+      supervisor::testing::AddInline(reply, name, ElementType::kU8, {bytes.size()}, bytes);
       continue;
     }
-    testing::AddOutput(reply, name, ElementType::kU8, {bytes.size()}, bytes.size());
+    supervisor::testing::AddOutput(reply, name, ElementType::kU8, {bytes.size()}, bytes.size());
     if (kind == OutputTarget::Kind::kInline) {
       reply.done.set_needs_memory(true);
     } else if (kind == OutputTarget::Kind::kMemory && target->second.memory.bytes < bytes.size()) {
@@ -380,13 +387,13 @@ void SimExecutor::Cancel(RequestId id) {
   }
   if (!found->second.ignores_cancel) {
     After(Microseconds(Between(spawner_.rng(), 1, 1'500)), [id](SimExecutor& self) {
-      self.Answer(id, testing::FailedRun(Cancelled("The run was cancelled.")), Fate::kStopped);
+      self.Answer(id, supervisor::testing::FailedRun(Cancelled("The run was cancelled.")), Fate::kStopped);
     });
   }
   WatchFor(id, stop_grace_);
 }
 
-void SimExecutor::GrantChanged(ExecutorProcess::AskDone done) {
+void SimExecutor::GrantChanged(supervisor::ExecutorProcess::AskDone done) {
   const RequestId id = next_id_++;
   pending_[id].granted = std::move(done);
   After(Microseconds(Between(spawner_.rng(), 1, 300)), [id](SimExecutor& self) {
@@ -437,14 +444,15 @@ void SimExecutor::End(const Status& why, Fate fate) {
 
 namespace {
 
-class SimProcess final : public ExecutorProcess {
+class SimProcess final : public supervisor::ExecutorProcess {
  public:
   explicit SimProcess(std::shared_ptr<SimExecutor> executor) : executor_(std::move(executor)) {}
   ~SimProcess() override { executor_->End(Unavailable("The executor process was killed."), Fate::kLost); }
-  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) override {
+  RequestId Prepare(const supervisor::PrepareInput& input,
+                    std::function<void(StatusOr<internal::Prepared>)> done) override {
     return executor_->Prepare(input, std::move(done));
   }
-  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
+  RequestId Run(const supervisor::RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
     return executor_->Run(input, std::move(done));
   }
   void Release(uint64_t handle) override { executor_->Release(handle); }
@@ -476,9 +484,9 @@ void SimSpawner::EndAtOnce() {
   }
 }
 
-StatusOr<std::unique_ptr<ExecutorProcess>> SimSpawner::Spawn(const SpawnRequest& request,
-                                                             std::function<void(const ExecutorReady&)> on_ready,
-                                                             std::function<void(const Status&)> on_end) {
+StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> SimSpawner::Spawn(
+    const SpawnRequest& request, std::function<void(const supervisor::ExecutorReady&)> on_ready,
+    std::function<void(const Status&)> on_end) {
   if (context_.faults_on && Chance(rng_, context_.plan.refuse_start)) {
     attempts_.OnStartFault(request.tenant);
     return Unavailable("Starting the executor: no more processes.");
@@ -489,7 +497,7 @@ StatusOr<std::unique_ptr<ExecutorProcess>> SimSpawner::Spawn(const SpawnRequest&
   }
   executor->Start(std::move(on_ready), std::move(on_end));
   executors_.push_back(executor);
-  return std::unique_ptr<ExecutorProcess>(std::make_unique<SimProcess>(std::move(executor)));
+  return std::unique_ptr<supervisor::ExecutorProcess>(std::make_unique<SimProcess>(std::move(executor)));
 }
 
 StatusOr<internal::Ready> SimSpawner::Probe(const std::string& backend) { return Internal("The core probes nothing."); }
@@ -509,7 +517,7 @@ internal::Ready DevicesOf(const Plan& plan, const std::string& family) {
   internal::Ready found;
   if (family == "cpu" || (family == "opencl" && plan.has_gpu)) {
     v1::Device& device = *found.add_devices()->mutable_device();
-    device = testing::FoundDevice(family + ":0", family + ":0");
+    device = supervisor::testing::FoundDevice(family + ":0", family + ":0");
     device.set_compute_units(1);
   }
   return found;

@@ -23,9 +23,9 @@ class SimSpawner final : public ExecutorSpawner {
  public:
   SimSpawner(Context& context, Attempts& attempts, SeededRng& rng)
       : context_(context), attempts_(attempts), rng_(rng), incarnation_(context.incarnation) {}
-  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
-                                                   std::function<void(const ExecutorReady&)> on_ready,
-                                                   std::function<void(const Status&)> on_end) override;
+  StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> Spawn(
+      const SpawnRequest& request, std::function<void(const supervisor::ExecutorReady&)> on_ready,
+      std::function<void(const Status&)> on_end) override;
   // Never asked by the core.
   StatusOr<internal::Ready> Probe(const std::string& backend) override;
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) override;

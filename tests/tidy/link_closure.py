@@ -17,13 +17,13 @@ import sys
 # Program -> (libraries it must not load, symbol text it must not hold, CMake targets it must not reach).
 RULES = {
     "hpvmd": (["LLVM", "OpenCL", "vulkan", "wabt", "SPIRV", "shaderc"],
-              [r"\bwabt::", r"\bllvm::", r"\bhpvm::graph::", r"\bhpvm::ir::", r"\bhpvm::Engine\b", r"\bclCreate", r"\bvkCreate"],
+              [r"\bwabt::", r"\bllvm::", r"\bhpvm::graph::", r"\bhpvm::ir::", r"\bhpvm::engine::", r"\bclCreate", r"\bvkCreate"],
               ["graph", "engine", "backends", "scheduler", "kernel_ir", "wasm_front", "llvm_back", "compiler_service"]),
     "hpvm-executor": (["LLVM", "wabt", "grpc", "SPIRV", "shaderc"],
                       [r"\bwabt::", r"\bllvm::", r"\bgrpc::"],
                       ["wasm_front", "llvm_back", "proto_v1", "server", "client"]),
     "hpvmctl": (["LLVM", "wabt", "OpenCL", "vulkan"],
-                [r"\bwabt::", r"\bllvm::", r"\bhpvm::Engine\b"],
+                [r"\bwabt::", r"\bllvm::", r"\bhpvm::engine::"],
                 ["engine", "backends", "wasm_front", "llvm_back", "server"]),
 }
 

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 
+import namespaces
 import structure
 
 # Folders with C++ of which a test may include anything, and which no other may.
@@ -102,6 +103,9 @@ def check_source(path, lines, picture, fault):
         # Kernels are compiled as OpenCL C too, from one folder.
         if "/" not in target and not target.endswith(".pb.h") and path.parts[:2] not in (("bench", "cpu"), ("bench", "gpu")):
             fault(number, f'"{target}" is a bare include; name it from the root.')
+    if folder not in FREE:
+        for number, what in namespaces.faults(str(path), lines):
+            fault(number, what)
     if path.suffix == ".h" and folder not in ("examples",) and "kernel" not in path.parts:
         guard = "HPVMD_" + re.sub(r"[^A-Za-z0-9]", "_", str(path)).upper() + "_"
         if f"#ifndef {guard}" not in lines:

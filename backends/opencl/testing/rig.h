@@ -137,7 +137,7 @@ class Rig {
     return *std::move(buffer);
   }
   std::unique_ptr<Buffer> Host(std::vector<uint8_t>& data) {
-    return *AllocateHostBuffer({.bytes = data.size(), .import = data.data()}, data.size());
+    return *backends::AllocateHostBuffer({.bytes = data.size(), .import = data.data()}, data.size());
   }
 
   // The command list under construction.

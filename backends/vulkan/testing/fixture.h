@@ -137,7 +137,7 @@ class VulkanTest : public testing::Test {
     host_.push_back(std::move(words));
     auto* data = reinterpret_cast<uint8_t*>(host_.back().data());
     StatusOr<std::unique_ptr<Buffer>> buffer =
-        AllocateHostBuffer({.bytes = host_.back().size() * 4, .import = data}, ~uint64_t{0});
+        backends::AllocateHostBuffer({.bytes = host_.back().size() * 4, .import = data}, ~uint64_t{0});
     EXPECT_TRUE(buffer.ok()) << buffer.status();
     return Add(*std::move(buffer));
   }

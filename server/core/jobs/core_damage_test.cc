@@ -150,7 +150,7 @@ class DamageTest : public testing::JobFixture {
     return id;
   }
   // The newest runs are those of OpenJobAfter, in their order.
-  void AnswerOf(const std::string& id, RunReply reply) {
+  void AnswerOf(const std::string& id, supervisor::RunReply reply) {
     const auto open = OpenRuns();
     ASSERT_GE(open.size(), 2u);
     const auto& run = open[open.size() - (open_ended_++ == 0 ? 2 : 1)];

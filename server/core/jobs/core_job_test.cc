@@ -366,7 +366,7 @@ TEST_F(JobTest, KeysOutliveRows) {
 TEST_F(JobTest, FailedSubmitsLeaveNothing) {
   const auto rejected = Submit(Request("key"));
   internal::Prepared reply;
-  testing::AddDiagnostic(reply, "/nodes", "There are no nodes (0).");
+  supervisor::testing::AddDiagnostic(reply, "/nodes", "There are no nodes (0).");
   spawner_.last().AnswerPrepare(reply);
   EXPECT_EQ(rejected->code(), StatusCode::kInvalidArgument);
   struct Case {
@@ -523,10 +523,10 @@ TEST_F(JobTest, PublishesWithTheEnd) {
   request.mutable_outputs(0)->set_buffer_id(buffer.id());
   const auto run = [&](const std::string& bytes) {
     const auto open = OpenRuns();
-    const MemorySlice slice = open.at(0).first->runs[open.at(0).second].outputs.at(0).memory;
+    const supervisor::MemorySlice slice = open.at(0).first->runs[open.at(0).second].outputs.at(0).memory;
     ASSERT_TRUE(WriteAt(slice.fd, 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
-    RunReply reply;
-    testing::AddOutput(reply, "y", ElementType::kF32, {2}, 8);
+    supervisor::RunReply reply;
+    supervisor::testing::AddOutput(reply, "y", ElementType::kF32, {2}, 8);
     open[0].first->AnswerRun(std::move(reply), open[0].second);
     Pump();
   };

@@ -294,7 +294,7 @@ Status JobLifecycle::Bind(CoreScope& scope, Execution& job, StoredParts& parts) 
   sending.input.symbols.insert(request.symbols().begin(), request.symbols().end());
   sending.input.inputs.resize(static_cast<size_t>(request.inputs_size()));
   for (int i = 0; i < request.inputs_size(); ++i) {
-    InputTensor& input = sending.input.inputs[static_cast<size_t>(i)];
+    supervisor::InputTensor& input = sending.input.inputs[static_cast<size_t>(i)];
     input.name = request.inputs(i).name();
     const auto found = inputs.find(static_cast<uint32_t>(i));
     if (request.inputs(i).has_tensor()) {

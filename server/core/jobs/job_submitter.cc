@@ -325,7 +325,7 @@ void JobSubmitter::StoreInputs(Submission& submission, const Execution& run) {
                           : static_cast<uint32_t>(PortType(submission.preparation->summary, binding.name())));
       continue;
     }
-    const InputTensor& from = run.sending->input.inputs[static_cast<size_t>(i)];
+    const supervisor::InputTensor& from = run.sending->input.inputs[static_cast<size_t>(i)];
     stored.set_type(static_cast<uint32_t>(from.type));
     stored.mutable_shape()->Add(from.shape.begin(), from.shape.end());
     if (from.memory.has_value()) {

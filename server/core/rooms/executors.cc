@@ -212,7 +212,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
     live_ports_.fetch_add(1);  // Stop waits for it.
   }
   const Time start = options_.clock->Now();
-  const auto on_ready = [start, tenant, epoch, this](const ExecutorReady& ready) {
+  const auto on_ready = [start, tenant, epoch, this](const supervisor::ExecutorReady& ready) {
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(options_.clock->Now() - start);
     LogInfo("Executor ready", {{"tenant", tenant->name},
                                {"executor", std::to_string(epoch)},
@@ -225,7 +225,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
   };
   // The profile belongs to this epoch, and changes with it only.
   const std::vector<std::string>& profile = tenant->executor.profile;
-  StatusOr<std::unique_ptr<ExecutorProcess>> spawned = options_.spawner->Spawn(
+  StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> spawned = options_.spawner->Spawn(
       {.tenant = tenant->name,
        .grant_page = tenant->executor.grant_fd.get(),
        .backends = profile,
@@ -236,7 +236,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
        .emitted_refused = tenant->executor.emitted_refused,
        .on_usage = [this, tenant, epoch](const internal::Usage& usage) { OnUsage(tenant, epoch, usage); }},
       on_ready, [this, tenant, epoch](const Status& why) { OnExecutorEnd(tenant, epoch, why); });
-  std::shared_ptr<ExecutorProcess> port;  // Before the scope, so that it is let go of after it.
+  std::shared_ptr<supervisor::ExecutorProcess> port;  // Before the scope, so that it is let go of after it.
   if (spawned.ok()) {
     port = Adopt(*std::move(spawned));
   } else {
@@ -271,7 +271,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
   }
 }
 
-void Executors::OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorReady& ready) {
+void Executors::OnReady(const TenantRef& tenant, uint64_t epoch, const supervisor::ExecutorReady& ready) {
   CoreScope scope(monitor_);
   ExecutorSlot& slot = tenant->executor;
   if (slot.epoch == epoch) {
@@ -297,10 +297,10 @@ bool Executors::ReplaceDeadSpare(CoreScope& scope, Tenant& tenant, uint64_t epoc
   return true;
 }
 
-std::shared_ptr<ExecutorProcess> Executors::Adopt(std::unique_ptr<ExecutorProcess> port) {
+std::shared_ptr<supervisor::ExecutorProcess> Executors::Adopt(std::unique_ptr<supervisor::ExecutorProcess> port) {
   // The last reference may go on the link's own thread, which must not wait for the process to be reaped; OnTime's
   // thread does.
-  return {port.release(), [this](ExecutorProcess* ended) {
+  return {port.release(), [this](supervisor::ExecutorProcess* ended) {
             {
               std::lock_guard lock(graves_mutex_);
               graves_.emplace_back(ended);
@@ -311,7 +311,7 @@ std::shared_ptr<ExecutorProcess> Executors::Adopt(std::unique_ptr<ExecutorProces
 }
 
 void Executors::DestroyEnded() {
-  std::vector<std::unique_ptr<ExecutorProcess>> ended;
+  std::vector<std::unique_ptr<supervisor::ExecutorProcess>> ended;
   {
     std::lock_guard lock(graves_mutex_);
     ended.swap(graves_);
@@ -422,7 +422,7 @@ void Executors::ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant) {
   });
 }
 
-void Executors::ForgetFreed(Tenant& tenant, ExecutorProcess& port) {
+void Executors::ForgetFreed(Tenant& tenant, supervisor::ExecutorProcess& port) {
   for (const uint64_t id : tenant.pool.TakeFreed()) {
     port.Forget(id);
   }

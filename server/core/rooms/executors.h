@@ -42,7 +42,7 @@ class Executors : private CoreRoom {
   bool ReplaceDeadSpare(CoreScope& scope, Tenant& tenant, uint64_t epoch);
   void DestroyEnded();
   void KillExecutor(CoreScope& scope, Tenant& tenant, std::string why);
-  void ForgetFreed(Tenant& tenant, ExecutorProcess& port);
+  void ForgetFreed(Tenant& tenant, supervisor::ExecutorProcess& port);
   // Starts executors that wait for devices, if none is in question any more.
   void SpawnAwaiting(CoreScope& scope);
   uint64_t Ask(CoreScope& scope, const Tenant& but, const std::string& device, uint64_t bytes,
@@ -64,8 +64,8 @@ class Executors : private CoreRoom {
   bool IsExecutorBusy(const Tenant& tenant) const;
   void PostSpawn(const TenantRef& tenant, uint64_t epoch);
   void Spawn(const TenantRef& tenant, uint64_t epoch);
-  void OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorReady& ready);
-  std::shared_ptr<ExecutorProcess> Adopt(std::unique_ptr<ExecutorProcess> port);
+  void OnReady(const TenantRef& tenant, uint64_t epoch, const supervisor::ExecutorReady& ready);
+  std::shared_ptr<supervisor::ExecutorProcess> Adopt(std::unique_ptr<supervisor::ExecutorProcess> port);
   void OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& why);
   void RetireExecutor(CoreScope& scope, Tenant& tenant);
   void ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant);
@@ -77,8 +77,8 @@ class Executors : private CoreRoom {
   Arbiter& arbiter_;
   Tenants& tenants_;
   std::atomic<size_t> live_ports_{0};
-  std::mutex graves_mutex_;                               // Taken last; guards the next.
-  std::vector<std::unique_ptr<ExecutorProcess>> graves_;  // Ended; destroyed by OnTime's thread.
+  std::mutex graves_mutex_;                                           // Taken last; guards the next.
+  std::vector<std::unique_ptr<supervisor::ExecutorProcess>> graves_;  // Ended; destroyed by OnTime's thread.
   std::condition_variable graves_changed_;
   std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // To be spawned, with the executor's epoch.
 };

@@ -17,7 +17,9 @@ constexpr size_t kIdlePreparationsMax = 32;
 // The answer to a late prepare is the executor's; past this it does not answer at all.
 constexpr Duration kPrepareGrace = std::chrono::seconds(2);
 
-BytesSource SourceOf(const Blob& blob) { return {.bytes = {}, .fd = blob.fd.get(), .fd_bytes = blob.size_bytes}; }
+supervisor::BytesSource SourceOf(const Blob& blob) {
+  return {.bytes = {}, .fd = blob.fd.get(), .fd_bytes = blob.size_bytes};
+}
 
 // Which modules run as their authors made them, each once a device. The nodes are the executor's word.
 std::vector<NativeUse> NativeUsesOf(const Preparation& preparation,
@@ -243,7 +245,7 @@ void Graphs::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Prepar
       OnPrepared(tenant, preparation, sent);
       return;
     }
-    PrepareInput input;
+    supervisor::PrepareInput input;
     input.handle = preparation->link_handle;
     input.document = SourceOf(*preparation->document);
     for (const NamedBlob& module : preparation->modules) {
@@ -251,9 +253,10 @@ void Graphs::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Prepar
     }
     input.within = within;
     input.check = preparation->check;
-    const RequestId id = port->Prepare(input, [this, tenant, preparation](StatusOr<internal::Prepared> reply) {
-      OnPrepared(tenant, preparation, std::move(reply));
-    });
+    const supervisor::RequestId id =
+        port->Prepare(input, [this, tenant, preparation](StatusOr<internal::Prepared> reply) {
+          OnPrepared(tenant, preparation, std::move(reply));
+        });
     sending->OnSent(*port, 0, id);
   });
 }

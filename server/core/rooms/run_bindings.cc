@@ -26,7 +26,7 @@ Status CheckBindings(const google::protobuf::RepeatedPtrField<v1::InputBinding>&
   return CheckCount("outputs", outputs.size());
 }
 
-Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, InputTensor& input) {
+Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, supervisor::InputTensor& input) {
   input.shape.assign(tensor.shape().begin(), tensor.shape().end());
   HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes,
                          CheckedTensorBytes(static_cast<uint32_t>(tensor.type()), input.shape, place));
@@ -43,8 +43,8 @@ Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, InputTe
   return absl::OkStatus();
 }
 
-Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::string& place, InputTensor& input,
-                   std::vector<SegmentRef>& pins) {
+Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::string& place,
+                   supervisor::InputTensor& input, std::vector<SegmentRef>& pins) {
   HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, buffers.Find(view.buffer_id()));
   if (view.generation() != 0 && view.generation() != record->generation) {
     return FailedPrecondition(place + " asks for generation " + std::to_string(view.generation()) +
@@ -104,7 +104,7 @@ Status Runs::ResolveBindings(Tenant& tenant, Sending& sending,
   sending.input_shapes.reserve(sending.input.inputs.size());
   for (int i = 0; i < inputs.size(); ++i) {
     const v1::InputBinding& binding = inputs[i];
-    InputTensor& input = sending.input.inputs[static_cast<size_t>(i)];
+    supervisor::InputTensor& input = sending.input.inputs[static_cast<size_t>(i)];
     input.name = binding.name();
     const std::string place = "Input \"" + binding.name() + "\"";
     if (binding.has_tensor()) {

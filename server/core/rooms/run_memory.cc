@@ -21,7 +21,7 @@ struct WaitingRun {
 
 }  // namespace
 
-bool Runs::RunAgainWithMemory(const ExecutionRef& run, const RunReply& reply) {
+bool Runs::RunAgainWithMemory(const ExecutionRef& run, const supervisor::RunReply& reply) {
   Sending& sending = *run->sending;
   const uint32_t entry_plus_1 = reply.done.short_entry_plus_1();
   if (entry_plus_1 == 0 || sending.count >= Sending::kRequestsMax || sending.stop.load()) {

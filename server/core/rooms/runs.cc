@@ -33,7 +33,7 @@ StatusOr<SegmentRef> Store(SegmentPool& pool, std::span<const uint8_t> data) {
 // buffers are zeros behind what a run wrote.
 class Tails {
  public:
-  Tails(const Sending& sending, const RunReply& reply) {
+  Tails(const Sending& sending, const supervisor::RunReply& reply) {
     for (const internal::OutputTensor& output : reply.done.outputs()) {
       const auto plan = sending.plans.find(output.name());
       if (plan != sending.plans.end() && plan->second.segment != nullptr &&
@@ -71,7 +71,7 @@ class Tails {
 // Gives outputs that the executor found too large to be inline memory of their own. Without the mutex: only the
 // sender touches plans.
 StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(Sending& sending, SegmentPool& pool,
-                                                                      const RunReply& reply) {
+                                                                      const supervisor::RunReply& reply) {
   uint64_t inline_bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> large;
   for (const internal::OutputTensor& output : reply.done.outputs()) {
@@ -127,12 +127,12 @@ Status ProvideKnownMemory(Execution& run) {
 void FillTargets(Sending& sending) {
   sending.input.outputs.clear();
   for (const auto& [name, plan] : sending.plans) {
-    OutputTarget target;
+    supervisor::OutputTarget target;
     target.name = name;
     if (plan.kind == OutputPlan::Kind::kDiscard) {
-      target.kind = OutputTarget::Kind::kDiscard;
+      target.kind = supervisor::OutputTarget::Kind::kDiscard;
     } else if (plan.segment != nullptr) {
-      target.kind = OutputTarget::Kind::kMemory;
+      target.kind = supervisor::OutputTarget::Kind::kMemory;
       target.memory = SliceOf(*plan.segment, plan.segment_bytes);
     }
     sending.input.outputs.push_back(std::move(target));
@@ -141,7 +141,7 @@ void FillTargets(Sending& sending) {
 
 // What came back, with inline outputs that must be buffers already in memory. Everything here is the executor's word:
 // names and sizes are compared with what was asked.
-StatusOr<std::vector<RunOutput>> Collect(const Sending& sending, SegmentPool& pool, RunReply& reply) {
+StatusOr<std::vector<RunOutput>> Collect(const Sending& sending, SegmentPool& pool, supervisor::RunReply& reply) {
   std::vector<RunOutput> outputs;
   // One message also holds where the nodes ran and what they said; for a little of it there is always room.
   constexpr uint64_t kRoomBytes = 32 * limits::kKiB;
@@ -222,7 +222,7 @@ Outcome Runs::PayForRun(CoreScope& scope, Execution& run) {
     return QuotaOutcome(*refusal);
   }
   uint64_t bytes = 0;
-  for (const InputTensor& input : run.sending->input.inputs) {
+  for (const supervisor::InputTensor& input : run.sending->input.inputs) {
     bytes += input.bytes.size();
   }
   if (bytes == 0) {
@@ -398,14 +398,14 @@ void Runs::Transmit(const ExecutionRef& run) {
     return;
   }
   sending->input.within = std::max<Duration>(run->deadline - options_.clock->Now(), std::chrono::milliseconds(1));
-  const std::shared_ptr<ExecutorProcess> port = sending->port;
+  const std::shared_ptr<supervisor::ExecutorProcess> port = sending->port;
   const uint32_t at = sending->count++;
-  const RequestId id =
-      port->Run(sending->input, [this, run](StatusOr<RunReply> reply) { OnRunReply(run, std::move(reply)); });
+  const supervisor::RequestId id = port->Run(
+      sending->input, [this, run](StatusOr<supervisor::RunReply> reply) { OnRunReply(run, std::move(reply)); });
   sending->OnSent(*port, at, id);
 }
 
-void Runs::OnRunReply(const ExecutionRef& run, StatusOr<RunReply> reply) {
+void Runs::OnRunReply(const ExecutionRef& run, StatusOr<supervisor::RunReply> reply) {
   WatchedItem::SetCurrentTenant(run->tenant->name);
   Sending& sending = *run->sending;
   RunOutcome outcome;
@@ -557,7 +557,7 @@ void Runs::Finish(CoreScope& scope, const ExecutionRef& run, RunOutcome outcome)
     }
   }
   arbiter_.SettleDeviceTime(*run->tenant);
-  for (const InputTensor& input : sending->input.inputs) {
+  for (const supervisor::InputTensor& input : sending->input.inputs) {
     outcome.input_bytes += input.memory.has_value() ? input.memory->bytes : input.bytes.size();
   }
   const v1::Job& job = run->stored != nullptr ? run->shown() : v1::Job::default_instance();
@@ -592,12 +592,12 @@ void Runs::StopRun(CoreScope& scope, const ExecutionRef& run, Status why) {
     return;  // It has answered, and memory behind its outputs is being cleared.
   }
   const Duration grace = devices_.StopGrace(devices_.DriverDevices(*run->preparation));
-  const StopPatience patience(options_.clock->Now(), grace, sending->port->CpuTime());
+  const supervisor::StopPatience patience(options_.clock->Now(), grace, sending->port->CpuTime());
   ArmStop(scope, run, patience, patience.end());
 }
 
 // Ends the executor of a run that has not stopped by `when`, unless the machine did not let it.
-void Runs::ArmStop(CoreScope& scope, const ExecutionRef& run, const StopPatience& patience, Time when) {
+void Runs::ArmStop(CoreScope& scope, const ExecutionRef& run, const supervisor::StopPatience& patience, Time when) {
   run->sending->timers.push_back(monitor_.AddTimer(scope, when, [this, run, patience](CoreScope& inner) {
     if (run->phase != Phase::kSent || run->tenant->executor.epoch != run->sending->epoch ||
         run->sending->port == nullptr) {

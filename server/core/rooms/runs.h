@@ -70,16 +70,16 @@ class Runs : private CoreRoom {
   uint64_t Start(CoreScope& scope, const ExecutionRef& run, Outcome prepared);
   void SendRun(CoreScope& scope, const ExecutionRef& run);
   void Transmit(const ExecutionRef& run);
-  void OnRunReply(const ExecutionRef& run, StatusOr<RunReply> reply);
+  void OnRunReply(const ExecutionRef& run, StatusOr<supervisor::RunReply> reply);
   void TakeOutcome(const ExecutionRef& run, RunOutcome outcome, bool has_died);
   void TakeLosses(CoreScope& scope, Execution& run, bool has_died, const std::vector<std::string>& lost,
                   Outcome& outcome);
   void TakeLeft(CoreScope& scope, Execution& run, const std::vector<std::string>& left);
   void Finish(CoreScope& scope, const ExecutionRef& run, RunOutcome outcome);
-  void ArmStop(CoreScope& scope, const ExecutionRef& run, const StopPatience& patience, Time when);
+  void ArmStop(CoreScope& scope, const ExecutionRef& run, const supervisor::StopPatience& patience, Time when);
   // A driver refused a run memory: other tenants give back what they do not use, then the run is sent again. False when
   // nobody has any.
-  bool RunAgainWithMemory(const ExecutionRef& run, const RunReply& reply);
+  bool RunAgainWithMemory(const ExecutionRef& run, const supervisor::RunReply& reply);
   // What a Run takes before it waits for its turn.
   Outcome PayForRun(CoreScope& scope, Execution& run);
 

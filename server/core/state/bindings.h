@@ -12,7 +12,7 @@
 
 namespace hpvm::server {
 
-inline MemorySlice SliceOf(const Segment& segment, uint64_t bytes) {
+inline supervisor::MemorySlice SliceOf(const Segment& segment, uint64_t bytes) {
   return {.memory_id = segment.id,
           .fd = segment.fd.get(),
           .memory_bytes = segment.capacity_bytes,
@@ -27,10 +27,10 @@ Status CheckBindings(const google::protobuf::RepeatedPtrField<v1::InputBinding>&
                      const google::protobuf::RepeatedPtrField<v1::OutputBinding>& outputs);
 
 // All borrow the tensor's bytes. kInvalidArgument names `place`.
-Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, InputTensor& input);
+Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, supervisor::InputTensor& input);
 // Adds the buffer's memory to `pins`, unless the view is empty.
-Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::string& place, InputTensor& input,
-                   std::vector<SegmentRef>& pins);
+Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::string& place,
+                   supervisor::InputTensor& input, std::vector<SegmentRef>& pins);
 Status ResolveOutput(BufferStore& buffers, const v1::OutputBinding& binding, OutputPlan& plan);
 
 }  // namespace hpvm::server

@@ -52,18 +52,18 @@ struct OutputPlan {
 // has another, so that what comes late for one reaches no other. Guarded by the core's mutex, except `input` and
 // `plans` while they are being sent, when nobody else touches them.
 struct Sending {
-  RunInput input;                           // Spans borrow the caller's request, or the job's.
+  supervisor::RunInput input;               // Spans borrow the caller's request, or the job's.
   std::vector<SegmentRef> pins;             // Memory of the inputs.
   std::map<std::string, OutputPlan> plans;  // Outputs that are not here are kAuto.
   std::vector<TensorShape> input_shapes;
   scheduler::Lease host_bytes;  // Of inline inputs.
   uint64_t devices = 0;         // Of the fair share, by bit; 0: not known yet.
   Time sent{0};
-  std::shared_ptr<ExecutorProcess> port;  // While the executor has it.
+  std::shared_ptr<supervisor::ExecutorProcess> port;  // While the executor has it.
   uint64_t epoch = 0;
   // Each request, 0 until known, for Cancel: written by the sender without the mutex, as `stop` is read by it.
   static constexpr uint32_t kRequestsMax = 3;
-  std::array<std::atomic<RequestId>, kRequestsMax> requests{};
+  std::array<std::atomic<supervisor::RequestId>, kRequestsMax> requests{};
   uint32_t count = 0;             // Of requests.
   bool asked_for_memory = false;  // Of a device, of other tenants. Once.
   std::atomic<bool> stop{false};
@@ -71,7 +71,7 @@ struct Sending {
   std::vector<std::pair<Time, uint64_t>> timers;
 
   // The sender knows the request, or 0. Without the mutex.
-  void OnSent(ExecutorProcess& to, uint32_t at, RequestId id) {
+  void OnSent(supervisor::ExecutorProcess& to, uint32_t at, supervisor::RequestId id) {
     requests[at].store(id);
     if (stop.load() && id != 0) {  // Stop sets it and then looks at requests; one of the two sees the other.
       to.Cancel(id);
@@ -83,8 +83,8 @@ struct Sending {
     sending->stop.store(true);
     if (sending->port != nullptr) {
       scope.Defer([sending, port = sending->port] {
-        for (const std::atomic<RequestId>& request : sending->requests) {
-          if (const RequestId id = request.load(); id != 0) {
+        for (const std::atomic<supervisor::RequestId>& request : sending->requests) {
+          if (const supervisor::RequestId id = request.load(); id != 0) {
             port->Cancel(id);
           }
         }

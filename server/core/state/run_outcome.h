@@ -36,7 +36,7 @@ struct RunOutcome {
   RunOutcome(Status s) : outcome(std::move(s)) {}
   Outcome outcome;
   std::vector<RunOutput> outputs;  // Discarded ones are left out.
-  RunReply reply;                  // The executor's answer, with the daemon's part of the timing; inline outputs.
+  supervisor::RunReply reply;      // The executor's answer, with the daemon's part of the timing; inline outputs.
   // Waited in the daemon and in the executor, and took from receipt.
   void SetTotals(Duration queue, Duration total) {
     reply.done.mutable_timing()->set_queue_ns(static_cast<uint64_t>(queue.count()));

@@ -99,7 +99,8 @@ struct ExecutorSlot {
   uint64_t epoch = 0;                                    // Counts executors; 0: none yet.
   std::vector<std::string> profile;                      // The devices of the executor of this epoch.
   std::vector<internal::RefusedDevice> emitted_refused;  // Of the profile, as SpawnRequest has them.
-  std::shared_ptr<ExecutorProcess> port;  // kUp only. Shared with calls in progress, which run without the mutex.
+  std::shared_ptr<supervisor::ExecutorProcess>
+      port;                               // kUp only. Shared with calls in progress, which run without the mutex.
   bool is_ready = false;                  // It has opened its devices; then:
   int pid = 0;
   bool ended = false;  // The one of this epoch ended before it was installed; why:

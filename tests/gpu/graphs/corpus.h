@@ -31,7 +31,7 @@ struct Case {
   std::map<std::string, int64_t> symbols;
   std::vector<Input> inputs;
   uint32_t repeat = 1;
-  std::vector<Rotation> rotations;
+  std::vector<engine::Rotation> rotations;
   std::string until;
 };
 

@@ -53,17 +53,17 @@ class Inputs {
       bindings_[input.name] = {input.type, input.shape, bytes_.back().data(), bytes_.back().size()};
     }
   }
-  const std::map<std::string, Binding>& bindings() const { return bindings_; }
+  const std::map<std::string, engine::Binding>& bindings() const { return bindings_; }
 
  private:
   std::vector<std::vector<uint8_t>> bytes_;
-  std::map<std::string, Binding> bindings_;
+  std::map<std::string, engine::Binding> bindings_;
 };
 
-StatusOr<Outputs> RunOnce(LocalEngine& local, PreparedGraph& prepared, const Case& graph, const Inputs& inputs,
+StatusOr<Outputs> RunOnce(LocalEngine& local, engine::PreparedGraph& prepared, const Case& graph, const Inputs& inputs,
                           double seconds_max) {
   Outputs outputs;
-  RunRequest request;
+  engine::RunRequest request;
   request.inputs = inputs.bindings();
   request.symbols = graph.symbols;
   request.repeat = graph.repeat;
@@ -109,7 +109,7 @@ std::string OnlyOn(const std::string& device, const std::string& document) {
   return root.dump();
 }
 
-uint32_t VariantsOf(const PreparedGraph& prepared) {
+uint32_t VariantsOf(const engine::PreparedGraph& prepared) {
   size_t most = 0;
   for (const std::unique_ptr<Executable>& loaded : prepared.loaded) {
     most = std::max(most, loaded->artifact().gpu.variants.size());
@@ -145,7 +145,7 @@ class Runner {
       return true;
     }
     const Time begin = RealClock().Now();
-    const StatusOr<std::shared_ptr<PreparedGraph>> prepared =
+    const StatusOr<std::shared_ptr<engine::PreparedGraph>> prepared =
         gpu_->Prepare(OnlyOn(gpu_->device(0).info().id, graph.document));
     if (!prepared.ok()) {
       Print({{"graph", graph.name}, {"refused", Message(prepared.status())}});
@@ -168,10 +168,10 @@ class Runner {
   }
 
   StatusOr<Outputs> Expect(const Case& graph, const Inputs& inputs) {
-    HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<PreparedGraph> prepared, cpu_->Prepare(graph.document));
+    HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<engine::PreparedGraph> prepared, cpu_->Prepare(graph.document));
     HPVMD_ASSIGN_OR_RETURN(Outputs want, RunOnce(*cpu_, *prepared, graph, inputs, options_.run_seconds_max));
     if (interpreter_ != nullptr) {
-      HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<PreparedGraph> slow, interpreter_->Prepare(graph.document));
+      HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<engine::PreparedGraph> slow, interpreter_->Prepare(graph.document));
       HPVMD_ASSIGN_OR_RETURN(const Outputs other,
                              RunOnce(*interpreter_, *slow, graph, inputs, options_.run_seconds_max));
       const std::string difference = Difference(other, want);
@@ -182,7 +182,7 @@ class Runner {
     return want;
   }
 
-  bool RunVariant(const Case& graph, const Inputs& inputs, const Outputs& want, PreparedGraph& prepared,
+  bool RunVariant(const Case& graph, const Inputs& inputs, const Outputs& want, engine::PreparedGraph& prepared,
                   uint32_t variant) {
     json line = {{"graph", graph.name}, {"wish", variant == kAutoVariant ? json("chosen") : json(variant)}};
     uint32_t runs = 0, differences = 0, losses = 0, failures = 0;

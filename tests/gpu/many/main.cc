@@ -32,8 +32,8 @@ namespace hpvm::gpu_many {
 namespace {
 
 using bench::LocalEngine;
+using engine::testing::Document;
 using nlohmann::json;
-using testing::Document;
 
 constexpr int kNoDevice = 3;
 
@@ -91,7 +91,7 @@ struct Case {
   std::vector<std::string> inputs;
   std::string output;
   uint32_t repeat = 1;
-  std::vector<Rotation> rotations{};
+  std::vector<engine::Rotation> rotations{};
 };
 
 std::string Scalar(const std::string& name, const std::string& value) {
@@ -192,18 +192,18 @@ struct Outcome {
   double seconds = 0;
 };
 
-StatusOr<Outcome> RunOnce(LocalEngine& local, PreparedGraph& prepared, const Case& graph) {
+StatusOr<Outcome> RunOnce(LocalEngine& local, engine::PreparedGraph& prepared, const Case& graph) {
   uint64_t elements = 1;
   for (const uint64_t extent : graph.shape) {
     elements *= extent;
   }
   Tensors tensors;
-  RunRequest request;
+  engine::RunRequest request;
   const auto bind = [&](std::vector<float>& tensor) {
-    return Binding{.type = ElementType::kF32,
-                   .shape = graph.shape,
-                   .data = reinterpret_cast<uint8_t*>(tensor.data()),
-                   .bytes = tensor.size() * sizeof(float)};
+    return engine::Binding{.type = ElementType::kF32,
+                           .shape = graph.shape,
+                           .data = reinterpret_cast<uint8_t*>(tensor.data()),
+                           .bytes = tensor.size() * sizeof(float)};
   };
   for (const std::string& name : graph.inputs) {
     SeededRng rng(name[0]);
@@ -218,8 +218,8 @@ StatusOr<Outcome> RunOnce(LocalEngine& local, PreparedGraph& prepared, const Cas
   request.outputs[graph.output] = bind(outcome.output);
   request.repeat = graph.repeat;
   request.rotations = graph.rotations;
-  HPVMD_ASSIGN_OR_RETURN(const RunResult result, local.engine().Run(prepared, request));
-  for (const NodeRecord& node : result.nodes) {
+  HPVMD_ASSIGN_OR_RETURN(const engine::RunResult result, local.engine().Run(prepared, request));
+  for (const engine::NodeRecord& node : result.nodes) {
     ++outcome.parts[node.device];
   }
   outcome.moved_bytes = result.moved_bytes;
@@ -308,8 +308,9 @@ class Runner {
  private:
   // Runs the graphs in turn, each so often; they differ in shapes alone.
   Status Compare(LocalEngine& many, const std::vector<Case>& graphs, uint32_t runs, json* line) {
-    HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<PreparedGraph> split, many.Prepare(OnGpus(graphs[0].document)));
-    HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<PreparedGraph> whole, cpu_->Prepare(graphs[0].document));
+    HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<engine::PreparedGraph> split,
+                           many.Prepare(OnGpus(graphs[0].document)));
+    HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<engine::PreparedGraph> whole, cpu_->Prepare(graphs[0].document));
     std::set<std::string> used;
     double best = 0;
     uint64_t moved = 0;
@@ -361,7 +362,7 @@ class Runner {
 
 int Run(const Options& options) {
   for (const std::string& device : options.devices) {
-    const StatusOr<std::vector<std::string>> listed = ListDevices(device.substr(0, device.find(':')));
+    const StatusOr<std::vector<std::string>> listed = backends::ListDevices(device.substr(0, device.find(':')));
     if (!listed.ok() || std::find(listed->begin(), listed->end(), device) == listed->end()) {
       std::fprintf(stderr, "hpvm-gpu-many: This machine has no device \"%s\".\n", device.c_str());
       return kNoDevice;

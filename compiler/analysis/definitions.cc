@@ -14,6 +14,15 @@ Definitions::Definitions(const ir::Function& function) : function_(function), de
   });
 }
 
+std::vector<std::vector<ir::ValueId>> FindSources(const ir::Function& function) {
+  std::vector<std::vector<ir::ValueId>> sources(function.values.size());
+  ir::ForEachOp(function, [&](ir::OpId id) {
+    ir::ForEachBrought(function, function.op(id),
+                       [&](ir::ValueId slot, ir::ValueId value) { sources[slot.index].push_back(value); });
+  });
+  return sources;
+}
+
 const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Function& function, const ir::Op& divide) {
   constexpr uint64_t kOne = 0x3f800000;
   if (divide.code != ir::Opcode::kFDiv || divide.type != ir::Type::kF32 ||

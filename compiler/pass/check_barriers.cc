@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 namespace {

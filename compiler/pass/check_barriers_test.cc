@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 namespace {

@@ -39,8 +39,8 @@ struct BoundsTrace {
 // Accesses that a launch bounds only where it knows the words of the buffers that their offsets come from are the
 // program's `by_words`; those that no launch could bound are its `others`, and keep their checks. When some access is
 // not understood at all, the program is not complete. Requires a verified module. Of a kernel that is too large only
-// what accesses rest on is looked at (compiler/pass/relevant_values.h); what is beyond the limits even so is left out:
-// constraints, which only sharpen what is known, and values, which makes the accesses that rest on them `others`.
+// what accesses rest on is looked at (compiler/analysis/relevant_values.h); what is beyond the limits even so is left
+// out: constraints, which only sharpen what is known, and values, which makes the accesses that rest on them `others`.
 // `trace`, if not null, receives which parts of the entry the program's parts are.
 ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace = nullptr);
 

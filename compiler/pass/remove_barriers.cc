@@ -4,9 +4,10 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/analysis/op_flow.h"
+#include "compiler/analysis/uniformity.h"
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/op_flow.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 namespace {
@@ -46,11 +47,6 @@ uint8_t SharedBy(Space space) {
   }
 }
 
-bool HasPlace(Opcode code) {
-  return code == Opcode::kLoad || code == Opcode::kStore || code == Opcode::kLoad128 || code == Opcode::kStore128 ||
-         ir::Info(code).family == ir::Family::kAtomic;
-}
-
 // Calls count as everything: what is still called after inlining is large or recursive.
 Effects EffectsOf(const Op& op) {
   switch (op.code) {
@@ -67,7 +63,7 @@ Effects EffectsOf(const Op& op) {
     default:
       break;
   }
-  if (!HasPlace(op.code)) {
+  if (!ir::HasSpace(op.code)) {
     return {};
   }
   const uint8_t place = SharedBy(op.space);
@@ -84,18 +80,11 @@ class BarrierSearch {
   // What may happen between `barrier` and the next ones in the direction of `edges`.
   Effects Around(OpId barrier, const std::vector<std::vector<OpId>>& edges) const {
     Effects effects;
-    std::vector<bool> seen(f_.ops.size(), false);
-    std::vector<OpId> work = edges[barrier.index];
-    while (!work.empty()) {
-      const OpId id = work.back();
-      work.pop_back();
-      if (seen[id.index] || IsBarrier(id)) {
-        continue;
-      }
-      seen[id.index] = true;
-      effects.Add(EffectsOf(f_.op(id)));
-      work.insert(work.end(), edges[id.index].begin(), edges[id.index].end());
-    }
+    FollowFlow(edges, edges[barrier.index], [&](OpId id) {
+      const bool goes_on = !IsBarrier(id);
+      effects.Add(goes_on ? EffectsOf(f_.op(id)) : Effects());
+      return goes_on;
+    });
     return effects;
   }
   bool IsRedundant(OpId barrier) const {

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/op_flow.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/op_flow.h"
 #include "compiler/pass/remove_barriers.h"
 
 namespace hpvm::gpu {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -22,51 +22,31 @@ constexpr int kStepsMax = 256;  // Operations that an address is followed throug
 class Addresses {
  public:
   Addresses(const ir::Module& module, const GpuTarget& target)
-      : module_(module), f_(module.function(module.entry)), subgroup_size_(target.subgroup_size), definitions_(f_) {
+      : f_(module.function(module.entry)),
+        subgroup_size_(target.subgroup_size),
+        definitions_(f_),
+        is_fixed_(FindFixed(f_, /*of_group=*/ir::RunsByGroups(module))) {
     if (const auto found = AnalyseUniformity(module, Lanes::kAlongX)) {
       shapes_ = found->functions[module.entry.index].shapes;
     }
   }
 
-  // True if it is the same for all of a subgroup, whenever each of them computes it: made without effects from what the
-  // launch, or the group where groups are the device's, gives to all.
-  bool IsFixed(ir::ValueId value) const { return Ask(&Addresses::FollowFixed, value); }
+  // True if it is the same for all of a subgroup, whenever each of them computes it.
+  bool IsFixed(ir::ValueId value) const { return is_fixed_[value.index]; }
   // True if it is often the same for neighbours along x: by uniformity, or as an id is rounded down on the way. Only a
   // guess.
-  bool IsOftenSame(ir::ValueId value) const { return Ask(&Addresses::FollowOften, value); }
+  bool IsOftenSame(ir::ValueId value) const {
+    int steps = kStepsMax;
+    return FollowOften(value, steps);
+  }
 
  private:
   using Follow = bool (Addresses::*)(ir::ValueId, int&) const;
 
-  bool Ask(Follow follow, ir::ValueId value) const {
-    int steps = kStepsMax;
-    return (this->*follow)(value, steps);
-  }
   bool AreOperands(const Op& op, Follow follow, int& steps) const {
     return --steps > 0 && std::ranges::all_of(f_.operands_of(op),
                                               [&](ir::ValueId operand) { return (this->*follow)(operand, steps); });
   }
-  bool FollowFixed(ir::ValueId value, int& steps) const {
-    const Op* op = definitions_.OpOf(value);
-    if (op == nullptr) {
-      const ir::Region& body = f_.region(f_.body);
-      return value.index - body.first_param.index < body.param_count;
-    }
-    switch (op->code) {
-      case Opcode::kConst:
-      case Opcode::kLocalAlloc:
-        return true;
-      case Opcode::kInstanceCount:
-      case Opcode::kGroupSize:
-      case Opcode::kBufferSize:
-        return AreOperands(*op, &Addresses::FollowFixed, steps);
-      case Opcode::kGroupId:
-        return ir::RunsByGroups(module_) && AreOperands(*op, &Addresses::FollowFixed, steps);
-      default:
-        return IsComputed(*op) && AreOperands(*op, &Addresses::FollowFixed, steps);
-    }
-  }
-
   bool FollowOften(ir::ValueId value, int& steps) const {
     if (value.index < shapes_.size() && shapes_[value.index].is_uniform()) {
       return true;
@@ -106,16 +86,16 @@ class Addresses {
   bool FollowIds(ir::ValueId value, int& steps) const {
     const Op* op = definitions_.OpOf(value);
     if (op == nullptr) {
-      return FollowFixed(value, steps);
+      return IsFixed(value);
     }
     return op->code == Opcode::kConst || ir::Info(op->code).family == ir::Family::kQuery ||
            (IsComputed(*op) && AreOperands(*op, &Addresses::FollowIds, steps));
   }
 
-  const ir::Module& module_;
   const ir::Function& f_;
   const uint32_t subgroup_size_;
   const Definitions definitions_;
+  const std::vector<bool> is_fixed_;
   std::vector<Shape> shapes_;  // By ValueId; empty: not known.
 };
 

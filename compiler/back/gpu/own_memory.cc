@@ -16,7 +16,7 @@ using ir::Op;
 using ir::Opcode;
 using ir::OpId;
 using ir::Space;
-using Origin = ValueRange::Origin;
+using Base = ValueRange::Base;
 
 // Each part of memory costs every access a comparison.
 constexpr size_t kPartsMax = 8;
@@ -182,7 +182,7 @@ class OwnMemoryPlanner {
     const uint64_t top = module_.globals[*pointer].init;
     stack_ = {top, top};
     for (const ValueRange& range : ranges_) {
-      if (range.origin == Origin::kStack && range.is_constant() && range.lo < stack_.begin) {
+      if (range.Is(Base::kStack) && range.is_constant() && range.lo < stack_.begin) {
         stack_.begin = range.lo;
       }
     }
@@ -220,19 +220,16 @@ class OwnMemoryPlanner {
   // The bytes an access may touch, if they are known to lie below `bytes`.
   bool Bounded(const Op& op, uint64_t bytes, Span* span) const {
     const ValueRange& range = ranges_[function_.operands_of(op)[0].index];
-    uint64_t end = 0;
-    if (__builtin_add_overflow(range.hi, op.imm, &end) || __builtin_add_overflow(end, op.width, &end) || end > bytes) {
-      return false;
-    }
-    *span = {range.lo + op.imm, end};
-    return true;
+    const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
+    *span = {range.lo + op.imm, end.value_or(0)};
+    return end && *end <= bytes;
   }
 
   Reach VisitAddress(const Op& op, bool is_write) {
     const ValueRange& range = ranges_[function_.operands_of(op)[0].index];
     Span span;
     const bool is_bounded = Bounded(op, module_.memory_bytes, &span);
-    if (range.origin == Origin::kStack) {
+    if (range.Is(Base::kStack)) {
       if (!UsesStack(op)) {
         return Reach::kModule;
       }
@@ -245,7 +242,7 @@ class OwnMemoryPlanner {
     }
     if (!is_write) {
       memory_.ReadAll();
-    } else if (range.origin == Origin::kNumber) {
+    } else if (range.Is(Base::kNumber)) {
       Refuse(op,
              "An instance stores to its own memory at an address that is not known when the kernel is compiled; on a "
              "GPU such memory must be small and known. Use a local array, or a buffer.");
@@ -274,7 +271,7 @@ class OwnMemoryPlanner {
       plan_.part[id.index] = PartWith(parts, span);
       plan_.is_inside[id.index] = plan_.part[id.index] >= 0;
     }
-    if (plan_.part[id.index] < 0 && !is_state && ranges_[function_.operands_of(op)[0].index].origin == Origin::kStack) {
+    if (plan_.part[id.index] < 0 && !is_state && ranges_[function_.operands_of(op)[0].index].Is(Base::kStack)) {
       plan_.part[id.index] = PartWith(parts, stack_);
     }
     const bool is_write = (ir::Info(op.code).effects & ir::kWrites) != 0;
@@ -331,17 +328,17 @@ class OwnMemoryPlanner {
   void VisitRange(const Op& op, uint32_t address, bool is_write) {
     const ValueRange& range = ranges_[address];
     const ValueRange& bytes = ranges_[function_.operands_of(op)[2].index];
-    uint64_t end = 0;
-    const bool is_bounded = !__builtin_add_overflow(range.hi, bytes.hi, &end) && end <= module_.memory_bytes;
-    if (range.origin == Origin::kStack) {
+    const std::optional<uint64_t> end = range.EndOf(0, bytes.hi);
+    const bool is_bounded = end && *end <= module_.memory_bytes;
+    if (range.Is(Base::kStack)) {
       if (UsesStack(op)) {
         memory_.Write(stack_, false);
       }
     } else if (is_bounded) {
-      is_write ? memory_.Write({range.lo, end}, false) : memory_.Read({range.lo, end});
+      is_write ? memory_.Write({range.lo, *end}, false) : memory_.Read({range.lo, *end});
     } else if (!is_write) {
       memory_.ReadAll();
-    } else if (range.origin == Origin::kNumber) {
+    } else if (range.Is(Base::kNumber)) {
       Refuse(op,
              "A fill or copy writes an instance's own memory at an address that is not known when the kernel is "
              "compiled; on a GPU such memory must be small and known. Use a local array, or a buffer.");

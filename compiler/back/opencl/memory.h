@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/index_loads.h"
 #include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/opencl/control.h"
 #include "compiler/back/opencl/text.h"
-#include "compiler/pass/index_loads.h"
 #include "compiler/pass/memory/shared_checks.h"
 
 namespace hpvm::opencl {

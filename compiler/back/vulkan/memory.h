@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/index_loads.h"
 #include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/vulkan/arithmetic.h"
 #include "compiler/back/vulkan/control.h"
 #include "compiler/back/vulkan/variant.h"
-#include "compiler/pass/index_loads.h"
 
 namespace hpvm::vulkan {
 

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "compiler/ir/walk.h"
+
 namespace hpvm {
 namespace {
 
@@ -274,39 +276,26 @@ void GangEstimate::FindPassing() {
 }
 
 // The time from a loop's parameter to its next value.
-double GangEstimate::Latency(const GangLevel& level, std::span<const OpId> ops, ValueId param, uint32_t index) {
+double GangEstimate::Latency(std::span<const OpId> ops, ValueId param) {
   std::vector<double> since(f_.values.size(), -1);
   since[param.index] = 0;
   double latency = 0;
   auto reach = [&](ValueId id, double time) { since[id.index] = std::max(since[id.index], time); };
   for (OpId id : ops) {
     const Op& op = f_.op(id);
-    const std::span<const ValueId> operands = f_.operands_of(op);
-    if (ir::IsTerminator(op.code)) {
-      const uint32_t first = op.code == Opcode::kLeaveTable ? 1 : 0;
-      for (const ir::Target& target : f_.targets_of(op)) {
-        const Op& owner = f_.op(target.op);
-        if (target.is_continue && owner.body == level.region) {
-          latency = std::max(latency, since[operands[first + index].index]);
-        } else if (!target.is_continue) {
-          for (uint32_t i = 0; i < owner.result_count; ++i) {
-            reach(ValueId(owner.first_result.index + i), since[operands[first + i].index]);
-          }
-        }
+    ir::ForEachBrought(f_, op, [&](ValueId slot, ValueId value) {
+      if (slot == param) {
+        latency = std::max(latency, since[value.index]);
+      } else {
+        reach(slot, since[value.index]);
       }
-      continue;
-    }
+    });
     double time = -1;
-    for (ValueId operand : operands) {
+    for (ValueId operand : f_.operands_of(op)) {
       time = std::max(time, since[operand.index]);
     }
     if (time < 0) {
       continue;
-    }
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      for (uint32_t i = 0; i < operands.size(); ++i) {
-        reach(ValueId(f_.region(op.body).first_param.index + i), since[operands[i].index]);
-      }
     }
     const bool is_memory = (ir::Info(op.code).effects & ir::kReads) != 0;
     for (uint32_t i = 0; i < op.result_count && op.code != Opcode::kIf; ++i) {
@@ -338,7 +327,7 @@ void GangEstimate::FindLatencies() {
         return;
       }
       if (Varies(param)) {
-        levels_[l].latency = std::max(levels_[l].latency, Latency(levels_[l], ops, param, i));
+        levels_[l].latency = std::max(levels_[l].latency, Latency(ops, param));
       }
     }
   }

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/ir.h"
 #include "compiler/pass/gang/gang_plan.h"
 #include "compiler/pass/gang/gang_records.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 
@@ -66,7 +66,7 @@ class GangEstimate {
   void NoteUses(const ir::Op& op, size_t level);
   void FindPassing();
   void FindLatencies();
-  double Latency(const GangLevel& level, std::span<const ir::OpId> ops, ir::ValueId param, uint32_t index);
+  double Latency(std::span<const ir::OpId> ops, ir::ValueId param);
   double AtOnce(const GangWork& work, const GangShape& shape, double parts_max) const;
 
   const ir::Module& module_;

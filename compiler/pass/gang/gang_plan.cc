@@ -8,8 +8,10 @@
 #include "compiler/analysis/before_effects.h"
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/edge_forms.h"
+#include "compiler/analysis/nesting.h"
+#include "compiler/analysis/uniformity.h"
+#include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 namespace {
@@ -78,78 +80,21 @@ const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>&
   }
 }
 
-// Finds what is computed from a buffer's address by more than sums, differences and choices: ResolveProvenance guesses
-// a buffer for it, but it may be an address of module memory.
-class OddAddresses {
- public:
-  explicit OddAddresses(const ir::Module& module)
-      : f_(module.function(module.entry)), how_(f_.values.size(), How::kPlain) {
-    for (uint32_t k = 0; k < module.params.size(); ++k) {
-      if (module.params[k].is_buffer) {
-        how_[f_.region(f_.body).first_param.index + k] = How::kDerived;
-      }
-    }
-    while (changed_) {
-      changed_ = false;
-      ir::ForEachOp(f_, [&](OpId id) { Visit(f_.op(id)); });
-    }
-  }
-  bool IsOdd(ValueId id) const { return how_[id.index] == How::kOdd; }
-
- private:
-  enum class How : uint8_t { kPlain, kDerived, kOdd };
-  void Raise(ValueId id, How how) {
-    changed_ |= how > how_[id.index];
-    how_[id.index] = std::max(how_[id.index], how);
-  }
-  void Visit(const Op& op) {
-    const std::span<const ValueId> operands = f_.operands_of(op);
-    auto bring = [&](ValueId first, uint32_t count, uint32_t from) {
-      for (uint32_t i = 0; i < count; ++i) {
-        Raise(ValueId(first.index + i), how_[operands[from + i].index]);
-      }
-    };
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      return bring(f_.region(op.body).first_param, f_.region(op.body).param_count, 0);
-    }
-    for (const ir::Target& target : f_.targets_of(op)) {
-      const Op& owner = f_.op(target.op);
-      const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
-      target.is_continue ? bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, from)
-                         : bring(owner.first_result, owner.result_count, from);
-    }
-    const uint8_t effects = ir::Info(op.code).effects;
-    if (op.result_count != 1 || (effects & (ir::kReads | ir::kControl)) != 0) {
-      return;
-    }
-    How how = How::kPlain;
-    for (ValueId operand : operands) {
-      how = std::max(how, how_[operand.index]);
-    }
-    const bool keeps = op.code == Opcode::kAdd || op.code == Opcode::kSub || op.code == Opcode::kSelect ||
-                       ir::Info(op.code).family == ir::Family::kIntCompare;
-    Raise(op.first_result, how == How::kDerived && !keeps ? How::kOdd : how);
-  }
-
-  const ir::Function& f_;
-  std::vector<How> how_;
-  bool changed_ = true;
-};
-
-// The first store of the entry to such an address.
+// The first store of the entry to an address for which ResolveProvenance guessed a buffer, but that may be one of
+// module memory.
 std::optional<GangRefusal> RefuseOddStores(const ir::Module& module) {
   std::optional<GangRefusal> refusal;
   if (module.has_separate_buffers) {
     return refusal;
   }
-  const OddAddresses odd(module);
+  const std::vector<ValueRange> ranges = FindValueRanges(module, ~uint64_t{0});
   const ir::Function& f = module.function(module.entry);
   ir::ForEachOp(f, [&](OpId id) {
     const Op& op = f.op(id);
     const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0 && op.space == Space::kParam;
     const ir::Family family = ir::Info(op.code).family;
-    if (writes && (family == ir::Family::kMemory || family == ir::Family::kAtomic) && odd.IsOdd(f.operands_of(op)[0]) &&
-        !refusal.has_value()) {
+    if (writes && (family == ir::Family::kMemory || family == ir::Family::kAtomic) && !refusal.has_value() &&
+        ranges[f.operands_of(op)[0].index].origin.how == PointerOrigin::How::kBits) {
       refusal = GangRefusal{op.source,
                             "Instances run one at a time: a store's address is computed from bits of a "
                             "buffer's address, so it may be in memory that belongs to one instance."};
@@ -165,18 +110,7 @@ class Planner {
   Planner(const ir::Module& module, const GangPlanOptions& options)
       : module_(module), options_(options), f_(module.function(module.entry)) {}
   std::optional<GangPlan> Run() {
-    owners_.resize(f_.ops.size());
     plan_.is_assumed.assign(f_.ops.size(), false);
-    ir::ForEachOp(f_, [&](OpId id) {
-      const Op& op = f_.op(id);
-      for (RegionId inner : {op.body, op.otherwise}) {
-        if (inner.valid() && f_.region(inner).owner == id) {
-          for (OpId child : f_.region(inner).ops) {
-            owners_[child.index] = id;
-          }
-        }
-      }
-    });
     // Each guard may let those behind it be reached together.
     constexpr int kRoundsMax = 16;
     for (int round = 0; round < kRoundsMax; ++round) {
@@ -230,7 +164,7 @@ class Planner {
     return found;
   }
   bool IsInLoop(OpId id) const {
-    for (OpId owner = owners_[id.index]; owner.valid(); owner = owners_[owner.index]) {
+    for (OpId owner = nesting_.OwnerOf(id); owner.valid(); owner = nesting_.OwnerOf(owner)) {
       if (f_.op(owner).code == Opcode::kLoop) {
         return true;
       }
@@ -328,7 +262,7 @@ class Planner {
     }
   }
   bool MarkJump(OpId id, const Op& op) {
-    const OpId from = owners_[id.index];
+    const OpId from = nesting_.OwnerOf(id);
     if (op.code == Opcode::kReturn) {
       return MarkWay(from, OpId(), false);
     }
@@ -347,7 +281,7 @@ class Planner {
       changed |= !masked;
       masked = true;
     };
-    for (OpId id = from; id.valid(); id = owners_[id.index]) {
+    for (OpId id = from; id.valid(); id = nesting_.OwnerOf(id)) {
       if (is_apart) {
         mark(plan_.is_masked[id.index]);
       }
@@ -392,8 +326,8 @@ class Planner {
   const ir::Function& f_;
   const std::vector<bool> before_effects_ = FindBeforeEffects(module_);
   const Definitions definitions_{f_};
+  const Nesting nesting_{f_};
   std::optional<Uniformity> along_x_, along_y_;
-  std::vector<OpId> owners_;  // By OpId: the construct around it; invalid in the body.
   GangPlan plan_;
 };
 

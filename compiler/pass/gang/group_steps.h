@@ -10,8 +10,8 @@
 
 #include <vector>
 
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/ir.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "compiler/analysis/op_flow.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/group_plan.h"
 #include "compiler/pass/gang/group_steps.h"
 #include "compiler/pass/gang/split_build.h"
-#include "compiler/pass/op_flow.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 namespace {
@@ -56,17 +56,12 @@ Status PlaceValues(const Function& f, const GroupPlan& plan, GroupPlaces* places
 }
 
 std::vector<bool> Reached(const std::vector<std::vector<OpId>>& edges, OpId from) {
-  std::vector<bool> seen(edges.size(), false);
-  std::vector<OpId> work = edges[from.index];
-  while (!work.empty()) {
-    const OpId id = work.back();
-    work.pop_back();
-    if (!seen[id.index]) {
-      seen[id.index] = true;
-      work.insert(work.end(), edges[id.index].begin(), edges[id.index].end());
-    }
-  }
-  return seen;
+  std::vector<bool> reached(edges.size());
+  FollowFlow(edges, edges[from.index], [&](OpId id) {
+    reached[id.index] = true;
+    return true;
+  });
+  return reached;
 }
 
 // How much may be kept across each barrier: what has a place, is made on a way to it, and is read on a way from it.
@@ -107,22 +102,17 @@ void Report(const Function& f, const GroupPlan& plan, const GroupPlaces& places,
 // The barriers that may come next on a way, as GroupCheck wants them.
 std::optional<uint32_t> FirstBarrier(const Function& f, const OpFlow& flow, OpId way, uint32_t entry,
                                      uint32_t* function) {
-  std::vector<bool> seen(f.ops.size(), false);
-  std::vector<OpId> work{way};
-  while (!work.empty()) {
-    const OpId id = work.back();
-    work.pop_back();
-    if (seen[id.index]) {
-      continue;
+  std::optional<uint32_t> source;
+  FollowFlow(flow.next, {way}, [&](OpId id) {
+    const Op& op = f.op(id);
+    const bool is_barrier = op.code == Opcode::kBarrier;
+    if (is_barrier && !source) {
+      *function = op.origin != 0 ? op.origin - 1 : entry;
+      source = op.source;
     }
-    seen[id.index] = true;
-    if (f.op(id).code == Opcode::kBarrier) {
-      *function = f.op(id).origin != 0 ? f.op(id).origin - 1 : entry;
-      return f.op(id).source;
-    }
-    work.insert(work.end(), flow.next[id.index].begin(), flow.next[id.index].end());
-  }
-  return std::nullopt;
+    return !is_barrier && !source;
+  });
+  return source;
 }
 
 GroupCheck MakeCheck(const Function& f, const OpFlow& flow, OpId branch, uint32_t entry, uint32_t place) {

@@ -20,11 +20,19 @@ void Append(std::vector<T>& to, const std::vector<T>& more) {
 }  // namespace
 
 FunctionCopier::FunctionCopier(const ir::Function& from)
-    : f_(from), b_(to_), values_(from.values.size()), ops_(from.ops.size()) {
+    : made_(std::make_unique<Made>()),
+      f_(from),
+      to_(made_->function),
+      b_(made_->builder),
+      values_(from.values.size()),
+      ops_(from.ops.size()) {
   to_.name = from.name;
   to_.type = from.type;
   to_.fast_math = from.fast_math;
 }
+
+FunctionCopier::FunctionCopier(const ir::Function& from, FunctionCopier& into)
+    : f_(from), to_(into.to_), b_(into.b_), values_(from.values.size()), ops_(from.ops.size()) {}
 
 void FunctionCopier::CopyAll() {
   Bind(f_.region(f_.body).first_param, b_.BeginBody());
@@ -38,18 +46,41 @@ void FunctionCopier::Bind(ValueId first, std::span<const ValueId> values) {
   }
 }
 
-std::vector<ValueId> FunctionCopier::Map(const Op& op, uint32_t first) const {
+std::span<const ValueId> FunctionCopier::BindKept(const ir::Slots& slots, std::span<const ValueId> values) {
+  for (uint32_t i = 0; i < slots.count; ++i) {
+    if (IsKept(slots[i])) {
+      Bind(slots[i], values.first(1));
+      values = values.subspan(1);
+    }
+  }
+  return values;
+}
+
+std::vector<ValueId> FunctionCopier::Map(const Op& op) {
   std::vector<ValueId> values;
-  for (uint32_t i = first; i < op.operand_count; ++i) {
-    values.push_back(values_[f_.operands_of(op)[i].index]);
+  for (ValueId operand : f_.operands_of(op)) {
+    values.push_back(At(operand));
+  }
+  return values;
+}
+
+std::vector<ValueId> FunctionCopier::Brought(const Op& op, const ir::Slots& slots) {
+  std::vector<ValueId> values;
+  for (uint32_t i = 0; i < slots.count; ++i) {
+    if (IsKept(slots[i])) {
+      values.push_back(At(f_.operands_of(op)[ir::FirstBrought(op.code) + i]));
+    }
   }
   return values;
 }
 
 std::vector<ir::Type> FunctionCopier::ResultTypes(const Op& op) const {
   std::vector<ir::Type> types;
-  for (uint32_t i = 0; i < op.result_count; ++i) {
-    types.push_back(f_.type_of(ValueId(op.first_result.index + i)));
+  const ir::Slots results = ir::ResultsOf(op);
+  for (uint32_t i = 0; i < results.count; ++i) {
+    if (!ir::OwnsRegions(op.code) || IsKept(results[i])) {
+      types.push_back(f_.type_of(results[i]));
+    }
   }
   return types;
 }
@@ -65,7 +96,7 @@ void FunctionCopier::CopyOp(OpId id) {
   if (ir::OwnsRegions(op.code)) {
     CopyConstruct(id);
   } else if (ir::IsTerminator(op.code)) {
-    CopyTerminator(op);
+    CopyTerminator(id);
   } else {
     CopyPlain(op);
   }
@@ -73,6 +104,7 @@ void FunctionCopier::CopyOp(OpId id) {
 
 void FunctionCopier::CopyPlain(const Op& op) {
   const OpId made = b_.Append(op, Map(op), ResultTypes(op));
+  to_.op(made).origin = OriginOf(op);
   Bind(op.first_result, b_.Results(made));
 }
 
@@ -80,23 +112,21 @@ void FunctionCopier::CopyConstruct(OpId id) {
   const Op& op = f_.op(id);
   std::vector<ir::Type> types = ResultTypes(op);
   Append(types, MoreTypes(id));
-  const bool is_loop = op.code == Opcode::kLoop;
   OpId made;
   if (op.code == Opcode::kIf) {
-    made = b_.BeginIf(Map(op)[0], types, op.source);
+    made = b_.BeginIf(ConditionOf(id), types, op.source);
     Enter(id, {});
   } else {
-    std::vector<ValueId> arguments = Map(op);
-    if (is_loop) {
+    const ir::Slots params = ir::ParamsOf(f_.region(op.body));
+    std::vector<ValueId> arguments = Brought(op, params);
+    if (op.code == Opcode::kLoop) {
       Append(arguments, MoreValues(id));
     }
     made = b_.BeginBlock(op.code, arguments, types, op.source);
-    const std::vector<ValueId> params = b_.Params(made);
-    const size_t own = f_.region(op.body).param_count;
-    Bind(f_.region(op.body).first_param, std::span(params).first(own));
-    Enter(id, std::span(params).subspan(own));
+    const std::vector<ValueId> made_params = b_.Params(made);
+    Enter(id, BindKept(params, made_params));
   }
-  to_.op(made).origin = op.origin;
+  to_.op(made).origin = OriginOf(op);
   ops_[id.index] = made;
   CopyRegion(op.body);
   if (op.code == Opcode::kIf) {
@@ -106,34 +136,31 @@ void FunctionCopier::CopyConstruct(OpId id) {
   }
   b_.End();
   const std::vector<ValueId> results = b_.Results(made);
-  Bind(op.first_result, std::span(results).first(op.result_count));
-  Leave(id, std::span(results).subspan(op.result_count));
+  Leave(id, BindKept(ir::ResultsOf(op), results));
 }
 
-void FunctionCopier::CopyTerminator(const Op& op) {
+void FunctionCopier::CopyTerminator(OpId id) {
+  const Op& op = f_.op(id);
+  const ValueId index = op.code == Opcode::kLeaveTable ? ConditionOf(id) : ValueId();
   std::vector<ir::Target> targets;
+  std::vector<ValueId> values;
   for (const ir::Target& target : f_.targets_of(op)) {
-    targets.push_back({ops_[target.op.index], target.is_continue});
+    targets.push_back(TargetOf(target));
   }
-  std::vector<ValueId> values = Map(op, op.code == Opcode::kLeaveTable ? 1 : 0);
   if (!targets.empty()) {
+    values = Brought(op, ir::SlotsOf(f_, f_.targets_of(op)[0]));
     Append(values, MoreValues(f_.targets_of(op)[0].op));
   }
-  switch (op.code) {
-    case Opcode::kLeave:
-      b_.Leave(targets[0].op, values, op.source);
-      break;
-    case Opcode::kContinue:
-      b_.Continue(targets[0].op, values, op.source);
-      break;
-    case Opcode::kLeaveTable:
-      b_.LeaveTable(Map(op)[0], targets, values, op.source);
-      break;
-    case Opcode::kTrap:
-      b_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-      break;
-    default:
-      b_.Return(values, op.source);
+  if (op.code == Opcode::kLeaveTable) {
+    b_.LeaveTable(index, targets, values, op.source);
+  } else if (op.code == Opcode::kTrap) {
+    b_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
+  } else if (op.code == Opcode::kReturn) {
+    CopyReturn(op);
+  } else if (targets[0].is_continue) {
+    b_.Continue(targets[0].op, values, op.source);
+  } else {
+    b_.Leave(targets[0].op, values, op.source);
   }
   SetOrigin(op);
 }

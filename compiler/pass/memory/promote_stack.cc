@@ -21,7 +21,7 @@ using ir::Op;
 using ir::Opcode;
 using ir::OpId;
 using ir::Space;
-using Origin = ValueRange::Origin;
+using Base = ValueRange::Base;
 
 // True if a called function leaves alone what an instance has on the stack.
 bool LeavesStackAlone(const ir::Function& function, uint32_t pointer) {
@@ -78,14 +78,14 @@ class Promoter {
 
  private:
   // True also of what nothing reaches.
-  static bool IsConstant(const ValueRange& range) { return range.is_constant() || range.origin == Origin::kUnset; }
+  static bool IsConstant(const ValueRange& range) { return range.is_constant() || range.Is(Base::kUnset); }
   const ValueRange& RangeOf(const Op& op, uint32_t operand) const { return ranges_[f_.operands_of(op)[operand].index]; }
 
   // From the lowest constant on the way from the stack's pointer to its top.
   void FindFrame() {
     frame_.begin = frame_.end = module_.globals[pointer_].init;
     for (const ValueRange& range : ranges_) {
-      if (range.origin == Origin::kStack && range.is_constant()) {
+      if (range.Is(Base::kStack) && range.is_constant()) {
         frame_.begin = std::min(frame_.begin, range.lo);
       }
     }
@@ -139,19 +139,17 @@ class Promoter {
 
   bool UnderstandAccess(OpId id, const Op& op) {
     const ValueRange& range = RangeOf(op, 0);
-    if (range.origin == Origin::kUnset) {
+    if (range.Is(Base::kUnset)) {
       return true;  // Nothing reaches it.
     }
-    if (range.origin == Origin::kStack) {
+    if (range.Is(Base::kStack)) {
       accesses_.push_back(id);
       // Stacks grow downwards: what begins at the top or above is somebody's own pointer.
       return ir::Info(op.code).family == ir::Family::kMemory && op.imm <= frame_.begin &&
              op.width <= frame_.begin - op.imm && range.lo < frame_.end;
     }
-    uint64_t end = 0;
-    const bool is_bounded =
-        !__builtin_add_overflow(range.hi, op.imm, &end) && !__builtin_add_overflow(end, op.width, &end);
-    return is_bounded && (end <= frame_.begin || range.lo >= frame_.end);
+    const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
+    return end && (*end <= frame_.begin || range.lo >= frame_.end);
   }
 
   // Chooses the unit, and what accesses that are less aligned than it are to be cut into. False for those of 16 bytes.
@@ -354,10 +352,9 @@ std::vector<bool> FindInsideStack(const ir::Module& module) {
       return;
     }
     const ValueRange& range = ranges[f.operands_of(op)[0].index];
-    uint64_t end = 0;
-    is_inside[id.index] = range.origin != Origin::kUnset && range.lo + op.imm >= module.stack_frame->begin &&
-                          !__builtin_add_overflow(range.hi, op.imm, &end) &&
-                          !__builtin_add_overflow(end, op.width, &end) && end <= module.stack_frame->end;
+    const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
+    is_inside[id.index] = !range.Is(Base::kUnset) && range.lo + op.imm >= module.stack_frame->begin && end &&
+                          *end <= module.stack_frame->end;
   });
   return is_inside;
 }

@@ -255,10 +255,9 @@ std::vector<Access> FindAccesses(const ir::Module& module, IsOfStack is_of_stack
     if (!is_of_stack(op, range)) {
       return;
     }
-    Access access{id, range.lo + op.imm, range.hi, range.is_constant()};
-    const bool fits = access.begin >= range.lo && !__builtin_add_overflow(access.end, op.imm, &access.end) &&
-                      !__builtin_add_overflow(access.end, op.width, &access.end);
-    accesses.push_back(fits ? access : Access{id, 0, ~uint64_t{0}, false});
+    const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
+    accesses.push_back(end ? Access{id, range.lo + op.imm, *end, range.is_constant()}
+                           : Access{id, 0, ~uint64_t{0}, false});
   });
   return accesses;
 }
@@ -311,8 +310,7 @@ std::vector<StackBytes> AssumeStackValues(ir::Module& module) {
     return {};
   }
   std::vector<Access> accesses = FindAccesses(module, [](const Op& op, const ValueRange& range) {
-    return (op.space == ir::Space::kFlat || op.space == ir::Space::kModule) &&
-           range.origin == ValueRange::Origin::kStack;
+    return (op.space == ir::Space::kFlat || op.space == ir::Space::kModule) && range.Is(ValueRange::Base::kStack);
   });
   std::erase_if(accesses, [](const Access& access) { return !access.is_constant; });
   SlotPlan plan = PlanSlots(f, std::move(accesses));
@@ -325,7 +323,7 @@ std::vector<StackBytes> AssumeStackValues(ir::Module& module) {
 bool AvoidsStack(const ir::Module& module, std::span<const StackBytes> bytes) {
   const std::vector<Access> accesses = FindAccesses(module, [](const Op& op, const ValueRange& range) {
     return (op.space == ir::Space::kStack || op.space == ir::Space::kFlat || op.space == ir::Space::kModule) &&
-           range.origin != ValueRange::Origin::kUnset;
+           !range.Is(ValueRange::Base::kUnset);
   });
   return std::none_of(accesses.begin(), accesses.end(), [&](const Access& access) {
     return std::any_of(bytes.begin(), bytes.end(),

@@ -13,8 +13,6 @@ using ir::OpId;
 using ir::RegionId;
 using ir::ValueId;
 
-bool IsConstruct(Opcode code) { return code == Opcode::kBlock || code == Opcode::kLoop || code == Opcode::kIf; }
-
 class Orderer {
  public:
   explicit Orderer(ir::Function& function) : f_(function), is_used_(f_.values.size()), waiting_(f_.values.size()) {}
@@ -64,7 +62,7 @@ class Orderer {
       Place(run, &after);
       run.clear();
       after.push_back(op_id);
-      if (IsConstruct(op.code)) {
+      if (ir::OwnsRegions(op.code)) {
         Order(op.body);
         if (op.code == Opcode::kIf) {
           Order(op.otherwise);

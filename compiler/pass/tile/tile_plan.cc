@@ -4,6 +4,8 @@
 #include <bit>
 
 #include "base/limits.h"
+#include "compiler/analysis/definitions.h"
+#include "compiler/analysis/nesting.h"
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
@@ -57,9 +59,7 @@ class Planner {
     // A jump through a table passes the same values whichever way it goes, so that its targets must keep them alike.
     bool is_alike = true;
     const auto slot = [&](const ir::Target& target, uint32_t i) {
-      const Op& owner = f_.op(target.op);
-      const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
-      return plan_.layouts[first.index + i];
+      return plan_.layouts[ir::SlotsOf(f_, target)[i].index];
     };
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
@@ -97,20 +97,12 @@ class Planner {
     if (!module_.formats.empty()) {
       return "it prints";
     }
-    std::vector<std::optional<uint64_t>> constants(f_.values.size());
+    const Definitions definitions(f_);
     std::string reason;
-    ir::ForEachOp(f_, [&](OpId id) {
-      const Op& op = f_.op(id);
-      if (op.code == Opcode::kConst) {
-        constants[op.first_result.index] = op.imm;
-      }
-      if (reason.empty()) {
-        reason = RefuseOp(op, constants);
-      }
-    });
+    ir::ForEachOp(f_, [&](OpId id) { reason = reason.empty() ? RefuseOp(f_.op(id), definitions) : reason; });
     return reason;
   }
-  std::string RefuseOp(const Op& op, std::span<const std::optional<uint64_t>> constants) const {
+  std::string RefuseOp(const Op& op, const Definitions& definitions) const {
     switch (op.code) {
       case Opcode::kCall:
         return "it calls a function that is not inlined";
@@ -118,7 +110,8 @@ class Planner {
       case Opcode::kLocalId:
         return "it asks for its place in a group";
       case Opcode::kInstanceId:
-        return constants[f_.operands_of(op)[0].index] ? "" : "it asks for its id in a dimension that is computed";
+        return definitions.ConstantOf(f_.operands_of(op)[0]) ? ""
+                                                             : "it asks for its id in a dimension that is computed";
       default:
         return "";
     }
@@ -163,16 +156,11 @@ class Planner {
   // By OpId: what is run for one instance after the other; of constructs, what is in them.
   std::vector<bool> FindApart(const GangPlan& gang) const {
     std::vector<bool> is_apart(f_.ops.size());
-    ir::ForEachOp(f_, [&](OpId id) {
-      const Op& op = f_.op(id);
-      for (ir::RegionId inner : {op.body, op.otherwise}) {
-        if (op.body.valid() && inner.valid() && f_.region(inner).owner == id) {
-          for (OpId child : f_.region(inner).ops) {
-            is_apart[child.index] = is_apart[id.index] || gang.is_masked[id.index];
-          }
-        }
-      }
-    });
+    const Nesting nesting(f_);
+    for (const OpId id : nesting.order()) {
+      const OpId owner = nesting.OwnerOf(id);
+      is_apart[id.index] = owner.valid() && (is_apart[owner.index] || gang.is_masked[owner.index]);
+    }
     return is_apart;
   }
   // Whether something that the plan takes to be the same for a tile stands where instances run one after the other:

@@ -9,7 +9,6 @@
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/linear_form.h"
 #include "compiler/analysis/trailing_zeros.h"
-#include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/pass/tile/form_copier.h"
 
@@ -32,7 +31,7 @@ using Plan = std::map<uint32_t, std::vector<OpId>>;
 class Planner {
  public:
   Planner(const ir::Module& module, const std::vector<bool>& is_free)
-      : module_(module), f_(module.function(module.entry)), is_free_(is_free) {}
+      : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, kGpuIdMax) {}
 
   Plan Run() {
     for (const ir::Region& region : f_.regions) {
@@ -74,7 +73,7 @@ class Planner {
   }
   void Join(const ir::Region& region) {
     for (const auto& [key, loads] : loads_) {
-      const auto is_aligned = [&](OpId id) { return IsAligned(f_.op(id)); };
+      const auto is_aligned = [&](OpId id) { return numbers_.IsAligned(f_.op(id), kWideZeros); };
       const auto all = [](OpId, OpId) { return true; };
       for (std::vector<OpId>& wide : FindWideLoads(loads, std::get<1>(key), is_aligned, all)) {
         if (const std::optional<OpId> where = PlaceOf(wide, region)) {
@@ -103,23 +102,14 @@ class Planner {
     }
     return wide[0];
   }
-  bool IsAligned(const Op& op) {
-    if (zeros_.empty()) {
-      ranges_ = FindValueRanges(module_, kGpuIdMax);
-      zeros_ = FindTrailingZeros(f_, {.params = ZerosOfParams(module_), .ranges = &ranges_});
-    }
-    return zeros_[f_.operands_of(op)[0].index] >= kWideZeros && op.imm % kWideBytes == 0;
-  }
 
-  const ir::Module& module_;
   const ir::Function& f_;
   const std::vector<bool>& is_free_;
+  EntryNumbers numbers_;
   const Definitions definitions_{f_};
   const LinearForms linear_{f_};
   std::map<uint32_t, uint32_t> position_;  // By OpId, in the region that is looked through.
   std::map<Key, std::map<int64_t, OpId>> loads_;
-  std::vector<ValueRange> ranges_;  // By ValueId; made when first asked for, as the next.
-  std::vector<uint8_t> zeros_;
   Plan plan_;
 };
 

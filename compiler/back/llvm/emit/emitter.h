@@ -20,10 +20,10 @@
 #include "llvm/IR/Module.h"
 
 #include "base/status.h"
+#include "compiler/analysis/index_loads.h"
 #include "compiler/api/report.h"
 #include "compiler/back/llvm/emit/arith.h"
 #include "compiler/ir/ir.h"
-#include "compiler/pass/index_loads.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/shared_checks.h"
 

@@ -330,7 +330,7 @@ Status GangEmitter::EmitArm(RegionId region, const Mask& mask, llvm::BasicBlock*
 }
 
 // Whether running the region without an active lane does no harm and costs less than a branch. Scalars that its jump
-// brings are the same whoever brings them (compiler/pass/uniformity.h), or belong to a row and are blended.
+// brings are the same whoever brings them (compiler/analysis/uniformity.h), or belong to a row and are blended.
 bool GangEmitter::IsCheap(RegionId region) const {
   constexpr size_t kOpsMax = 6;
   const std::vector<OpId>& ops = f_.region(region).ops;

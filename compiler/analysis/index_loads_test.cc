@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/index_loads.h"
+#include "compiler/analysis/index_loads.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 // second reading gives wrong numbers at worst, as any race does (docs/KERNELS.md, S70). So back ends emit these loads
 // such that all uses see one value: LLVM's `freeze`, an identity that an OpenCL driver cannot see through, SPIR-V's
 // Volatile. All others stay as they are.
-#ifndef HPVMD_COMPILER_PASS_INDEX_LOADS_H_
-#define HPVMD_COMPILER_PASS_INDEX_LOADS_H_
+#ifndef HPVMD_COMPILER_ANALYSIS_INDEX_LOADS_H_
+#define HPVMD_COMPILER_ANALYSIS_INDEX_LOADS_H_
 
 #include <vector>
 
@@ -22,4 +22,4 @@ std::vector<bool> FindIndexLoads(const ir::Module& module, ir::FunctionId functi
 
 }  // namespace hpvm
 
-#endif  // HPVMD_COMPILER_PASS_INDEX_LOADS_H_
+#endif  // HPVMD_COMPILER_ANALYSIS_INDEX_LOADS_H_

@@ -40,7 +40,7 @@ TEST(FindFixedTest, AGroupsOwn) {
 // What others may write, and what depends on the way that control came.
 TEST(FindFixedTest, MemoryAndControl) {
   EXPECT_FALSE(IsFixed("%x: i32 = load.i32 flat %a"));
-  EXPECT_FALSE(IsFixed("block b0 () -> (%x: i32) {\nleave b0 (%n)\n}"));
+  EXPECT_FALSE(IsFixed("%x: i32 = block b0 () {\nleave b0 (%n)\n}"));
 }
 
 }  // namespace

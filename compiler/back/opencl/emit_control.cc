@@ -2,6 +2,7 @@
 #include "compiler/back/opencl/kernel_writer.h"
 #include "compiler/back/opencl/literal.h"
 #include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::opencl {
 namespace {

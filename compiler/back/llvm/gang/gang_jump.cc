@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/back/llvm/gang/gang.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::cpu {
 

@@ -2,6 +2,7 @@
 // A segment as functions: what one instance does in it, and a stub for the loop over a group.
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <utility>
 
 #include "compiler/ir/spelling.h"
@@ -58,9 +59,10 @@ class SegmentBuilder final : public FunctionCopier {
   }
 
  private:
+  // From the end on: what the first ones take is brought in last, right before them.
   template <typename Visit>
   void ForEachInner(Visit visit) const {
-    for (OpId top : segment_.ops) {
+    for (OpId top : segment_.ops | std::views::reverse) {
       ir::ForEachOpOf(f_, top, [&](OpId id) { visit(f_.op(id)); });
     }
   }

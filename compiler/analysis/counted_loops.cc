@@ -6,13 +6,9 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 using Test = LoopCount::Test;
 
 struct Comparison {
@@ -202,4 +198,4 @@ std::optional<LoopCount> LoopForms::Count() const {
   return std::has_single_bit(count.step_size()) ? std::optional(count) : std::nullopt;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

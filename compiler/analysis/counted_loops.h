@@ -11,9 +11,9 @@
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/linear_form.h"
 #include "compiler/analysis/nesting.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // The one place from which a loop goes on, under one condition: the loop's body ends in `if c { continue } else { leave
 // the if }  leave the loop`, or in `block { ... if c { leave the block } ... }  ...  continue`, where nothing else
@@ -99,6 +99,6 @@ class CountedLoops {
   std::vector<uint32_t> continues_, leaves_;  // By OpId: the jumps that go on with it, or leave it.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_COUNTED_LOOPS_H_

@@ -3,7 +3,7 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 Definitions::Definitions(const ir::Function& function) : function_(function), definitions_(function.values.size()) {
   ir::ForEachOp(function, [&](ir::OpId id) {
@@ -32,4 +32,4 @@ const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Functio
   return definitions.OpOf(function.operands_of(divide)[1], ir::Opcode::kFSqrt);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

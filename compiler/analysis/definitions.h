@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // Borrows the function, whose operations may be changed in place but not be added to. Plain data after construction.
 class Definitions {
@@ -42,6 +42,6 @@ std::vector<std::vector<ir::ValueId>> FindSources(const ir::Function& function);
 // The square root in 1 / sqrt(x), of f32: devices have one operation for both. Null if `divide` is no such quotient.
 const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Function& function, const ir::Op& divide);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // Domain: `using Fact`, whose default is "nothing seen yet"; `bool Join(Fact& into, const Fact& from, int sweep)`,
 // whether `into` changed; `void Transfer(const ir::Op&, ForwardSweep&)` for operations that do not merge, which gives
@@ -112,6 +112,6 @@ class ForwardSweep {
   bool changed_ = false;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_FORWARD_H_

@@ -5,14 +5,10 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 using ir::Family;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 class Search {
  public:
@@ -120,4 +116,4 @@ std::vector<bool> FindIndexLoads(const ir::Module& module, ir::FunctionId functi
   return Search(module.function(function), function == module.entry).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -11,15 +11,15 @@
 
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // By ValueId of the function: results of loads that reach, by whatever way through the function, an address, a size, a
 // table's index, an operand of an operation that may trap, or a condition; and what is passed to other functions,
 // returned to them, or kept in a global. Floats that are only compared are not among them.
 std::vector<bool> FindIndexLoads(const ir::Module& module, ir::FunctionId function);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_INDEX_LOADS_H_

@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 // Of each load in the order of the text '1' if it is one, else '0'.
@@ -83,4 +83,4 @@ TEST(IndexLoadsTest, OtherFunctionsAndGlobals) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

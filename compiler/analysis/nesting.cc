@@ -6,10 +6,7 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::OpId;
+namespace hpvm::analysis {
 
 Nesting::Nesting(const ir::Function& function)
     : function_(function), places_(function.ops.size()), makers_(function.values.size()) {
@@ -50,4 +47,4 @@ Nesting::Nesting(const ir::Function& function)
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // A construct is a block, loop or if. Borrows the function, whose regions must stay as they are; made in time linear in
 // it. What nothing reaches from the body has no place.
@@ -66,6 +66,6 @@ class Nesting {
   std::vector<ir::OpId> makers_;  // By ValueId.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_NESTING_H_

@@ -5,7 +5,7 @@
 
 #include "compiler/ir/text/text.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 // A kernel whose operations are numbered in the order of the text: 0 const, 1 loop { 2 add, 3 if { 4 continue } else
@@ -75,4 +75,4 @@ TEST(NestingTest, ValuesAreMadeSomewhere) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

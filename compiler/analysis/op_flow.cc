@@ -5,11 +5,7 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
+namespace hpvm::analysis {
 
 OpFlow FindOpFlow(const ir::Function& function) {
   OpFlow flow;
@@ -39,4 +35,4 @@ OpFlow FindOpFlow(const ir::Function& function) {
   return flow;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -8,9 +8,9 @@
 
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct OpFlow {
   // By OpId; empty for operations that end the instance, and for those outside the function's body.
@@ -37,6 +37,6 @@ void FollowFlow(const std::vector<std::vector<ir::OpId>>& edges, std::vector<ir:
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_OP_FLOW_H_

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
-using ir::Opcode;
 using Base = PointerOrigin::Base;
 using How = PointerOrigin::How;
 
@@ -98,4 +97,4 @@ PointerOrigin OriginOf(const ir::Op& op, const std::array<PointerOrigin, 3>& ope
   return origin;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

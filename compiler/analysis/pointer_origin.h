@@ -10,9 +10,9 @@
 #include <array>
 #include <cstdint>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct PointerOrigin {
   enum class Base : uint8_t {
@@ -45,6 +45,6 @@ PointerOrigin Join(const PointerOrigin& a, const PointerOrigin& b);
 // or is of constants; others leave only a few low bits of an address, which point nowhere near the buffer.
 PointerOrigin OriginOf(const ir::Op& op, const std::array<PointerOrigin, 3>& operands, bool rounds_down);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_POINTER_ORIGIN_H_

@@ -6,13 +6,7 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
+namespace hpvm::analysis {
 
 bool MayReachBuffers(const Op& op) {
   switch (op.code) {
@@ -112,4 +106,4 @@ void RelevantValues::Follow(ValueId value) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "compiler/analysis/definitions.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // Whether the operation may reach a parameter's buffer or group memory.
 bool MayReachBuffers(const ir::Op& op);
@@ -47,6 +47,6 @@ class RelevantValues {
   std::vector<ir::ValueId> open_;  // Marked and not followed.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_RELEVANT_VALUES_H_

@@ -7,13 +7,8 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // A multiple of all powers of two: what is not known yet.
 constexpr uint8_t kAny = 64;
@@ -148,4 +143,4 @@ std::vector<uint8_t> ZerosOfParams(const ir::Module& module, std::span<const uin
   return zeros;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

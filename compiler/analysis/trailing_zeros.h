@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "compiler/analysis/value_ranges.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct KnownZeros {
   std::span<const uint8_t> params;                  // The parameters' zeros; empty: nothing is known.
@@ -46,6 +46,6 @@ class EntryNumbers {
 // of the other parameters, and may be empty.
 std::vector<uint8_t> ZerosOfParams(const ir::Module& module, std::span<const uint8_t> scalars = {});
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_TRAILING_ZEROS_H_

@@ -8,13 +8,8 @@
 #include "compiler/analysis/edge_forms.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // Shapes rise three steps at most, but a change may need one sweep for every loop it leaves.
 constexpr int kSweepsMax = 64;
@@ -476,4 +471,4 @@ std::vector<bool> FindFixed(const ir::Function& function, bool of_group) {
   return is_fixed;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

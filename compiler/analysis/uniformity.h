@@ -22,9 +22,9 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct Shape {
   enum class Kind : uint8_t { kUnset, kLinear, kUnknown, kVarying };
@@ -71,6 +71,6 @@ std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lane
 // or a choice brings is not among them. Requires a verified function.
 std::vector<bool> FindFixed(const ir::Function& function, bool of_group);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_UNIFORMITY_H_

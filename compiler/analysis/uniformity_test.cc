@@ -5,7 +5,7 @@
 
 #include "compiler/ir/text/text.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 // Whether the last operation's value before the return is fixed, of a kernel with the buffer %a and the number %n.
@@ -44,4 +44,4 @@ TEST(FindFixedTest, MemoryAndControl) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

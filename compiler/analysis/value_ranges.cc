@@ -11,12 +11,9 @@
 #include "compiler/analysis/loop_ranges.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::ValueId;
 using Base = PointerOrigin::Base;
 
 // Merges that still grow in this sweep are widened.
@@ -81,7 +78,7 @@ class RangeDomain {
       into = from;
       return true;
     }
-    ValueRange joined = {hpvm::Join(into.origin, from.origin), std::min(into.lo, from.lo), std::max(into.hi, from.hi)};
+    ValueRange joined = {analysis::Join(into.origin, from.origin), std::min(into.lo, from.lo), std::max(into.hi, from.hi)};
     if (sweep >= kWidenFrom) {
       joined.lo = joined.lo < into.lo ? 0 : joined.lo;
       joined.hi = joined.hi > into.hi ? (joined.hi <= 0xffffffffull ? 0xffffffffull : ~uint64_t{0}) : joined.hi;
@@ -327,4 +324,4 @@ std::vector<ValueRange> FindValueRanges(const ir::Module& module, uint64_t id_ma
   return sweep.Take();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

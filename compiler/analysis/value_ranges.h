@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "compiler/analysis/pointer_origin.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct ValueRange {
   using Base = PointerOrigin::Base;
@@ -43,6 +43,6 @@ inline constexpr uint64_t kGpuIdMax = (uint64_t{1} << 31) - 1;
 // address, parameters too, if the analysis did not settle. Calls must have been inlined, or leave globals alone.
 std::vector<ValueRange> FindValueRanges(const ir::Module& module, uint64_t id_max);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_VALUE_RANGES_H_

@@ -6,7 +6,7 @@
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/ir/text/text.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 using Base = PointerOrigin::Base;
@@ -115,4 +115,4 @@ TEST(PointerOriginTest, GroupMemory) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

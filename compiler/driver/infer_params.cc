@@ -10,7 +10,7 @@
 #include "compiler/pass/memory/stack_values.h"
 #include "compiler/pass/remove_dead.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 using ir::Opcode;
@@ -129,11 +129,11 @@ class AddressUses {
 }  // namespace
 
 StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
-  HPVMD_RETURN_IF_ERROR(InlineCalls(module));
-  HPVMD_RETURN_IF_ERROR(RemoveDead(module));
+  HPVMD_RETURN_IF_ERROR(pass::InlineCalls(module));
+  HPVMD_RETURN_IF_ERROR(pass::RemoveDead(module));
   // Without optimisation the parameters themselves lie on the stack; that nothing else reaches it is guessed, too.
-  if (ir::Module values = module; !AssumeStackValues(values).empty()) {
-    HPVMD_RETURN_IF_ERROR(RemoveDead(values));
+  if (ir::Module values = module; !pass::AssumeStackValues(values).empty()) {
+    HPVMD_RETURN_IF_ERROR(pass::RemoveDead(values));
     module = std::move(values);
   }
   const ir::Function& entry = module.function(module.entry);
@@ -163,4 +163,4 @@ StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
   return params;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::compile

@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ::testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(CheckBarriersTest, Calls) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

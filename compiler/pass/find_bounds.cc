@@ -16,18 +16,13 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/find_paths.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Atom;
 using ir::AtomId;
 using ir::Constraint;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
 using ir::Polynomial;
-using ir::RegionId;
-using ir::ValueId;
 
 constexpr auto kGroupBytesMax = static_cast<int64_t>(ir::kGroupMemoryBytesMax);
 constexpr uint32_t kNoLoop = 0xffffffffu;
@@ -205,7 +200,7 @@ class Finder {
  public:
   // `relevant`: what matters to accesses, of a kernel that is too large to look at as a whole; null: everything does.
   // Borrowed.
-  explicit Finder(const ir::Module& module, const RelevantValues* relevant = nullptr)
+  explicit Finder(const ir::Module& module, const analysis::RelevantValues* relevant = nullptr)
       : module_(module),
         f_(module.function(module.entry)),
         relevant_(relevant),
@@ -1044,7 +1039,7 @@ class Finder {
     const auto look = [&](const ir::Function& function, bool is_entry) {
       ir::ForEachOp(function, [&](OpId id) {
         const Op& op = function.op(id);
-        found = found || (!is_entry && MayReachBuffers(op));
+        found = found || (!is_entry && analysis::MayReachBuffers(op));
         if (op.code == Opcode::kCall) {
           reach(static_cast<uint32_t>(op.imm));
         } else if (op.code == Opcode::kCallRef) {
@@ -1108,7 +1103,7 @@ class Finder {
     if (!ir::HasSpace(op.code) || program_.accesses.size() >= kBoundsAccessesMax || op.imm > (uint64_t{1} << 62) ||
         !FindOffset(op, &access)) {
       // Where each buffer stands alone, group memory is apart from them.
-      program_.is_complete &= !MayReachBuffers(op) || (op.space == ir::Space::kGroup && program_.is_separate);
+      program_.is_complete &= !analysis::MayReachBuffers(op) || (op.space == ir::Space::kGroup && program_.is_separate);
       return;
     }
     access.op = id;
@@ -1122,12 +1117,12 @@ class Finder {
 
   const ir::Module& module_;
   const ir::Function& f_;
-  const RelevantValues* const relevant_;
+  const analysis::RelevantValues* const relevant_;
   ir::BoundsProgram program_;
   AtomId lost_;  // Invalid where everything is looked at.
   BoundsTrace trace_;
   std::vector<std::optional<Polynomial>> known_;  // By ValueId.
-  const Definitions definitions_;
+  const analysis::Definitions definitions_;
   std::vector<uint32_t> atom_loop_;  // By AtomId: the innermost loop in which it changes.
   std::map<std::pair<Atom::Kind, uint32_t>, AtomId> leaves_;
   std::vector<std::pair<Atom, AtomId>> operations_;
@@ -1145,8 +1140,8 @@ ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace) {
   if (std::optional<ir::BoundsProgram> program = Finder(module).Run(trace)) {
     return *std::move(program);
   }
-  const RelevantValues relevant(module.function(module.entry));
+  const analysis::RelevantValues relevant(module.function(module.entry));
   return *Finder(module, &relevant).Run(trace);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

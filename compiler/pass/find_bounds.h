@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "compiler/ir/bounds.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // What one launch can afford to look at.
 inline constexpr size_t kBoundsAtomsMax = 256;
@@ -44,6 +44,6 @@ struct BoundsTrace {
 // `trace`, if not null, receives which parts of the entry the program's parts are.
 ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace = nullptr);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_FIND_BOUNDS_H_

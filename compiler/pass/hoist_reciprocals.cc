@@ -10,14 +10,8 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Type;
-using ir::ValueId;
 
 class Hoister final : public FunctionCopier {
  public:
@@ -39,8 +33,8 @@ class Hoister final : public FunctionCopier {
  private:
   // Finds quotients in loops by what is known outside.
   void Find() {
-    const Definitions definitions(f_);
-    const Nesting nesting(f_);
+    const analysis::Definitions definitions(f_);
+    const analysis::Nesting nesting(f_);
     const ir::Slots params = ir::ParamsOf(f_.region(f_.body));
     for (const OpId id : nesting.order()) {
       if (!IsFastQuotient(f_.op(id))) {
@@ -116,4 +110,4 @@ Status HoistReciprocals(ir::Module& module) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -12,22 +12,17 @@
 #include "compiler/pass/library_name.h"
 #include "compiler/pass/memory/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::FunctionId;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 
 struct Size {
   uint32_t ops = 0, depth = 0;  // Operations, and regions that one of them stands in.
 };
 
 Size SizeOf(const ir::Function& function) {
-  const Nesting nesting(function);
+  const analysis::Nesting nesting(function);
   Size size{static_cast<uint32_t>(nesting.order().size()), 0};
   for (const OpId id : nesting.order()) {
     size.depth = std::max(size.depth, nesting.DepthOf(id) + 1);
@@ -189,4 +184,4 @@ Status InlineAllCalls(ir::Module& module) {
   return Inline(module, {.ops = kInlinedOpsMaxGpu, .total = kInlinedTotalMaxGpu, .keeps_scratch_apart = false});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -9,13 +9,8 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Space;
 
 // Each barrier is looked at in time linear in the function; more of them are left as they are.
 constexpr size_t kBarriersMax = 256;
@@ -75,12 +70,12 @@ Effects EffectsOf(const Op& op) {
 
 class BarrierSearch {
  public:
-  explicit BarrierSearch(const ir::Function& function) : f_(function), flow_(FindOpFlow(function)) {}
+  explicit BarrierSearch(const ir::Function& function) : f_(function), flow_(analysis::FindOpFlow(function)) {}
 
   // What may happen between `barrier` and the next ones in the direction of `edges`.
   Effects Around(OpId barrier, const std::vector<std::vector<OpId>>& edges) const {
     Effects effects;
-    FollowFlow(edges, edges[barrier.index], [&](OpId id) {
+    analysis::FollowFlow(edges, edges[barrier.index], [&](OpId id) {
       const bool goes_on = !IsBarrier(id);
       effects.Add(goes_on ? EffectsOf(f_.op(id)) : Effects());
       return goes_on;
@@ -100,7 +95,7 @@ class BarrierSearch {
   bool IsBarrier(OpId id) const { return f_.op(id).code == Opcode::kBarrier && !IsRemoved(id); }
 
   const ir::Function& f_;
-  const OpFlow flow_;
+  const analysis::OpFlow flow_;
   std::vector<bool> is_removed_;
 };
 
@@ -125,7 +120,8 @@ Status RemoveBarriers(ir::Module& module, KernelReport* report) {
   if (barriers.empty() || barriers.size() > kBarriersMax) {
     return absl::OkStatus();
   }
-  const std::optional<Uniformity> uniformity = AnalyseUniformity(module, Lanes::kSurelyGroup);
+  const std::optional<analysis::Uniformity> uniformity =
+      analysis::AnalyseUniformity(module, analysis::Lanes::kSurelyGroup);
   if (!uniformity.has_value()) {
     return absl::OkStatus();
   }
@@ -158,4 +154,4 @@ BufferUse BuffersUsedBy(const ir::Op& op) {
   return {(effects.reads & kBuffers) != 0, (effects.writes & kBuffers) != 0};
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -12,15 +12,10 @@
 #include "compiler/pass/cut_unreachable.h"
 #include "compiler/pass/memory/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
 using ir::OwnsRegions;
-using ir::RegionId;
-using ir::ValueId;
 
 // Replacements make others possible; what is left after so many rounds is kept. Each is linear.
 constexpr int kRoundsMax = 8;
@@ -163,8 +158,8 @@ class Analysis {
   }
 
   const ir::Function& f_;
-  const Definitions definitions_{f_};
-  const Nesting nesting_{f_};
+  const analysis::Definitions definitions_{f_};
+  const analysis::Nesting nesting_{f_};
   std::vector<uint32_t> slot_of_;  // By ValueId.
   std::vector<Slot> slots_;
   std::vector<ValueId> replacement_;  // By ValueId.
@@ -205,4 +200,4 @@ Status RemoveDead(ir::Module& module) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -25,8 +25,8 @@ class Addresses {
       : f_(module.function(module.entry)),
         subgroup_size_(target.subgroup_size),
         definitions_(f_),
-        is_fixed_(FindFixed(f_, /*of_group=*/ir::RunsByGroups(module))) {
-    if (const auto found = AnalyseUniformity(module, Lanes::kAlongX)) {
+        is_fixed_(analysis::FindFixed(f_, /*of_group=*/ir::RunsByGroups(module))) {
+    if (const auto found = analysis::AnalyseUniformity(module, analysis::Lanes::kAlongX)) {
       shapes_ = found->functions[module.entry.index].shapes;
     }
   }
@@ -94,9 +94,9 @@ class Addresses {
 
   const ir::Function& f_;
   const uint32_t subgroup_size_;
-  const Definitions definitions_;
+  const analysis::Definitions definitions_;
   const std::vector<bool> is_fixed_;
-  std::vector<Shape> shapes_;  // By ValueId; empty: not known.
+  std::vector<analysis::Shape> shapes_;  // By ValueId; empty: not known.
 };
 
 // Asks the function that the operation was written in, before it was inlined into the entry.
@@ -106,7 +106,8 @@ bool IsFast(const ir::Module& module, const Op& op, bool fast_math) {
 }
 
 // True if both are the same, or computed alike.
-bool AreSame(const ir::Function& f, const Definitions& definitions, ir::ValueId a, ir::ValueId b, int depth = 0) {
+bool AreSame(const ir::Function& f, const analysis::Definitions& definitions, ir::ValueId a, ir::ValueId b,
+             int depth = 0) {
   constexpr int kAlikeMax = 4;
   const Op *x = definitions.OpOf(a), *y = definitions.OpOf(b);
   if (a == b || x == nullptr || y == nullptr || depth == kAlikeMax) {
@@ -126,7 +127,7 @@ bool AreSame(const ir::Function& f, const Definitions& definitions, ir::ValueId 
 // Lets sums to one place that follow each other with nothing but computing in between become one, the last. A check of
 // the address that lets the first one through lets all through.
 void JoinNeighbours(const ir::Function& f, std::vector<SumPartners>& partners) {
-  const Definitions definitions(f);
+  const analysis::Definitions definitions(f);
   for (const ir::Region& region : f.regions) {
     ir::OpId last;
     for (const ir::OpId id : region.ops) {

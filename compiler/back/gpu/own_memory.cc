@@ -16,7 +16,7 @@ using ir::Op;
 using ir::Opcode;
 using ir::OpId;
 using ir::Space;
-using Base = ValueRange::Base;
+using Base = analysis::ValueRange::Base;
 
 // Each part of memory costs every access a comparison.
 constexpr size_t kPartsMax = 8;
@@ -147,7 +147,7 @@ class Layout {
 
 class OwnMemoryPlanner {
  public:
-  OwnMemoryPlanner(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
+  OwnMemoryPlanner(const ir::Module& module, const std::vector<analysis::ValueRange>& ranges, GpuPlan& plan,
                    Diagnostics& diagnostics)
       : module_(module),
         function_(module.function(module.entry)),
@@ -175,13 +175,13 @@ class OwnMemoryPlanner {
  private:
   // The part of the shadow stack that constants on the way from its pointer name.
   void FindStack() {
-    const std::optional<uint32_t> pointer = StackPointerOf(module_);
+    const std::optional<uint32_t> pointer = analysis::StackPointerOf(module_);
     if (!pointer.has_value()) {
       return;
     }
     const uint64_t top = module_.globals[*pointer].init;
     stack_ = {top, top};
-    for (const ValueRange& range : ranges_) {
+    for (const analysis::ValueRange& range : ranges_) {
       if (range.Is(Base::kStack) && range.is_constant() && range.lo < stack_.begin) {
         stack_.begin = range.lo;
       }
@@ -219,14 +219,14 @@ class OwnMemoryPlanner {
 
   // The bytes an access may touch, if they are known to lie below `bytes`.
   bool Bounded(const Op& op, uint64_t bytes, Span* span) const {
-    const ValueRange& range = ranges_[function_.operands_of(op)[0].index];
+    const analysis::ValueRange& range = ranges_[function_.operands_of(op)[0].index];
     const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
     *span = {range.lo + op.imm, end.value_or(0)};
     return end && *end <= bytes;
   }
 
   Reach VisitAddress(const Op& op, bool is_write) {
-    const ValueRange& range = ranges_[function_.operands_of(op)[0].index];
+    const analysis::ValueRange& range = ranges_[function_.operands_of(op)[0].index];
     Span span;
     const bool is_bounded = Bounded(op, module_.memory_bytes, &span);
     if (range.Is(Base::kStack)) {
@@ -326,8 +326,8 @@ class OwnMemoryPlanner {
   }
 
   void VisitRange(const Op& op, uint32_t address, bool is_write) {
-    const ValueRange& range = ranges_[address];
-    const ValueRange& bytes = ranges_[function_.operands_of(op)[2].index];
+    const analysis::ValueRange& range = ranges_[address];
+    const analysis::ValueRange& bytes = ranges_[function_.operands_of(op)[2].index];
     const std::optional<uint64_t> end = range.EndOf(0, bytes.hi);
     const bool is_bounded = end && *end <= module_.memory_bytes;
     if (range.Is(Base::kStack)) {
@@ -367,7 +367,7 @@ class OwnMemoryPlanner {
 
   const ir::Module& module_;
   const ir::Function& function_;
-  const std::vector<ValueRange>& ranges_;
+  const std::vector<analysis::ValueRange>& ranges_;
   GpuPlan& plan_;
   Diagnostics& diagnostics_;
   Layout memory_, state_;
@@ -387,7 +387,7 @@ OwnMemory::Filled OwnMemory::filled() const {
   return {begin & ~uint64_t{7}, (end + 7) & ~uint64_t{7}};
 }
 
-void PlanOwnMemory(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
+void PlanOwnMemory(const ir::Module& module, const std::vector<analysis::ValueRange>& ranges, GpuPlan& plan,
                    Diagnostics& diagnostics) {
   OwnMemoryPlanner(module, ranges, plan, diagnostics).Run();
 }

@@ -36,7 +36,7 @@ struct Skipped {
 // All that control may come by from an operation to the barriers that are next, or to the kernel's end.
 class Way {
  public:
-  Way(const ir::Function& function, const Nesting& nesting, const OpFlow& flow,
+  Way(const ir::Function& function, const analysis::Nesting& nesting, const analysis::OpFlow& flow,
       const std::function<bool(OpId)>& can_trap)
       : f_(function),
         nesting_(nesting),
@@ -136,10 +136,10 @@ class Way {
   }
 
   const ir::Function& f_;
-  const Nesting& nesting_;
-  const OpFlow& flow_;
+  const analysis::Nesting& nesting_;
+  const analysis::OpFlow& flow_;
   const std::function<bool(OpId)>& can_trap_;
-  const Definitions definitions_;
+  const analysis::Definitions definitions_;
   std::vector<uint32_t> seen_;  // By OpId: the turn it was last seen in.
   uint32_t turn_ = 0;
   std::vector<OpId> ops_, barriers_;
@@ -153,7 +153,7 @@ class Router {
         has_barrier_(function_.ops.size()),
         jumps_to_(function_.ops.size(), kNowhere),
         loops_back_(function_.ops.size()) {
-    if (std::optional<Uniformity> found = AnalyseUniformity(module); found.has_value()) {
+    if (std::optional<analysis::Uniformity> found = analysis::AnalyseUniformity(module); found.has_value()) {
       decided_by_ = std::move(found->functions[module.entry.index].decided_by);
     }
     Measure();
@@ -177,7 +177,7 @@ class Router {
     if (meetings.empty()) {
       return routes;
     }
-    const OpFlow flow = FindOpFlow(function_);
+    const analysis::OpFlow flow = analysis::FindOpFlow(function_);
     Way way(function_, nesting_, flow, can_trap_);
     FindUsers();
     for (const auto& [meets, found] : meetings) {
@@ -385,7 +385,7 @@ class Router {
 
   const ir::Function& function_;
   const std::function<bool(OpId)>& can_trap_;
-  const Nesting nesting_{function_};
+  const analysis::Nesting nesting_{function_};
   std::vector<bool> has_barrier_;   // It is a barrier or has one in it.
   std::vector<uint32_t> jumps_to_;  // Constructs around where its farthest jump lands, one more for the one it is of.
   std::vector<bool> loops_back_;    // Loops that are continued.

@@ -48,7 +48,7 @@ class Arithmetic {
   Variant& v_;
   Text& text_;
   Traps& traps_;
-  const Definitions definitions_{v_.f};
+  const analysis::Definitions definitions_{v_.f};
 };
 
 class KernelWriter {
@@ -98,7 +98,7 @@ class KernelWriter {
   std::vector<bool> end_used_, next_used_;  // By OpId.
   uint32_t labels_ = 0;
   std::set<uint32_t> globals_;  // Mutable ones in use.
-  const Definitions definitions_{v_.f};
+  const analysis::Definitions definitions_{v_.f};
   std::map<uint64_t, std::string> kept_constants_;  // Names by their bits, of f64.
 };
 

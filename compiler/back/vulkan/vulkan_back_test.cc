@@ -63,7 +63,7 @@ std::string Slurp(const std::string& path) {
 std::optional<Artifact> Compile(const ir::Module& source, const GpuTarget& target, std::string* why,
                                 const GpuOptions& options = {}) {
   ir::Module module = source;
-  const Status passed = RunGpuPipeline(module, {.verify_each = true});
+  const Status passed = pass::RunGpuPipeline(module, {.verify_each = true});
   EXPECT_TRUE(passed.ok()) << passed;
   Diagnostics diagnostics;
   std::optional<Artifact> artifact = EmitVulkan(module, target, options, diagnostics);
@@ -316,7 +316,7 @@ TEST(VulkanBackTest, TilesSayThatBuffersAreAligned) {
   ASSERT_TRUE(module.ok()) << module.status();
   std::string why;
   GpuOptions options;
-  options.tiles = {GpuTile{{4, 1, 1}}};
+  options.tiles = {pass::GpuTile{{4, 1, 1}}};
   const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
   ASSERT_TRUE(artifact.has_value()) << why;
   EXPECT_GE(artifact->gpu.variants.size(), 3u);

@@ -5,14 +5,8 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 
 constexpr double kTrips = 32;           // Of a loop, when nothing is known.
 constexpr double kWeightMax = 1 << 15;  // Three loops deep.
@@ -79,7 +73,7 @@ int64_t StepOf(const ir::Module& module, const Layout& layout) {
 }  // namespace
 
 GangEstimate::GangEstimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
-                           const std::vector<Shape>& along_y)
+                           const std::vector<analysis::Shape>& along_y)
     : module_(module),
       plan_(plan),
       unit_(unit),
@@ -139,8 +133,8 @@ void GangEstimate::AddMemory(OpId id, const Op& op, GangLevel& level) {
     level.vectors.Add(by_row, OfVector(op.width) * (records_.records[static_cast<size_t>(record)].stride > 4 ? 6 : 3));
     return;
   }
-  const Shape& y = along_y_[f_.operands_of(op)[0].index];
-  if (address.kind == Layout::Kind::kVarying && y.kind == Shape::Kind::kLinear && y.step[1] == op.width) {
+  const analysis::Shape& y = along_y_[f_.operands_of(op)[0].index];
+  if (address.kind == Layout::Kind::kVarying && y.kind == analysis::Shape::Kind::kLinear && y.step[1] == op.width) {
     ++level.crosswise;
   }
   level.streams += address.kind == Layout::Kind::kLinear && by_row ? 1 : 0;
@@ -153,7 +147,7 @@ void GangEstimate::AddMemory(OpId id, const Op& op, GangLevel& level) {
   } else {
     const double apart = (4 + lanes_ * (is_store ? 1.5 : 1.2)) * (is_quad ? 4 : 1);
     level.vectors.Add(by_row, apart);
-    if (y.kind == Shape::Kind::kLinear && y.step[1] == op.width && (op.width == 4 || op.width == 8)) {
+    if (y.kind == analysis::Shape::Kind::kLinear && y.step[1] == op.width && (op.width == 4 || op.width == 8)) {
       level.transposed += std::max(0.0, apart - whole - 3 * OfVector(op.width));  // Shuffles.
     }
   }
@@ -366,4 +360,4 @@ double GangEstimate::Of(const GangShape& shape) const {
   return cycles / (parts * shape.lanes);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

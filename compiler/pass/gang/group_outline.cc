@@ -3,12 +3,7 @@
 
 #include "compiler/ir/spelling.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
+namespace hpvm::pass {
 
 namespace {
 
@@ -104,4 +99,4 @@ void GroupOutline::VisitRegion(RegionId region) {
 
 std::vector<bool> FindGroupLevel(const ir::Function& entry) { return GroupOutline(entry).is_group(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

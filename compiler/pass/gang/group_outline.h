@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "compiler/analysis/nesting.h"
-#include "compiler/ir/ir.h"
 #include "compiler/pass/gang/group_plan.h"
+#include "compiler/pass/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 constexpr bool IsSync(ir::Opcode code) { return code == ir::Opcode::kBarrier || code == ir::Opcode::kLocalAlloc; }
 
@@ -38,12 +38,12 @@ class GroupOutline {
   std::optional<GroupTarget> TailFrom(const std::vector<ir::OpId>& ops, size_t begin) const;
 
   const ir::Function& f_;
-  const Nesting nesting_{f_};
+  const analysis::Nesting nesting_{f_};
   std::vector<bool> has_sync_, is_group_;
   std::vector<bool> is_level_;
   std::vector<std::optional<Tail>> tails_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_GROUP_OUTLINE_H_

@@ -13,15 +13,10 @@
 #include "compiler/pass/gang/group_outline.h"
 #include "compiler/pass/gang/min_cut.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Family;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 
 // Finding tails looks at a region's operations once for each of its constructs.
 constexpr size_t kOpsMax = 8192;
@@ -56,8 +51,8 @@ struct Incoming {
 
 class GroupPlanner {
  public:
-  GroupPlanner(const ir::Function& f, const GroupOutline& outline, const FunctionUniformity& known)
-      : f_(f), outline_(outline), known_(known), flow_(FindOpFlow(f)) {}
+  GroupPlanner(const ir::Function& f, const GroupOutline& outline, const analysis::FunctionUniformity& known)
+      : f_(f), outline_(outline), known_(known), flow_(analysis::FindOpFlow(f)) {}
 
   StatusOr<GroupPlan> Run() {
     plan_.definition.assign(f_.values.size(), OpId());
@@ -267,7 +262,7 @@ class GroupPlanner {
   // The barriers that may be the next one from `from` on; kNoSegment stands for the end.
   std::set<uint32_t> FirstSyncs(OpId from) const {
     std::set<uint32_t> found;
-    FollowFlow(flow_.next, {from}, [&](OpId id) {
+    analysis::FollowFlow(flow_.next, {from}, [&](OpId id) {
       const Opcode code = f_.op(id).code;
       if (code == Opcode::kBarrier || code == Opcode::kReturn) {
         found.insert(code == Opcode::kBarrier ? id.index : kNoSegment);
@@ -499,8 +494,8 @@ class GroupPlanner {
 
   const ir::Function& f_;
   const GroupOutline& outline_;
-  const FunctionUniformity& known_;
-  const OpFlow flow_;
+  const analysis::FunctionUniformity& known_;
+  const analysis::OpFlow flow_;
   GroupPlan plan_;
   std::vector<Incoming> incoming_;
   std::vector<OpId> group_branches_;
@@ -551,11 +546,12 @@ StatusOr<GroupPlan> PlanGroup(const ir::Module& module) {
       assumed[id.index] = true;
     }
   });
-  const std::optional<Uniformity> known = AnalyseUniformity(module, Lanes::kSurelyGroup, &assumed);
+  const std::optional<analysis::Uniformity> known =
+      analysis::AnalyseUniformity(module, analysis::Lanes::kSurelyGroup, &assumed);
   if (!known.has_value()) {
     return Unimplemented("What is the same for all of a group could not be found within bounds.");
   }
   return GroupPlanner(entry, outline, known->functions[module.entry.index]).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -8,16 +8,11 @@
 #include "compiler/pass/gang/split_build.h"
 #include "compiler/pass/memory/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Function;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
 using ir::Target;
-using ir::ValueId;
 
 class DriverBuilder final : public FunctionCopier {
  public:
@@ -130,4 +125,4 @@ Function BuildDriver(const ir::Module& module, const Function& entry, const Grou
   return DriverBuilder(module, entry, plan, calls).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -10,15 +10,11 @@
 #include "compiler/pass/gang/split_build.h"
 #include "compiler/pass/memory/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Function;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
 using ir::Target;
-using ir::ValueId;
 
 class SegmentBuilder final : public FunctionCopier {
  public:
@@ -323,4 +319,4 @@ SegmentFunctions BuildSegment(const ir::Module& module, const Function& entry, c
   return SegmentBuilder(module, entry, plan, places, segment).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -3,12 +3,7 @@
 
 #include "compiler/ir/spelling.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
+namespace hpvm::pass {
 
 namespace {
 
@@ -165,4 +160,4 @@ void FunctionCopier::CopyTerminator(OpId id) {
   SetOrigin(op);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

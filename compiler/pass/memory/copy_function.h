@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "compiler/ir/ir.h"
 #include "compiler/ir/walk.h"
+#include "compiler/pass/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 class FunctionCopier {
  public:
@@ -81,6 +81,6 @@ class FunctionCopier {
   std::span<const ir::ValueId> BindKept(const ir::Slots& slots, std::span<const ir::ValueId> values);
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_COPY_FUNCTION_H_

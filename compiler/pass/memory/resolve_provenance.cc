@@ -10,16 +10,15 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/expand_bulk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using ir::Opcode;
-using Base = ValueRange::Base;
+using Base = analysis::ValueRange::Base;
 
 // What is known of the entry's addresses before any is changed. Values made afterwards come from nowhere.
 class Addresses {
  public:
-  explicit Addresses(const ir::Module& module) : ranges_(FindValueRanges(module, ~uint64_t{0})) {
+  explicit Addresses(const ir::Module& module) : ranges_(analysis::FindValueRanges(module, ~uint64_t{0})) {
     const ir::Region& body = module.function(module.entry).region(module.function(module.entry).body);
     for (uint32_t k = 0; k < body.param_count; ++k) {
       is_settled_ = is_settled_ && (!module.params[k].is_buffer || ParamOf(ir::ParamsOf(body)[k]) == k);
@@ -34,12 +33,12 @@ class Addresses {
     return Is(value, Base::kParam) ? std::optional(ranges_[value.index].origin.param) : std::nullopt;
   }
   std::optional<uint64_t> ConstantOf(ir::ValueId value) const {
-    const ValueRange& range = ranges_[value.index];
+    const analysis::ValueRange& range = ranges_[value.index];
     return range.is_constant() ? std::optional(range.lo) : std::nullopt;
   }
 
  private:
-  const std::vector<ValueRange> ranges_;  // By ValueId.
+  const std::vector<analysis::ValueRange> ranges_;  // By ValueId.
   bool is_settled_ = true;
 };
 
@@ -212,4 +211,4 @@ bool ExpandStackCopies(ir::Module& module) {
   return entry.ops.size() > ops;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

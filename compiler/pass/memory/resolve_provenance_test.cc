@@ -7,7 +7,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // A kernel with buffers %a and %b and a number %n, whose body is `body`, after the pass.
@@ -92,4 +92,4 @@ TEST(ResolveProvenanceTest, SeparateBuffers) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

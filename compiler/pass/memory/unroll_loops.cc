@@ -13,14 +13,9 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 using Bits = std::optional<uint64_t>;
 
 // How the operations of a region end.
@@ -371,4 +366,4 @@ Status UnrollLoops(ir::Module& module, const UnrollLimits& limits) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -6,14 +6,7 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
+namespace hpvm::pass {
 
 namespace {
 
@@ -513,4 +506,4 @@ CoarseModule Coarsener::Run() {
   return coarse;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -5,14 +5,7 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
+namespace hpvm::pass {
 
 // Along which dimensions anything in the construct differs.
 std::array<bool, 2> Coarsener::DimensionsIn(OpId construct) const {
@@ -191,4 +184,4 @@ void Coarsener::EmitSlowWay() {
   builder_.Return({});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -18,7 +18,7 @@
 #include "compiler/pass/memory/copy_function.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // By OpId of their loops: plans that plan_of(loop) makes of a function's loops, whose `ops` add up to no more than
 // `ops_max`; the first ones of the text.
@@ -76,7 +76,7 @@ class FormCopier : public FunctionCopier {
     return Make(code, type, std::array{a, b}, is_comparison ? ir::Type::kI32 : type);
   }
   // The form in the loop's first iteration.
-  ir::ValueId First(const LoopForm& form, ir::Type type) {
+  ir::ValueId First(const analysis::LoopForm& form, ir::Type type) {
     ir::ValueId sum;
     for (const auto& [value, factor] : form.terms) {
       const ir::ValueId own = values_[value.index];
@@ -104,6 +104,6 @@ class FormCopier : public FunctionCopier {
   uint32_t source_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_TILE_FORM_COPIER_H_

@@ -17,15 +17,8 @@
 #include "compiler/pass/tile/form_copier.h"
 #include "compiler/pass/tile/wide_loads.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
 
 // With a step of at most kStepMax and fewer than 2^32 iterations all sums of a check stay below 2^63.
 constexpr int64_t kStepMax = 1 << 20;
@@ -40,7 +33,7 @@ constexpr size_t kSearchesMax = 4;
 // Accesses to a parameter's buffer that differ by constants.
 struct Hull {
   uint32_t param = 0;
-  LoopForm lowest;                                 // The offset of the lowest of them, without its immediate.
+  analysis::LoopForm lowest;                       // The offset of the lowest of them, without its immediate.
   uint64_t reach = 0;                              // Bytes from `lowest` to the end of the last of them.
   std::vector<std::pair<OpId, uint64_t>> members;  // In order, with their forms' constants.
 };
@@ -50,7 +43,7 @@ struct Search {
   uint64_t reach = 0;
 };
 struct LoopPlan {
-  LoopCount count;
+  analysis::LoopCount count;
   std::vector<Hull> hulls;
   std::vector<Search> searches;
   std::map<uint32_t, size_t> search_of;        // By OpId of a load: in `searches`.
@@ -65,7 +58,10 @@ bool IsOfParam(const Op& op) { return ir::HasSpace(op.code) && op.space == ir::S
 class Planner {
  public:
   Planner(const ir::Module& module, const std::vector<bool>& is_unproven)
-      : module_(module), f_(module.function(module.entry)), is_unproven_(is_unproven), numbers_(module, kGpuIdMax) {}
+      : module_(module),
+        f_(module.function(module.entry)),
+        is_unproven_(is_unproven),
+        numbers_(module, analysis::kGpuIdMax) {}
 
   std::map<uint32_t, LoopPlan> Run() {
     return PlanLoops<LoopPlan>(f_, kGuardedOpsMax, [&](OpId id) { return PlanOf(id); });
@@ -104,8 +100,8 @@ class Planner {
       return std::nullopt;
     }
     const Content content = ContentOf(loop);
-    const LoopForms forms(loops_, loop);
-    std::optional<LoopCount> count = forms.Count();
+    const analysis::LoopForms forms(loops_, loop);
+    std::optional<analysis::LoopCount> count = forms.Count();
     if (content.has_loop || content.has_wait || !content.has_unproven || !count || count->type != Type::kI32) {
       return std::nullopt;
     }
@@ -135,9 +131,9 @@ class Planner {
   static int64_t From(const Hull& hull, uint64_t constant) {
     return ir::SignedBits(Type::kI32, constant - hull.lowest.constant);
   }
-  bool Cover(OpId id, const LoopForms& forms, LoopPlan& plan) const {
+  bool Cover(OpId id, const analysis::LoopForms& forms, LoopPlan& plan) const {
     const Op& op = f_.op(id);
-    const std::optional<LoopForm> form = forms.Of(f_.operands_of(op)[0]);
+    const std::optional<analysis::LoopForm> form = forms.Of(f_.operands_of(op)[0]);
     if (!form || std::abs(form->step) > kStepMax || op.imm > kImmediateMax ||
         (!IsLoad(op) && !module_.params[op.space_index].is_writable)) {
       return false;
@@ -218,9 +214,9 @@ class Planner {
   const ir::Module& module_;
   const ir::Function& f_;
   const std::vector<bool>& is_unproven_;
-  const CountedLoops loops_{f_};
-  const Nesting nesting_{f_};
-  EntryNumbers numbers_;
+  const analysis::CountedLoops loops_{f_};
+  const analysis::Nesting nesting_{f_};
+  analysis::EntryNumbers numbers_;
 };
 
 class Writer final : public FormCopier {
@@ -325,12 +321,12 @@ class Writer final : public FormCopier {
     return check_;
   }
   // How many iterations follow the first, as an i64.
-  ValueId WriteCount(const LoopCount& count) {
+  ValueId WriteCount(const analysis::LoopCount& count) {
     const int64_t step = count.tested.step;
     const uint64_t size = count.step_size();
     const auto log2 = std::countr_zero(size);
     const ValueId tested = First(count.tested, Type::kI32), bound = First(count.bound, Type::kI32);
-    if (count.test == LoopCount::Test::kNotEqual) {
+    if (count.test == analysis::LoopCount::Test::kNotEqual) {
       // Modulo 2^32 the bound is met first after this way, if at all.
       const ValueId way = step > 0 ? Make(Opcode::kSub, bound, tested) : Make(Opcode::kSub, tested, bound);
       if (log2 != 0) {
@@ -339,7 +335,8 @@ class Writer final : public FormCopier {
       }
       return Wide(Make(Opcode::kShrU, way, b_.Const(Type::kI32, static_cast<uint64_t>(log2))), false);
     }
-    const bool or_equal = count.test == LoopCount::Test::kLessOrEqual || count.test == LoopCount::Test::kGreaterOrEqual;
+    const bool or_equal = count.test == analysis::LoopCount::Test::kLessOrEqual ||
+                          count.test == analysis::LoopCount::Test::kGreaterOrEqual;
     const ValueId from = Wide(tested, count.is_signed), to = Wide(bound, count.is_signed);
     const ValueId way = step > 0 ? Make(Opcode::kSub, to, from) : Make(Opcode::kSub, from, to);
     const ValueId up = Make(Opcode::kAdd, way, Number(static_cast<int64_t>(size) - (or_equal ? 0 : 1)));
@@ -455,4 +452,4 @@ std::optional<CoarseModule> GuardLoops(const ir::Module& module, const std::vect
   return Writer(module, plans).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -16,24 +16,18 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/form_copier.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
-using Test = LoopCount::Test;
+using Test = analysis::LoopCount::Test;
 
 constexpr uint32_t kTogetherMax = 8;
 // N - 1 steps stay far below the range of a counter.
 constexpr uint64_t kStepMax = 1 << 20;
 
 struct LoopPlan {
-  LoopEnd end;
-  LoopCount count;
+  analysis::LoopEnd end;
+  analysis::LoopCount count;
   uint32_t together = 1, ops = 0;  // Iterations, and operations of all of them.
   uint32_t width_max = 1;          // Bytes of the widest load.
   // By parameter of the loop: the first one that grows by the same; itself, if there is none.
@@ -105,7 +99,7 @@ class Content {
 class Planner {
  public:
   Planner(const ir::Module& module, const std::vector<bool>& is_free)
-      : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, kGpuIdMax) {}
+      : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, analysis::kGpuIdMax) {}
 
   std::map<uint32_t, LoopPlan> Run() {
     return PlanLoops<LoopPlan>(f_, kAheadKernelOpsMax, [&](OpId id) { return PlanOf(id); });
@@ -118,8 +112,8 @@ class Planner {
     plan.together = content.Together();
     plan.width_max = content.width_max();
     plan.ops = plan.together * content.ops();
-    const std::optional<LoopEnd> end = loops_.EndOf(id);
-    std::optional<LoopCount> count = LoopForms(loops_, id).Count();
+    const std::optional<analysis::LoopEnd> end = loops_.EndOf(id);
+    std::optional<analysis::LoopCount> count = analysis::LoopForms(loops_, id).Count();
     if (plan.together == 1 || !end || !count || !count->tested_param || count->step_size() > kStepMax) {
       return std::nullopt;
     }
@@ -131,7 +125,7 @@ class Planner {
   // Compilers that unroll give each access an offset of its own, which grow alike. Each takes a register, and NVIDIA's
   // compiler for OpenCL has loads wait rather than use more than 32 of them.
   void FindLeaders(OpId id, LoopPlan& plan) {
-    std::vector<std::optional<LinearForm>> steps;
+    std::vector<std::optional<analysis::LinearForm>> steps;
     for (uint32_t i = 0; i < f_.region(f_.op(id).body).param_count; ++i) {
       steps.push_back(StepOf(id, plan.end, i));
       uint32_t leader = 0;
@@ -152,12 +146,12 @@ class Planner {
            numbers_.ZerosOf(other) >= std::min<int>(numbers_.ZerosOf(own), std::countr_zero(width_max));
   }
   // What an iteration adds to the loop's parameter, if that is the same in all of them.
-  std::optional<LinearForm> StepOf(OpId id, const LoopEnd& end, uint32_t param) const {
+  std::optional<analysis::LinearForm> StepOf(OpId id, const analysis::LoopEnd& end, uint32_t param) const {
     const ValueId value(f_.region(f_.op(id).body).first_param.index + param);
     if (!ir::IsInt(f_.type_of(value))) {
       return std::nullopt;
     }
-    LinearForm next = linear_.Of(f_.operands_of(f_.op(end.again))[param]);
+    analysis::LinearForm next = linear_.Of(f_.operands_of(f_.op(end.again))[param]);
     const auto own = std::find(next.terms.begin(), next.terms.end(), std::pair(value.index, uint64_t{1}));
     if (own == next.terms.end()) {
       return std::nullopt;
@@ -169,7 +163,7 @@ class Planner {
   }
   // The rest of a loop that was unrolled before has fewer iterations than run together: from a small number down to 0.
   bool IsShort(OpId id, const LoopPlan& plan) {
-    const LoopForm& bound = plan.count.bound;
+    const analysis::LoopForm& bound = plan.count.bound;
     if (plan.count.test != Test::kNotEqual || plan.count.tested.step >= 0 || !bound.terms.empty() ||
         bound.constant != 0) {
       return false;
@@ -180,9 +174,9 @@ class Planner {
 
   const ir::Function& f_;
   const std::vector<bool>& is_free_;
-  EntryNumbers numbers_;
-  const CountedLoops loops_{f_};
-  const LinearForms linear_{f_};
+  analysis::EntryNumbers numbers_;
+  const analysis::CountedLoops loops_{f_};
+  const analysis::LinearForms linear_{f_};
 };
 
 class Writer final : public FormCopier {
@@ -273,7 +267,7 @@ class Writer final : public FormCopier {
 
   // From an iteration's beginning to the next one's, whose values are next_ then. False: it goes on behind
   // plan.end.block.
-  bool CopyIteration(RegionId region, const LoopEnd& end) {
+  bool CopyIteration(RegionId region, const analysis::LoopEnd& end) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
       if (id == end.block && !CopyIteration(op.body, end)) {
@@ -313,7 +307,7 @@ class Writer final : public FormCopier {
   // What a test of N iterations at once compares with. The last of them has gone plan.way() further: where the bound is
   // too near to the end of its type for that, none run together (has_room_).
   void WriteLimit(const LoopPlan& plan) {
-    const LoopCount& count = plan.count;
+    const analysis::LoopCount& count = plan.count;
     const Type type = count.type;
     limit_ = First(count.bound, type);
     has_room_ = ValueId();
@@ -335,8 +329,8 @@ class Writer final : public FormCopier {
   // Whether more than N iterations follow from those values on, this one among them. For `!=`, modulo 2^32: the bound
   // is met after |bound - tested|, if at all, so not within N - 1 steps if that is larger.
   ValueId More(const LoopPlan& plan, const std::vector<ValueId>& values) {
-    const LoopCount& count = plan.count;
-    const ParamSum& sum = *count.tested_param;
+    const analysis::LoopCount& count = plan.count;
+    const analysis::ParamSum& sum = *count.tested_param;
     ValueId tested = values[sum.param];
     if (sum.constant != 0) {
       tested = Make(Opcode::kAdd, tested, b_.Const(count.type, sum.constant));
@@ -380,4 +374,4 @@ std::optional<CoarseModule> LoadAhead(const ir::Module& module, const std::vecto
   return plans.empty() ? std::nullopt : std::optional(Writer(module, plans, coarse).Run());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -4,14 +4,8 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 
 class Orderer {
  public:
@@ -125,4 +119,4 @@ class Orderer {
 
 void OrderByUse(ir::Function& function) { Orderer(function).Run(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -10,14 +10,8 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 
 // What every device has, and a part of what most have: several groups share a multiprocessor.
 constexpr uint64_t kPanelBytesMax = 32 * 1024;
@@ -114,7 +108,7 @@ class Planner {
 
   // Whether the loop is the one, or at least may be passed over.
   bool Take(OpId loop) {
-    const std::optional<LoopEnd> end = loops_.EndOf(loop);
+    const std::optional<analysis::LoopEnd> end = loops_.EndOf(loop);
     if (tile_.gang.is_masked[loop.index] || !end || !IsPlain(loop)) {
       return false;
     }
@@ -229,9 +223,9 @@ class Planner {
   const ir::Module& module_;
   const TilePlan& tile_;
   const ir::Function& f_;
-  const Definitions definitions_;
-  const CountedLoops loops_{f_};
-  const std::vector<bool> is_steady_ = FindFixed(f_, /*of_group=*/false);
+  const analysis::Definitions definitions_;
+  const analysis::CountedLoops loops_{f_};
+  const std::vector<bool> is_steady_ = analysis::FindFixed(f_, /*of_group=*/false);
   StagePlan plan_;
 };
 
@@ -241,4 +235,4 @@ std::optional<StagePlan> PlanStage(const ir::Module& module, const TilePlan& til
   return Planner(module, tile).Run(reason);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -10,13 +10,8 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // 16 bytes.
 constexpr uint8_t kVectorAlignment = 4;
@@ -24,9 +19,9 @@ constexpr uint32_t kVectorBytes = 16;
 
 // By ValueId, for the first instance of a tile.
 std::vector<uint8_t> FindAlignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars) {
-  const std::vector<uint8_t> params = ZerosOfParams(module, scalars);
+  const std::vector<uint8_t> params = analysis::ZerosOfParams(module, scalars);
   const auto id_x = static_cast<uint8_t>(std::has_single_bit(tile_x) ? std::countr_zero(tile_x) : 0);
-  return FindTrailingZeros(module.function(module.entry), {.params = params, .id_x = id_x});
+  return analysis::FindTrailingZeros(module.function(module.entry), {.params = params, .id_x = id_x});
 }
 
 std::string TextOf(const GpuTile& tile) {
@@ -97,12 +92,12 @@ class Planner {
     if (!module_.formats.empty()) {
       return "it prints";
     }
-    const Definitions definitions(f_);
+    const analysis::Definitions definitions(f_);
     std::string reason;
     ir::ForEachOp(f_, [&](OpId id) { reason = reason.empty() ? RefuseOp(f_.op(id), definitions) : reason; });
     return reason;
   }
-  std::string RefuseOp(const Op& op, const Definitions& definitions) const {
+  std::string RefuseOp(const Op& op, const analysis::Definitions& definitions) const {
     switch (op.code) {
       case Opcode::kCall:
         return "it calls a function that is not inlined";
@@ -156,7 +151,7 @@ class Planner {
   // By OpId: what is run for one instance after the other; of constructs, what is in them.
   std::vector<bool> FindApart(const GangPlan& gang) const {
     std::vector<bool> is_apart(f_.ops.size());
-    const Nesting nesting(f_);
+    const analysis::Nesting nesting(f_);
     for (const OpId id : nesting.order()) {
       const OpId owner = nesting.OwnerOf(id);
       is_apart[id.index] = owner.valid() && (is_apart[owner.index] || gang.is_masked[owner.index]);
@@ -233,4 +228,4 @@ StatusOr<TilePlan> PlanTile(const ir::Module& module, const GpuTile& tile) {
   return planner.Take();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -12,15 +12,8 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/pass/tile/form_copier.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
 
 constexpr uint32_t kWideBytes = 16;
 constexpr uint8_t kWideZeros = 4;
@@ -31,7 +24,7 @@ using Plan = std::map<uint32_t, std::vector<OpId>>;
 class Planner {
  public:
   Planner(const ir::Module& module, const std::vector<bool>& is_free)
-      : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, kGpuIdMax) {}
+      : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, analysis::kGpuIdMax) {}
 
   Plan Run() {
     for (const ir::Region& region : f_.regions) {
@@ -66,7 +59,7 @@ class Planner {
       return;
     }
     const ValueId address = f_.operands_of(op)[0];
-    LinearForm form = linear_.Of(address);
+    analysis::LinearForm form = linear_.Of(address);
     // No wrap-around hides here: what is free lies in the buffer, which begins far above 16 bytes.
     const int64_t place = ir::SignedBits(f_.type_of(address), form.constant + op.imm);
     loads_[{op.space_index, op.width, op.is_inside, std::move(form.terms)}].emplace(place, id);
@@ -105,9 +98,9 @@ class Planner {
 
   const ir::Function& f_;
   const std::vector<bool>& is_free_;
-  EntryNumbers numbers_;
-  const Definitions definitions_{f_};
-  const LinearForms linear_{f_};
+  analysis::EntryNumbers numbers_;
+  const analysis::Definitions definitions_{f_};
+  const analysis::LinearForms linear_{f_};
   std::map<uint32_t, uint32_t> position_;  // By OpId, in the region that is looked through.
   std::map<Key, std::map<int64_t, OpId>> loads_;
   Plan plan_;
@@ -218,4 +211,4 @@ std::optional<CoarseModule> WidenLoads(const ir::Module& module, const std::vect
   return plan.empty() ? std::nullopt : std::optional(Writer(module, plan, coarse).Run());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -78,7 +78,8 @@ class RangeDomain {
       into = from;
       return true;
     }
-    ValueRange joined = {analysis::Join(into.origin, from.origin), std::min(into.lo, from.lo), std::max(into.hi, from.hi)};
+    ValueRange joined = {analysis::Join(into.origin, from.origin), std::min(into.lo, from.lo),
+                         std::max(into.hi, from.hi)};
     if (sweep >= kWidenFrom) {
       joined.lo = joined.lo < into.lo ? 0 : joined.lo;
       joined.hi = joined.hi > into.hi ? (joined.hi <= 0xffffffffull ? 0xffffffffull : ~uint64_t{0}) : joined.hi;

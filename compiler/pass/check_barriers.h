@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/diagnostic.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "compiler/ir/source_place.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -6,7 +6,7 @@
 #ifndef HPVMD_COMPILER_PASS_CUT_UNREACHABLE_H_
 #define HPVMD_COMPILER_PASS_CUT_UNREACHABLE_H_
 
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "compiler/ir/bounds.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

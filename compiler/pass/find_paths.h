@@ -11,7 +11,7 @@
 
 #include "compiler/ir/bounds.h"
 #include "compiler/pass/find_bounds.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -8,7 +8,7 @@
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/nesting.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
 namespace hpvm::pass {
 namespace {

@@ -8,7 +8,7 @@
 #define HPVMD_COMPILER_PASS_HOIST_RECIPROCALS_H_
 
 #include "base/status.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -10,7 +10,7 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/call_order.h"
 #include "compiler/pass/library_name.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
 namespace hpvm::pass {
 namespace {

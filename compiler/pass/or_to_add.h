@@ -7,7 +7,7 @@
 #define HPVMD_COMPILER_PASS_OR_TO_ADD_H_
 
 #include "base/status.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -9,7 +9,7 @@
 #define HPVMD_COMPILER_PASS_REMOVE_DEAD_H_
 
 #include "base/status.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

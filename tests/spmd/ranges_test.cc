@@ -9,8 +9,8 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
-#include "compiler/pass/memory/copy_function.h"
 #include "compiler/pass/remove_dead.h"
+#include "compiler/pass/rewrite/copy_function.h"
 #include "tests/spmd/generate.h"
 #include "tests/spmd/memory.h"
 

@@ -15,7 +15,7 @@
 #include "compiler/analysis/uniformity.h"
 #include "compiler/pass/gang/gang_plan.h"
 #include "compiler/pass/gang/gang_records.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/pass/gang/gang_plan.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -9,7 +9,7 @@
 
 #include "compiler/analysis/nesting.h"
 #include "compiler/pass/gang/group_plan.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

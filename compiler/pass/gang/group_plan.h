@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

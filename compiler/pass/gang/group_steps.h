@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "compiler/analysis/uniformity.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

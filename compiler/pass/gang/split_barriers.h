@@ -23,7 +23,7 @@
 
 #include "base/status.h"
 #include "compiler/api/report.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/pass/gang/group_plan.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

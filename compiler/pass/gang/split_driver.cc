@@ -6,7 +6,7 @@
 
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/split_build.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
 namespace hpvm::pass {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

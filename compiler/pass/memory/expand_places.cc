@@ -12,8 +12,8 @@
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
 #include "compiler/pass/memory/promote_stack.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
 namespace hpvm::pass {
 namespace {

@@ -12,7 +12,7 @@
 #define HPVMD_COMPILER_PASS_MEMORY_RESOLVE_PROVENANCE_H_
 
 #include "base/status.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -6,7 +6,7 @@
 #define HPVMD_COMPILER_PASS_MEMORY_SHARE_OFFSETS_H_
 
 #include "base/status.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

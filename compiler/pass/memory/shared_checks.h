@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

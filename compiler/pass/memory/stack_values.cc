@@ -12,9 +12,9 @@
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/resolve_provenance.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
 namespace hpvm::pass {
 namespace {

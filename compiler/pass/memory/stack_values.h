@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

@@ -11,7 +11,7 @@
 #include "compiler/ir/fold.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
 namespace hpvm::pass {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "compiler/ir/launch.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass::testing {
 

@@ -9,7 +9,7 @@
 
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/launch.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass::testing {
 

@@ -14,7 +14,7 @@
 #include "compiler/api/gpu_code.h"
 #include "compiler/api/gpu_target.h"
 #include "compiler/api/report.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

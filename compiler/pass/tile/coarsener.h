@@ -21,9 +21,9 @@
 
 #include "compiler/analysis/definitions.h"
 #include "compiler/pass/gang/gang_plan.h"
+#include "compiler/pass/rewrite/words.h"
 #include "compiler/pass/tile/coarsen.h"
 #include "compiler/pass/tile/stage_loads.h"
-#include "compiler/pass/words.h"
 
 namespace hpvm::pass {
 

@@ -15,7 +15,7 @@
 #include "compiler/analysis/counted_loops.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/rewrite/copy_function.h"
 #include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::pass {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "compiler/api/report.h"
+#include "compiler/pass/rewrite/words.h"
 #include "compiler/pass/tile/coarsen.h"
-#include "compiler/pass/words.h"
 
 namespace hpvm::pass {
 

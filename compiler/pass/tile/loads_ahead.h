@@ -13,8 +13,8 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/pass/rewrite/words.h"
 #include "compiler/pass/tile/coarsen.h"
-#include "compiler/pass/words.h"
 
 namespace hpvm::pass {
 

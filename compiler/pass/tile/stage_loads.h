@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 

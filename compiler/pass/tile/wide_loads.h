@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "compiler/pass/rewrite/words.h"
 #include "compiler/pass/tile/coarsen.h"
-#include "compiler/pass/words.h"
 
 namespace hpvm::pass {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The words of the IR that nearly every line of this room uses.
-#ifndef HPVMD_COMPILER_PASS_WORDS_H_
-#define HPVMD_COMPILER_PASS_WORDS_H_
+#ifndef HPVMD_COMPILER_PASS_REWRITE_WORDS_H_
+#define HPVMD_COMPILER_PASS_REWRITE_WORDS_H_
 
 #include "compiler/ir/ir.h"
 
@@ -17,4 +17,4 @@ using ir::ValueId;
 
 }  // namespace hpvm::pass
 
-#endif  // HPVMD_COMPILER_PASS_WORDS_H_
+#endif  // HPVMD_COMPILER_PASS_REWRITE_WORDS_H_

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies a function operation by operation, for passes that change what stands in it or what its edges bring.
-#ifndef HPVMD_COMPILER_PASS_MEMORY_COPY_FUNCTION_H_
-#define HPVMD_COMPILER_PASS_MEMORY_COPY_FUNCTION_H_
+#ifndef HPVMD_COMPILER_PASS_REWRITE_COPY_FUNCTION_H_
+#define HPVMD_COMPILER_PASS_REWRITE_COPY_FUNCTION_H_
 
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "compiler/ir/walk.h"
-#include "compiler/pass/words.h"
+#include "compiler/pass/rewrite/words.h"
 
 namespace hpvm::pass {
 
@@ -83,4 +83,4 @@ class FunctionCopier {
 
 }  // namespace hpvm::pass
 
-#endif  // HPVMD_COMPILER_PASS_MEMORY_COPY_FUNCTION_H_
+#endif  // HPVMD_COMPILER_PASS_REWRITE_COPY_FUNCTION_H_

@@ -49,8 +49,7 @@ class Watcher final : public pass::FunctionCopier {
     const ir::Type type = f_.type_of(value);
     const analysis::ValueRange& range = ranges_[value.index];
     const uint64_t most = ir::Bytes(type) == 4 ? 0xffffffffu : ~uint64_t{0};
-    if (!ir::IsInt(type) || range.origin == analysis::ValueRange::Origin::kUnset ||
-        (range.lo == 0 && range.hi >= most)) {
+    if (!ir::IsInt(type) || range.Is(analysis::ValueRange::Base::kUnset) || (range.lo == 0 && range.hi >= most)) {
       return;
     }
     ++watched_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::pass {

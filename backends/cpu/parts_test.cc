@@ -96,7 +96,7 @@ Artifact Compile(const char* text) {
   StatusOr<ir::Module> module = ir::ParseModule(text);
   EXPECT_TRUE(module.ok()) << module.status();
   HPVMD_CHECK(module.ok());
-  HPVMD_CHECK(RunCpuPipeline(*module).ok());
+  HPVMD_CHECK(pass::RunCpuPipeline(*module).ok());
   CpuOptions options;
   if (!module->uses_barrier) {
     options.shapes = {{16, 2, 4}, {16, 1, 1}, {8, 3, 1}};

@@ -96,12 +96,12 @@ func f0 "neighbour" (%out: i32) -> () {
 }
 )";
 
-Artifact Compile(const char* text, std::vector<GangShape> shapes = {}) {
+Artifact Compile(const char* text, std::vector<pass::GangShape> shapes = {}) {
   InitializeLlvm();
   StatusOr<ir::Module> module = ir::ParseModule(text);
   EXPECT_TRUE(module.ok()) << module.status();
   HPVMD_CHECK(module.ok());
-  HPVMD_CHECK(RunCpuPipeline(*module).ok());
+  HPVMD_CHECK(pass::RunCpuPipeline(*module).ok());
   CpuOptions options;
   options.shapes = std::move(shapes);
   StatusOr<Artifact> artifact = EmitCpuImage(*module, *HostCpuTarget(), options);
@@ -110,7 +110,7 @@ Artifact Compile(const char* text, std::vector<GangShape> shapes = {}) {
   return *std::move(artifact);
 }
 
-const std::vector<GangShape> kShapes = {{16, 2, 4}, {16, 1, 1}, {8, 3, 1}};
+const std::vector<pass::GangShape> kShapes = {{16, 2, 4}, {16, 1, 1}, {8, 3, 1}};
 
 // Keeps the last record.
 class Store final : public LearntStore {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/known_defects.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -77,6 +78,21 @@ __kernel void loads(__global const ulong* x, __global ulong* out, uint extra) {
 
 Artifact WrapAddresses() { return OpenClC(kWrapText, "addresses"); }
 Artifact WrapLoads() { return OpenClC(kWrapText, "loads"); }
+
+// A counter from 0 to x[4] = 4, all of them below the other limit, 2^32 - 1.
+constexpr std::string_view kCountersText = R"(
+__kernel void counters(__global const ulong* x, __global ulong* out, uint extra) {
+  int end = (int)x[4];
+  uint limit = (uint)x[3] - 4u + extra;
+  for (uint i = 0u; (int)i < end; ++i) {
+    if (i < limit) {
+      out[i] = 1ul;
+    }
+  }
+}
+)";
+
+Artifact Counters() { return OpenClC(kCountersText, "counters"); }
 
 // Shows barriers inside branches computed wrongly: SPIR bitcode as llvm-spirv 15 makes it (--spirv-max-version=1.0,
 // then -r --emit-opaque-pointers=0) of what clang 15 -O0 -target spir64 makes of
@@ -164,6 +180,10 @@ bool LoadsAreRight(std::span<const uint64_t> out) {
   return true;
 }
 
+bool CountersAreRight(std::span<const uint64_t> out) {
+  return std::all_of(out.begin(), out.end(), [](uint64_t word) { return word == 1; });
+}
+
 // Two groups of 64: the first two words of each, each larger by one.
 bool SumsAreRight(std::span<const uint64_t> out) { return out[0] == 3 && out[1] == 131; }
 
@@ -189,6 +209,12 @@ std::span<const KnownDefect> KnownDefects() {
        {WrapAddresses, kWrapInstances, 1, kWrapWords, 4 * kWrapInstances, AddressesAreRight}},
       {"wrapped-address", kNvidia, kWrapReason, false, Wrap(WrapLoads)},
       {"wrapped-address", kNoDriver, kWrapReason, false, Wrap(WrapShader)},
+      {"signed-counters",
+       kNvidia,
+       "Its compiler takes an unsigned comparison of a loop's counter for a signed one where the loop ends by a signed "
+       "comparison of it, so that limits from 2^31 on are taken for negative ones.",
+       false,
+       {Counters, 1, 1, 8, 4, CountersAreRight}},
       {"barriers-in-branches",
        "OpenCL, PoCL 3.1 (LLVM 15)",
        "In SPIR-V modules that were compiled without optimisation it computes barriers inside branches wrongly: behind "

@@ -12,7 +12,7 @@ inline void SetPoclEnvironment(bool keeps) {
   const int overwrites = keeps ? 0 : 1;
   // Machine code for every group size at once, so that a loaded binary needs no compiler in the runner.
   setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", overwrites);
-  // Work items in plain loops. By default PoCL declares these loops parallel for LLVM's vectorizer, which then moves one
+  // Work items in plain loops. By default PoCL declares them parallel for LLVM's vectorizer, which then moves one
   // store of a work item behind a later store of the same work item to the same place (hpvm-gpu-random, seed 1011).
   setenv("POCL_WORK_GROUP_METHOD", "loops", overwrites);
 }

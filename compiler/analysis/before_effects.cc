@@ -4,7 +4,7 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 class Finder {
@@ -52,4 +52,4 @@ bool HasEffect(const ir::Op& op) {
 
 std::vector<bool> FindBeforeEffects(const ir::Module& module) { return Finder(module.function(module.entry)).Run(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

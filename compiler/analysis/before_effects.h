@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // True if others may see what the operation does. Nobody else sees what an instance has on its stack.
 bool HasEffect(const ir::Op& op);
@@ -16,6 +16,6 @@ bool HasEffect(const ir::Op& op);
 // too.
 std::vector<bool> FindBeforeEffects(const ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_BEFORE_EFFECTS_H_

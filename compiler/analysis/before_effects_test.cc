@@ -6,7 +6,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 // Gives a letter for each load of a kernel with the buffer %b and the number %n, in order: B before effects, else a.
@@ -45,4 +45,4 @@ TEST(BeforeEffectsTest, LoopsTurn) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

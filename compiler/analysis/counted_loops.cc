@@ -4,16 +4,11 @@
 #include <algorithm>
 #include <bit>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 using Test = LoopCount::Test;
 
 struct Comparison {
@@ -70,32 +65,12 @@ bool LeadsToBound(Test test, int64_t step) {
 }  // namespace
 
 CountedLoops::CountedLoops(const ir::Function& function)
-    : f_(function),
-      spans_(f_.ops.size()),
-      places_(f_.values.size()),
-      continues_(f_.ops.size()),
-      leaves_(f_.ops.size()) {
-  Number(f_.body);
-}
-
-void CountedLoops::Number(RegionId region) {
-  for (OpId id : f_.region(region).ops) {
-    const Op& op = f_.op(id);
-    spans_[id.index].begin = next_place_++;
-    std::fill_n(places_.begin() + op.first_result.index, op.result_count, spans_[id.index].begin);
-    for (const ir::Target& target : f_.targets_of(op)) {
+    : f_(function), continues_(f_.ops.size()), leaves_(f_.ops.size()) {
+  ir::ForEachOp(f_, [&](OpId id) {
+    for (const ir::Target& target : f_.targets_of(f_.op(id))) {
       ++(target.is_continue ? continues_ : leaves_)[target.op.index];
     }
-    if (ir::OwnsRegions(op.code)) {
-      const ir::Region& body = f_.region(op.body);
-      std::fill_n(places_.begin() + body.first_param.index, body.param_count, spans_[id.index].begin);
-      Number(op.body);
-    }
-    if (op.code == Opcode::kIf) {
-      Number(op.otherwise);
-    }
-    spans_[id.index].end = next_place_;
-  }
+  });
 }
 
 // True for `if c { the jump } else { leave the if }`.
@@ -223,4 +198,4 @@ std::optional<LoopCount> LoopForms::Count() const {
   return std::has_single_bit(count.step_size()) ? std::optional(count) : std::nullopt;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -10,9 +10,10 @@
 
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/linear_form.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/nesting.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // The one place from which a loop goes on, under one condition: the loop's body ends in `if c { continue } else { leave
 // the if }  leave the loop`, or in `block { ... if c { leave the block } ... }  ...  continue`, where nothing else
@@ -83,29 +84,21 @@ class CountedLoops {
 
   std::optional<LoopEnd> EndOf(ir::OpId loop) const;
   // The operations in a loop, those of loops in it too.
-  uint32_t ops_in(ir::OpId loop) const { return spans_[loop.index].end - spans_[loop.index].begin - 1; }
+  uint32_t ops_in(ir::OpId loop) const { return static_cast<uint32_t>(nesting_.OpsOf(loop).size() - 1); }
   // True if the loop, or an operation in it, defines the value.
-  bool IsInside(ir::ValueId value, ir::OpId loop) const {
-    return places_[value.index] >= spans_[loop.index].begin && places_[value.index] < spans_[loop.index].end;
-  }
+  bool IsInside(ir::ValueId value, ir::OpId loop) const { return nesting_.IsMadeIn(value, loop); }
 
  private:
   friend class LoopForms;
-  struct Span {
-    uint32_t begin = 0, end = 0;  // Places in the order of the text form; the operation's own is the first.
-  };
-  void Number(ir::RegionId region);
   bool IsBranch(ir::OpId id, ir::Opcode jump, ir::OpId to) const;
 
   const ir::Function& f_;
   const Definitions definitions_{f_};
   const LinearForms linear_{f_};
-  uint32_t next_place_ = 1;
-  std::vector<Span> spans_;       // By OpId.
-  std::vector<uint32_t> places_;  // By ValueId: of the operation that defines it; 0: a function's parameter.
+  const Nesting nesting_{f_};
   std::vector<uint32_t> continues_, leaves_;  // By OpId: the jumps that go on with it, or leave it.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_COUNTED_LOOPS_H_

@@ -6,7 +6,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 using Way = LoopCount::Test;
@@ -90,4 +90,4 @@ TEST(CountedLoops, RefusesSeveralWaysAround) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

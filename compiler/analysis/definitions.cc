@@ -3,7 +3,7 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 Definitions::Definitions(const ir::Function& function) : function_(function), definitions_(function.values.size()) {
   ir::ForEachOp(function, [&](ir::OpId id) {
@@ -12,6 +12,15 @@ Definitions::Definitions(const ir::Function& function) : function_(function), de
       definitions_[op.first_result.index + i] = id;
     }
   });
+}
+
+std::vector<std::vector<ir::ValueId>> FindSources(const ir::Function& function) {
+  std::vector<std::vector<ir::ValueId>> sources(function.values.size());
+  ir::ForEachOp(function, [&](ir::OpId id) {
+    ir::ForEachBrought(function, function.op(id),
+                       [&](ir::ValueId slot, ir::ValueId value) { sources[slot.index].push_back(value); });
+  });
+  return sources;
 }
 
 const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Function& function, const ir::Op& divide) {
@@ -23,4 +32,4 @@ const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Functio
   return definitions.OpOf(function.operands_of(divide)[1], ir::Opcode::kFSqrt);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // Borrows the function, whose operations may be changed in place but not be added to. Plain data after construction.
 class Definitions {
@@ -36,9 +36,12 @@ class Definitions {
   std::vector<ir::OpId> definitions_;  // By ValueId.
 };
 
+// By ValueId: the values that control brings to a parameter of a block or loop, or to a result of a block, loop or if.
+std::vector<std::vector<ir::ValueId>> FindSources(const ir::Function& function);
+
 // The square root in 1 / sqrt(x), of f32: devices have one operation for both. Null if `divide` is no such quotient.
 const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Function& function, const ir::Op& divide);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_

@@ -4,11 +4,9 @@
 #include <bit>
 #include <optional>
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
 using Kind = EdgeForm::Kind;
 
 std::optional<uint64_t> ConstantAt(const ir::Function& f, const Definitions& definitions, const Op& op,
@@ -71,4 +69,4 @@ uint32_t UsualOperand(const ir::Function& function, const Definitions& definitio
   return is_rare ? 2 : 1;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "compiler/analysis/definitions.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct EdgeForm {
   enum class Kind : uint8_t {
@@ -32,6 +32,6 @@ EdgeForm FindEdgeForm(const ir::Function& function, const Definitions& definitio
 uint32_t UsualOperand(const ir::Function& function, const Definitions& definitions, const ir::Op& select,
                       uint64_t first_step, uint64_t second_step);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_EDGE_FORMS_H_

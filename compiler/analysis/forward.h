@@ -7,10 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 #include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // Domain: `using Fact`, whose default is "nothing seen yet"; `bool Join(Fact& into, const Fact& from, int sweep)`,
 // whether `into` changed; `void Transfer(const ir::Op&, ForwardSweep&)` for operations that do not merge, which gives
@@ -81,31 +82,23 @@ class ForwardSweep {
     }
   }
 
-  void Jump(const ir::Op& op, uint32_t first_operand) {
-    for (const ir::Target& target : function_.targets_of(op)) {
-      const ir::Op& owner = function_.op(target.op);
-      const ir::Region& body = function_.region(owner.body);
-      const ir::ValueId first = target.is_continue ? body.first_param : owner.first_result;
-      for (uint32_t i = 0; i < (target.is_continue ? body.param_count : owner.result_count); ++i) {
-        if (!target.is_continue || !domain_.IsBounded(target.op, i)) {
-          Set(ir::ValueId(first.index + i), At(op, first_operand + i));
-        }
-      }
-    }
-  }
-
   void Visit(ir::OpId id) {
     const ir::Op& op = function_.op(id);
     if (ir::IsTerminator(op.code)) {
       domain_.Jump(op);
-      if (op.code != ir::Opcode::kReturn && op.code != ir::Opcode::kTrap) {
-        Jump(op, op.code == ir::Opcode::kLeaveTable ? 1 : 0);
+      for (const ir::Target& target : function_.targets_of(op)) {
+        const ir::Slots slots = ir::SlotsOf(function_, target);
+        for (uint32_t i = 0; i < slots.count; ++i) {
+          if (!target.is_continue || !domain_.IsBounded(target.op, i)) {
+            Set(slots[i], At(op, ir::FirstBrought(op.code) + i));
+          }
+        }
       }
     } else if (op.code == ir::Opcode::kBlock || op.code == ir::Opcode::kLoop) {
-      const ir::Region& body = function_.region(op.body);
-      for (uint32_t i = 0; i < body.param_count; ++i) {
+      const ir::Slots slots = ir::ParamsOf(function_.region(op.body));
+      for (uint32_t i = 0; i < slots.count; ++i) {
         const bool is_bounded = op.code == ir::Opcode::kLoop && domain_.IsBounded(id, i);
-        Set(ir::ValueId(body.first_param.index + i), is_bounded ? domain_.LoopParam(id, i, *this) : At(op, i));
+        Set(slots[i], is_bounded ? domain_.LoopParam(id, i, *this) : At(op, i));
       }
     } else if (op.code != ir::Opcode::kIf) {
       domain_.Transfer(op, *this);
@@ -119,6 +112,6 @@ class ForwardSweep {
   bool changed_ = false;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_FORWARD_H_

@@ -5,12 +5,8 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::ValueId;
 
 constexpr int kDepthMax = 8;  // A value costs at most 2^8 looks.
 
@@ -70,4 +66,4 @@ void LinearForms::Add(ValueId value, uint64_t factor, int depth, LinearForm& for
   form.terms.emplace_back(value.index, factor);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

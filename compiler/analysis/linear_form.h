@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "compiler/analysis/definitions.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // Modulo 2^64, for an i32 modulo 2^32.
 struct LinearForm {
@@ -32,6 +32,6 @@ class LinearForms {
   const Definitions definitions_{f_};
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_LINEAR_FORM_H_

@@ -6,7 +6,7 @@
 
 #include "compiler/ir/text/text.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 using ::testing::ElementsAre;
@@ -45,4 +45,4 @@ TEST(LinearFormTest, OthersAreTerms) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -5,11 +5,9 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
-using ir::OpId;
-using ir::ValueId;
 using Test = LoopCount::Test;
 
 // A type's numbers, signed or not.
@@ -137,4 +135,4 @@ std::optional<Range128> LoopRanges::Of(OpId loop, uint32_t param, const RangeOf&
   return std::nullopt;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

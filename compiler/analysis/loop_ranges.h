@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "compiler/analysis/counted_loops.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct Range128 {
   __int128 lo = 0, hi = 0;  // Both are in it.
@@ -39,6 +39,6 @@ class LoopRanges {
   std::vector<std::optional<Counted>> loops_;  // By OpId.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_LOOP_RANGES_H_

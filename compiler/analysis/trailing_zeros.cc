@@ -7,13 +7,8 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // A multiple of all powers of two: what is not known yet.
 constexpr uint8_t kAny = 64;
@@ -61,21 +56,8 @@ class TrailingZeros {
       changed_ = true;
     }
   }
-  void Bring(ValueId first, uint32_t count, const Op& op, uint32_t from) {
-    for (uint32_t i = 0; i < count; ++i) {
-      Lower(ValueId(first.index + i), Of(op, from + i));
-    }
-  }
   void Visit(const Op& op) {
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      return Bring(f_.region(op.body).first_param, f_.region(op.body).param_count, op, 0);
-    }
-    for (const ir::Target& target : f_.targets_of(op)) {
-      const Op& owner = f_.op(target.op);
-      const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
-      target.is_continue ? Bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, op, from)
-                         : Bring(owner.first_result, owner.result_count, op, from);
-    }
+    ir::ForEachBrought(f_, op, [&](ValueId slot, ValueId value) { Lower(slot, known_[value.index]); });
     if ((ir::Info(op.code).effects & ir::kControl) != 0) {
       return;
     }
@@ -132,6 +114,26 @@ std::vector<uint8_t> FindTrailingZeros(const ir::Function& function, const Known
   return TrailingZeros(function, known).Run();
 }
 
+const ValueRange& EntryNumbers::RangeOf(ValueId value) {
+  if (ranges_.empty()) {
+    ranges_ = FindValueRanges(module_, id_max_);
+  }
+  return ranges_[value.index];
+}
+
+uint8_t EntryNumbers::ZerosOf(ValueId value) {
+  RangeOf(value);
+  if (zeros_.empty()) {
+    zeros_ = FindTrailingZeros(module_.function(module_.entry), {.params = ZerosOfParams(module_), .ranges = &ranges_});
+  }
+  return zeros_[value.index];
+}
+
+bool EntryNumbers::IsAligned(const Op& access, uint8_t log2) {
+  const ValueId address = module_.function(module_.entry).operands_of(access)[0];
+  return ZerosOf(address) >= log2 && access.imm % (uint64_t{1} << log2) == 0;
+}
+
 std::vector<uint8_t> ZerosOfParams(const ir::Module& module, std::span<const uint8_t> scalars) {
   constexpr uint8_t kBuffer = 16;
   std::vector<uint8_t> zeros(module.params.size());
@@ -141,4 +143,4 @@ std::vector<uint8_t> ZerosOfParams(const ir::Module& module, std::span<const uin
   return zeros;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "compiler/analysis/value_ranges.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct KnownZeros {
   std::span<const uint8_t> params;                  // The parameters' zeros; empty: nothing is known.
@@ -24,10 +24,28 @@ struct KnownZeros {
 // a verified function.
 std::vector<uint8_t> FindTrailingZeros(const ir::Function& function, const KnownZeros& known);
 
+// Ranges and zeros of the values of a module's entry, found when first asked for. Borrows the module, which must stay
+// as it is.
+class EntryNumbers {
+ public:
+  EntryNumbers(const ir::Module& module, uint64_t id_max) : module_(module), id_max_(id_max) {}
+
+  const ValueRange& RangeOf(ir::ValueId value);
+  uint8_t ZerosOf(ir::ValueId value);
+  // True if the access's place, its immediate included, is a multiple of 2^log2.
+  bool IsAligned(const ir::Op& access, uint8_t log2);
+
+ private:
+  const ir::Module& module_;
+  const uint64_t id_max_;
+  std::vector<ValueRange> ranges_;  // By ValueId.
+  std::vector<uint8_t> zeros_;      // By ValueId.
+};
+
 // The zeros of the entry's parameters: buffers begin at multiples of 64 KiB (ir::AssignAddresses). `scalars` has those
 // of the other parameters, and may be empty.
 std::vector<uint8_t> ZerosOfParams(const ir::Module& module, std::span<const uint8_t> scalars = {});
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_TRAILING_ZEROS_H_

@@ -2,6 +2,7 @@
 #include "compiler/analysis/value_ranges.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <set>
 #include <unordered_map>
@@ -10,13 +11,10 @@
 #include "compiler/analysis/loop_ranges.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::ValueId;
-using Origin = ValueRange::Origin;
+using Base = PointerOrigin::Base;
 
 // Merges that still grow in this sweep are widened.
 constexpr int kWidenFrom = 3;
@@ -26,19 +24,16 @@ constexpr size_t kGlobalsMax = 8;
 constexpr uint64_t kI32Max = (uint64_t{1} << 31) - 1;
 
 uint64_t MaxOf(ir::Type type) { return ir::Bytes(type) == 4 ? 0xffffffffull : ~uint64_t{0}; }
-ValueRange Number(uint64_t lo, uint64_t hi) { return {Origin::kNumber, lo, hi}; }
+// What a value lies in, as an unsigned number.
+struct Interval {
+  uint64_t lo = 0, hi = 0;
+};
+bool IsUnset(const ValueRange& range) { return range.Is(Base::kUnset); }
 // All ones up to the highest bit of `value`.
 uint64_t Mask(uint64_t value) { return value == 0 ? 0 : ~uint64_t{0} >> std::countl_zero(value); }
 
-Origin SumOf(Origin a, Origin b) {
-  if (a == Origin::kNumber) {
-    return b;
-  }
-  return b == Origin::kNumber ? a : Origin::kPointer;
-}
-
 // Keeps the interval of a sum or difference if all of it wraps around alike.
-ValueRange Wrapped(Origin origin, __int128 lo, __int128 hi, uint64_t max) {
+Interval Wrapped(__int128 lo, __int128 hi, uint64_t max) {
   const __int128 modulus = static_cast<__int128>(max) + 1;
   if (hi >= modulus && lo >= modulus) {
     lo -= modulus;
@@ -48,9 +43,9 @@ ValueRange Wrapped(Origin origin, __int128 lo, __int128 hi, uint64_t max) {
     hi += modulus;
   }
   if (lo < 0 || hi >= modulus) {
-    return {origin, 0, max};
+    return {0, max};
   }
-  return {origin, static_cast<uint64_t>(lo), static_cast<uint64_t>(hi)};
+  return {static_cast<uint64_t>(lo), static_cast<uint64_t>(hi)};
 }
 
 class RangeDomain {
@@ -66,8 +61,8 @@ class RangeDomain {
       if ((is_stack || tracked_.size() < kGlobalsMax) && module.globals[i].is_mutable &&
           ir::IsInt(module.globals[i].type)) {
         tracked_.emplace(i, tracked_.size());
-        initial_.push_back(
-            {is_stack ? Origin::kStack : Origin::kNumber, module.globals[i].init, module.globals[i].init});
+        const uint64_t init = module.globals[i].init;
+        initial_.push_back({{is_stack ? Base::kStack : Base::kNumber}, init, init});
       }
     }
     at_exit_.resize(function_.ops.size());
@@ -76,14 +71,14 @@ class RangeDomain {
   }
 
   bool Join(ValueRange& into, const ValueRange& from, int sweep) const {
-    if (from.origin == Origin::kUnset) {
+    if (IsUnset(from)) {
       return false;
     }
-    if (into.origin == Origin::kUnset) {
+    if (IsUnset(into)) {
       into = from;
       return true;
     }
-    ValueRange joined = {into.origin == from.origin ? into.origin : Origin::kPointer, std::min(into.lo, from.lo),
+    ValueRange joined = {analysis::Join(into.origin, from.origin), std::min(into.lo, from.lo),
                          std::max(into.hi, from.hi)};
     if (sweep >= kWidenFrom) {
       joined.lo = joined.lo < into.lo ? 0 : joined.lo;
@@ -98,7 +93,7 @@ class RangeDomain {
     sweep_ = &sweep;
     const ir::Region& body = function_.region(function_.body);
     for (uint32_t k = 0; k < body.param_count; ++k) {
-      const Origin origin = module_.params[k].is_buffer ? Origin::kPointer : Origin::kNumber;
+      const PointerOrigin origin = module_.params[k].is_buffer ? PointerOrigin::Param(k) : PointerOrigin::Number();
       sweep.Set(ValueId(body.first_param.index + k), {origin, 0, MaxOf(module_.params[k].type)});
     }
   }
@@ -133,12 +128,12 @@ class RangeDomain {
   bool IsBounded(ir::OpId loop, uint32_t param) const { return loops_.IsCounted(loop, param); }
   ValueRange LoopParam(ir::OpId loop, uint32_t param, const Sweep& sweep) const {
     const ValueRange& first = sweep.At(function_.op(loop), param);
-    if (first.origin == Origin::kUnset) {
+    if (IsUnset(first)) {
       return {};
     }
     const std::optional<Range128> range = loops_.Of(loop, param, [&](ValueId value) -> std::optional<Range128> {
       const ValueRange& known = sweep.At(value);
-      return known.origin == Origin::kUnset ? std::nullopt : std::optional(Range128{known.lo, known.hi});
+      return IsUnset(known) ? std::nullopt : std::optional(Range128{known.lo, known.hi});
     });
     const uint64_t max = MaxOf(function_.type_of(function_.operands_of(function_.op(loop))[param]));
     return range ? ValueRange{first.origin, static_cast<uint64_t>(range->lo), static_cast<uint64_t>(range->hi)}
@@ -180,118 +175,114 @@ class RangeDomain {
   ValueRange GlobalOf(const Op& op, uint64_t max) const {
     const auto index = static_cast<uint32_t>(op.imm);
     if (!module_.globals[index].is_mutable) {
-      return Number(module_.globals[index].init, module_.globals[index].init);
+      return {PointerOrigin::Number(), module_.globals[index].init, module_.globals[index].init};
     }
     const auto found = tracked_.find(index);
     if (found == tracked_.end()) {
-      return {Origin::kPointer, 0, max};
+      return {PointerOrigin::Any(), 0, max};
     }
     return now_.empty() ? ValueRange{} : now_[found->second];
   }
 
   ValueRange ResultOf(const Op& op, ir::Type type, const Sweep& sweep) const {
     const uint64_t max = MaxOf(type);
+    if (op.code == Opcode::kGlobalGet) {
+      return GlobalOf(op, max);
+    }
+    std::array<ValueRange, 3> of;
+    for (uint32_t i = 0; i < op.operand_count && i < of.size(); ++i) {
+      of[i] = sweep.At(op, i);
+    }
+    const PointerOrigin origin =
+        OriginOf(op, {of[0].origin, of[1].origin, of[2].origin}, RoundsDown(8 * ir::Bytes(op.type), of[0], of[1]));
+    if (origin.base == Base::kUnset) {
+      return {};
+    }
+    if (op.code == Opcode::kSelect) {
+      ValueRange joined = of[1];
+      Join(joined, of[2], 0);
+      return {origin, joined.lo, joined.hi};
+    }
+    const Interval interval = IntervalOf(op, max, of[0], of[1]);
+    return {origin, interval.lo, interval.hi};
+  }
+
+  Interval IntervalOf(const Op& op, uint64_t max, const ValueRange& a, const ValueRange& b) const {
     switch (ir::Info(op.code).family) {
       case ir::Family::kConst:
-        return Number(op.imm & max, op.imm & max);
+        return {op.imm & max, op.imm & max};
       case ir::Family::kIntCompare:
       case ir::Family::kFloatCompare:
-        return Number(0, 1);
+        return {0, 1};
       case ir::Family::kQuery:
-        return Number(0, op.code == Opcode::kBufferSize ? max : std::min(max, id_max_));
-      case ir::Family::kGlobal:
-        return GlobalOf(op, max);
+        return {0, op.code == Opcode::kBufferSize ? max : std::min(max, id_max_)};
       case ir::Family::kMemory:
-        return Loaded(op, max);
+        return {0, op.code == Opcode::kLoad && !op.sign && op.width < 4 ? (uint64_t{1} << (8 * op.width)) - 1 : max};
       case ir::Family::kIntUnary:
-        return op.code == Opcode::kClz || op.code == Opcode::kCtz || op.code == Opcode::kPopcnt ? Number(0, 64)
-                                                                                                : Number(0, max);
+        return {0, op.code == Opcode::kClz || op.code == Opcode::kCtz || op.code == Opcode::kPopcnt ? 64 : max};
       case ir::Family::kIntBinary:
-        return Binary(op, max, sweep.At(op, 0), sweep.At(op, 1));
+        return Binary(op, max, a, b);
       case ir::Family::kConvert:
-        return Converted(op, max, sweep.At(op, 0));
-      case ir::Family::kSelect: {
-        ValueRange joined = sweep.At(op, 1);
-        Join(joined, sweep.At(op, 2), 0);
-        return joined;
-      }
+        return Converted(op, max, a);
       default:
-        return {Origin::kPointer, 0, max};
+        return {0, max};
     }
   }
 
-  static ValueRange Loaded(const Op& op, uint64_t max) {
-    if (op.code == Opcode::kLoad && !op.sign && op.width < 4) {
-      return {Origin::kPointer, 0, (uint64_t{1} << (8 * op.width)) - 1};
-    }
-    return {Origin::kPointer, 0, max};
-  }
-
-  static ValueRange Converted(const Op& op, uint64_t max, const ValueRange& from) {
-    if (from.origin == Origin::kUnset) {
-      return {};
-    }
+  static Interval Converted(const Op& op, uint64_t max, const ValueRange& from) {
     const bool keeps = (op.code == Opcode::kWrap && from.hi <= max) || op.code == Opcode::kExtendU ||
                        (op.code == Opcode::kExtendS && from.hi <= kI32Max);
-    if (keeps) {
-      return from;
-    }
-    const bool is_integer = op.code == Opcode::kWrap || op.code == Opcode::kExtendS;
-    return {is_integer ? from.origin : Origin::kNumber, 0, max};
+    return keeps ? Interval{from.lo, from.hi} : Interval{0, max};
   }
 
-  static ValueRange Binary(const Op& op, uint64_t max, const ValueRange& a, const ValueRange& b) {
-    if (a.origin == Origin::kUnset || b.origin == Origin::kUnset) {
-      return {};
-    }
+  static Interval Binary(const Op& op, uint64_t max, const ValueRange& a, const ValueRange& b) {
     const uint32_t bits = 8 * ir::Bytes(op.type);
     switch (op.code) {
       case Opcode::kAdd:
-        return Wrapped(SumOf(a.origin, b.origin), static_cast<__int128>(a.lo) + b.lo,
-                       static_cast<__int128>(a.hi) + b.hi, max);
+        return Wrapped(static_cast<__int128>(a.lo) + b.lo, static_cast<__int128>(a.hi) + b.hi, max);
       case Opcode::kSub:
-        return Wrapped(b.origin == Origin::kNumber ? a.origin : Origin::kNumber, static_cast<__int128>(a.lo) - b.hi,
-                       static_cast<__int128>(a.hi) - b.lo, max);
+        return Wrapped(static_cast<__int128>(a.lo) - b.hi, static_cast<__int128>(a.hi) - b.lo, max);
       case Opcode::kMul:
         if (static_cast<unsigned __int128>(a.hi) * b.hi <= max) {
-          return Number(a.lo * b.lo, a.hi * b.hi);
+          return {a.lo * b.lo, a.hi * b.hi};
         }
-        return Number(0, max);
+        return {0, max};
       case Opcode::kShl:
         if (b.is_constant() && a.hi <= max >> (b.lo % bits)) {
-          return Number(a.lo << (b.lo % bits), a.hi << (b.lo % bits));
+          return {a.lo << (b.lo % bits), a.hi << (b.lo % bits)};
         }
-        return Number(0, max);
+        return {0, max};
       case Opcode::kShrU:
-        return b.is_constant() ? Number(a.lo >> (b.lo % bits), a.hi >> (b.lo % bits)) : Number(0, a.hi);
+        return b.is_constant() ? Interval{a.lo >> (b.lo % bits), a.hi >> (b.lo % bits)} : Interval{0, a.hi};
       case Opcode::kAnd:
         if (a.is_constant() && b.is_constant()) {
-          return {SumOf(a.origin, b.origin), a.lo & b.lo, a.lo & b.lo};
+          return {a.lo & b.lo, a.lo & b.lo};
         }
-        return {RoundsDown(bits, a, b) ? SumOf(a.origin, b.origin) : Origin::kNumber, 0, std::min(a.hi, b.hi)};
+        return {0, std::min(a.hi, b.hi)};
       case Opcode::kOr:
         // Bits that lie apart from a constant's add up with it.
         if ((a.is_constant() && (a.lo & Mask(b.hi)) == 0) || (b.is_constant() && (b.lo & Mask(a.hi)) == 0)) {
-          return {SumOf(a.origin, b.origin), a.lo + b.lo, a.hi + b.hi};
+          return {a.lo + b.lo, a.hi + b.hi};
         }
         if (a.is_constant() && b.is_constant()) {
-          return {SumOf(a.origin, b.origin), a.lo | b.lo, a.lo | b.lo};
+          return {a.lo | b.lo, a.lo | b.lo};
         }
-        return {SumOf(a.origin, b.origin), std::max(a.lo, b.lo), Mask(a.hi | b.hi)};
+        return {std::max(a.lo, b.lo), Mask(a.hi | b.hi)};
       case Opcode::kXor:
-        return Number(0, Mask(a.hi | b.hi));
+        return {0, Mask(a.hi | b.hi)};
       case Opcode::kDivU:
-        return Number(0, b.lo > 0 ? a.hi / b.lo : max);
+        return {0, b.lo > 0 ? a.hi / b.lo : max};
       case Opcode::kRemU:
-        return Number(0, b.hi > 0 ? std::min(a.hi, b.hi - 1) : max);
+        return {0, b.hi > 0 ? std::min(a.hi, b.hi - 1) : max};
       default:
-        return Number(0, max);
+        return {0, max};
     }
   }
 
-  // By a constant that keeps the highest bits.
+  // By a constant that keeps the highest bits, or one constant by another.
   static bool RoundsDown(uint32_t bits, const ValueRange& a, const ValueRange& b) {
-    return (a.is_constant() && (a.lo >> (bits - 1) & 1) != 0) || (b.is_constant() && (b.lo >> (bits - 1) & 1) != 0);
+    return (a.is_constant() && b.is_constant()) || (a.is_constant() && (a.lo >> (bits - 1) & 1) != 0) ||
+           (b.is_constant() && (b.lo >> (bits - 1) & 1) != 0);
   }
 
   const ir::Module& module_;
@@ -329,9 +320,9 @@ std::vector<ValueRange> FindValueRanges(const ir::Module& module, uint64_t id_ma
   domain.Start(sweep);
   if (!sweep.Run(kSweepsMax)) {
     return std::vector<ValueRange>(module.function(module.entry).values.size(),
-                                   ValueRange{Origin::kPointer, 0, ~uint64_t{0}});
+                                   ValueRange{{Base::kAny, PointerOrigin::How::kBits}, 0, ~uint64_t{0}});
   }
   return sweep.Take();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -10,22 +10,25 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/pointer_origin.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct ValueRange {
-  // What an address came from. Sums of numbers are numbers; products and the like always are.
-  enum class Origin : uint8_t {
-    kUnset,
-    kNumber,   // Constants, ids, scalars and what is computed of them.
-    kStack,    // The shadow stack's pointer and numbers.
-    kPointer,  // Anything else: buffers, group memory, what was loaded, several of these.
-  };
-  Origin origin = Origin::kUnset;
+  using Base = PointerOrigin::Base;
+  PointerOrigin origin;
   uint64_t lo = 0, hi = 0;  // As an unsigned number of the value's type; floats: anything.
 
-  bool is_constant() const { return origin != Origin::kUnset && lo == hi; }
+  bool Is(Base base) const { return origin.base == base; }
+  bool is_constant() const { return !Is(Base::kUnset) && lo == hi; }
+  // The end of the bytes that an access of that distance and width at the address may touch; nothing if that may wrap
+  // around. They begin at lo + offset.
+  std::optional<uint64_t> EndOf(uint64_t offset, uint64_t width) const {
+    uint64_t end = 0;
+    const bool wraps = __builtin_add_overflow(hi, offset, &end) || __builtin_add_overflow(end, width, &end);
+    return wraps ? std::nullopt : std::optional(end);
+  }
   friend bool operator==(const ValueRange&, const ValueRange&) = default;
 };
 
@@ -36,10 +39,10 @@ std::optional<uint32_t> StackPointerOf(const ir::Module& module);
 // Ids and extents on GPUs.
 inline constexpr uint64_t kGpuIdMax = (uint64_t{1} << 31) - 1;
 
-// By ValueId of the entry. `id_max`: no id and no extent is larger. Every value is of unknown range and origin kPointer
-// if the analysis did not settle. Calls must have been inlined, or leave globals alone.
+// By ValueId of the entry. `id_max`: no id and no extent is larger. Every value is of unknown range and may be any
+// address, parameters too, if the analysis did not settle. Calls must have been inlined, or leave globals alone.
 std::vector<ValueRange> FindValueRanges(const ir::Module& module, uint64_t id_max);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
 #endif  // HPVMD_COMPILER_ANALYSIS_VALUE_RANGES_H_

@@ -6,10 +6,11 @@
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/ir/text/text.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
-using Origin = ValueRange::Origin;
+using Base = PointerOrigin::Base;
+using How = PointerOrigin::How;
 
 struct Known {
   ir::Module module;
@@ -38,7 +39,7 @@ constexpr char kFrame[] =
 
 TEST(ValueRangesTest, TheStacksPointerIsAConstant) {
   const Known known = Find(kFrame);
-  EXPECT_EQ(known.ranges[5], (ValueRange{Origin::kStack, 0x8000 - 48, 0x8000 - 48}));
+  EXPECT_EQ(known.ranges[5], (ValueRange{{Base::kStack}, 0x8000 - 48, 0x8000 - 48}));
   EXPECT_EQ(known.zeros[5], 4);
 }
 
@@ -46,9 +47,9 @@ TEST(ValueRangesTest, AnIndexUnderAMaskIsBounded) {
   const Known known = Find(std::string(kFrame) +
                            "%6: i32 = const.i32 7\n %7: i32 = and.i32 %1, %6\n %8: i32 = const.i32 2\n"
                            " %9: i32 = shl.i32 %7, %8\n %10: i32 = add.i32 %5, %9\n %11: i32 = add.i32 %10, %1\n");
-  EXPECT_EQ(known.ranges[10], (ValueRange{Origin::kStack, 0x8000 - 48, 0x8000 - 48 + 28}));
+  EXPECT_EQ(known.ranges[10], (ValueRange{{Base::kStack}, 0x8000 - 48, 0x8000 - 48 + 28}));
   EXPECT_EQ(known.zeros[10], 2);
-  EXPECT_EQ(known.ranges[11].origin, Origin::kStack);
+  EXPECT_EQ(known.ranges[11].origin.base, Base::kStack);
   EXPECT_EQ(known.ranges[11].hi, 0xffffffffu);
   EXPECT_EQ(known.zeros[11], 0);
 }
@@ -58,7 +59,7 @@ TEST(ValueRangesTest, LoopsWiden) {
   const Known known = Find(std::string(kFrame) +
                            "%6: i32 = const.i32 4\n loop b0 (%7: i32 = %5) {\n %8: i32 = add.i32 %7, %6\n"
                            " if b1 %1 {\n continue b0 (%8)\n} else {\n leave b1 ()\n}\n leave b0 ()\n}\n");
-  EXPECT_EQ(known.ranges[7].origin, Origin::kStack);
+  EXPECT_EQ(known.ranges[7].origin.base, Base::kStack);
   EXPECT_EQ(known.ranges[7].hi, 0xffffffffu);
   EXPECT_EQ(known.zeros[7], 2);
 }
@@ -71,11 +72,47 @@ TEST(ValueRangesTest, IdsAreAsLargeAsTheDeviceAllows) {
 
 TEST(ValueRangesTest, BuffersAreApartFromTheStack) {
   const Known known = Find(std::string(kFrame) + "%6: i32 = add.i32 %0, %5\n %7: i32 = select.i32 %1, %0, %5\n");
-  EXPECT_EQ(known.ranges[0].origin, Origin::kPointer);
+  EXPECT_EQ(known.ranges[0].origin, PointerOrigin::Param(0));
   EXPECT_EQ(known.zeros[0], 16);
-  EXPECT_EQ(known.ranges[6].origin, Origin::kPointer);
-  EXPECT_EQ(known.ranges[7].origin, Origin::kPointer);
+  EXPECT_EQ(known.ranges[6].origin.base, Base::kAny);
+  EXPECT_EQ(known.ranges[7].origin.base, Base::kAny);
+}
+
+// The origin of the last value of a kernel with the buffer %0 and the number %1.
+PointerOrigin OriginOfLast(const std::string& body) {
+  const Known known = Find(body);
+  const ir::Function& f = known.module.function(known.module.entry);
+  const std::vector<ir::OpId>& ops = f.region(f.body).ops;
+  return known.ranges[f.op(ops[ops.size() - 2]).first_result.index].origin;
+}
+
+TEST(PointerOriginTest, AnAddressAndAnIndexAreAnAddress) {
+  EXPECT_EQ(OriginOfLast("%2: i32 = add.i32 %0, %1"), PointerOrigin::Param(0));
+  EXPECT_EQ(OriginOfLast("%2: i32 = load.i32 flat %0\n%3: i32 = sub.i32 %0, %2"), PointerOrigin::Param(0));
+  EXPECT_EQ(OriginOfLast("%2: i32 = load.i32 flat %0").base, Base::kAny);
+}
+
+TEST(PointerOriginTest, DistancesAreNumbers) {
+  EXPECT_EQ(OriginOfLast("%2: i32 = add.i32 %0, %1\n%3: i32 = sub.i32 %2, %0").base, Base::kNumber);
+  EXPECT_EQ(OriginOfLast("%2: i32 = add.i32 %0, %0").base, Base::kAny);
+}
+
+// A constant that keeps the highest bits rounds an address down; another leaves a few low bits of it.
+TEST(PointerOriginTest, RoundingDown) {
+  const std::string mask = "%2: i32 = const.i32 ", rest = "\n%3: i32 = and.i32 %0, %2";
+  EXPECT_EQ(OriginOfLast(mask + "-16" + rest), (PointerOrigin{Base::kParam, How::kBits, 0}));
+  EXPECT_EQ(OriginOfLast(mask + "15" + rest), (PointerOrigin{Base::kNumber, How::kBits, 0}));
+}
+
+// A pointer that is widened and narrowed again is the same one, but may have lost bits on the way.
+TEST(PointerOriginTest, Widened) {
+  EXPECT_EQ(OriginOfLast("%2: i64 = extend_u.i32 %0\n%3: i32 = wrap.i64 %2"),
+            (PointerOrigin{Base::kParam, How::kBits, 0}));
+}
+
+TEST(PointerOriginTest, GroupMemory) {
+  EXPECT_EQ(OriginOfLast("%2: i32 = local_alloc %1\n%3: i32 = add.i32 %2, %1").base, Base::kGroup);
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

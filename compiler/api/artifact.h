@@ -25,7 +25,7 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kArtifactFormatVersion = 10;
+inline constexpr uint32_t kArtifactFormatVersion = 11;
 
 // The source line of the code from byte `offset` of the module on, up to the next entry. line 0: none is known.
 struct SourceLine {

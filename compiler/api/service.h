@@ -104,7 +104,7 @@ class CompilerService : public LearntStore {
   void Keep(const Sha256&, std::span<const uint8_t>) override {}
 };
 
-// The compiler at the other end of `socket`: a zygote (compiler/api/zygote.h says the protocol) that forks once a
+// The compiler at the other end of `socket`: a zygote (compiler/driver/zygote.h says the protocol) that forks once a
 // compile. `key` checks the artifacts' tags; `cache_folder` is for a zygote that was not told on its command line.
 // Linked without LLVM.
 std::unique_ptr<CompilerService> ConnectCompiler(UniqueFd socket, const ArtifactKey& key,

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace hpvm {
+namespace hpvm::debug {
 
 class ByteReader {
  public:
@@ -93,6 +93,6 @@ class ByteReader {
   bool ok_ = true;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::debug
 
 #endif  // HPVMD_COMPILER_DEBUG_BYTE_READER_H_

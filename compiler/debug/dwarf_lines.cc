@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "compiler/debug/byte_reader.h"
 
-namespace hpvm {
+namespace hpvm::debug {
 namespace {
 
 // DWARF's numbers, from the standard's section 7.
@@ -501,4 +501,4 @@ LineTable ReadLineTable(const DebugSections& sections, std::span<const uint32_t>
   return LineReader(sections, offsets).Read();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::debug

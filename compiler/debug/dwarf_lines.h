@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "compiler/api/artifact.h"
 
-namespace hpvm {
+namespace hpvm::debug {
 
 // What the module has of debug information; empty spans for what it has not.
 struct DebugSections {
@@ -37,6 +37,6 @@ struct LineTable {
 // table; time and memory are bounded by the sizes of the sections and of `offsets`.
 LineTable ReadLineTable(const DebugSections& sections, std::span<const uint32_t> offsets);
 
-}  // namespace hpvm
+}  // namespace hpvm::debug
 
 #endif  // HPVMD_COMPILER_DEBUG_DWARF_LINES_H_

@@ -8,7 +8,7 @@
 #include "compiler/debug/dwarf_lines.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm;
+  using namespace hpvm::debug;
   DebugSections sections = FindDebugSections({data, size});
   if (sections.line.empty()) {
     // Reaches the tables without a module around them.

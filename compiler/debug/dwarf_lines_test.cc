@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 
-namespace hpvm {
+namespace hpvm::debug {
 namespace {
 
 // Bytes of a table, written by hand.
@@ -227,4 +227,4 @@ TEST(DwarfLinesTest, FindsSections) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::debug

@@ -10,7 +10,7 @@
 
 #include "compiler/debug/dwarf_lines.h"
 
-namespace hpvm {
+namespace hpvm::debug {
 namespace {
 
 // Names refer back to parts of themselves, and each reference may double the text: some hundred bytes can stand for
@@ -142,4 +142,4 @@ std::string ReadableName(std::string_view name) {
   return Cut(readable);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::debug

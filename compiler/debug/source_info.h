@@ -12,7 +12,7 @@
 #include "compiler/api/artifact.h"
 #include "compiler/ir/source_place.h"
 
-namespace hpvm {
+namespace hpvm::debug {
 
 // Fills artifact's files and lines from the debug information in `bytes`, for what `module` may have to name and
 // for the artifact's remarks, and makes its function names readable. Debug information that is malformed costs a
@@ -25,6 +25,6 @@ void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, std
 // they are. Cut after 256 bytes.
 std::string ReadableName(std::string_view name);
 
-}  // namespace hpvm
+}  // namespace hpvm::debug
 
 #endif  // HPVMD_COMPILER_DEBUG_SOURCE_INFO_H_

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-namespace hpvm {
+namespace hpvm::debug {
 namespace {
 
 // Mangled names become readable, others stay.
@@ -57,4 +57,4 @@ TEST(SourceInfoTest, BrokenDebugInformationIsAWarning) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::debug

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/driver/cache_key.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 
 Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, const Sha256& build) {
   Hasher hasher;
@@ -33,4 +33,4 @@ Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, const 
   return hasher.Finish();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::compile

@@ -9,12 +9,12 @@
 #include "base/hash.h"
 #include "compiler/api/service.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 
 // Names what an artifact depends on; `target` names the processor's features, `build` (base/io/build_id.h) is of this
 // compiler, LLVM, and whatever else of a library takes part in such a compile.
 Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, const Sha256& build);
 
-}  // namespace hpvm
+}  // namespace hpvm::compile
 
 #endif  // HPVMD_COMPILER_DRIVER_CACHE_KEY_H_

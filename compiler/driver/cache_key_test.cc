@@ -7,7 +7,7 @@
 
 #include "base/io/build_id.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 // Another build of the compiler, or of LLVM, has other keys, for every kind of module and every target.
@@ -34,4 +34,4 @@ TEST(CacheKeyTest, AnotherBuildHasOtherKeys) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::compile

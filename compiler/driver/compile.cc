@@ -19,7 +19,7 @@
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 #ifdef NDEBUG
@@ -51,16 +51,16 @@ void RefuseBarriers(const CompileRequest& request, std::span<const uint8_t> byte
                     Diagnostics* diagnostics) {
   const std::string place = "module \"" + request.module_name + "\"";
   Diagnostics found, unused;
-  CheckBarriers(module, place, found);
+  pass::CheckBarriers(module, place, found);
   if (found.empty()) {
     return;
   }
   Artifact outline = DescribeModule(module);
   outline.module_name = request.module_name;
-  AddSourceInfo(bytes, module, {}, &outline, &unused);
+  debug::AddSourceInfo(bytes, module, {}, &outline, &unused);
   if (!outline.lines.empty()) {
     found.clear();
-    CheckBarriers(module, place, found, [&](uint32_t source) { return PlaceOf(outline, source); });
+    pass::CheckBarriers(module, place, found, [&](uint32_t source) { return PlaceOf(outline, source); });
   }
   diagnostics->insert(diagnostics->end(), found.begin(), found.end());
 }
@@ -108,7 +108,7 @@ StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module
       artifact->listing = std::move(text);
     }
   }
-  const ir::BoundsProgram bounds = has_image ? artifact->bounds : FindBounds(module);
+  const ir::BoundsProgram bounds = has_image ? artifact->bounds : pass::FindBounds(module);
   ExplainBounds(module, bounds, &report);
   ExplainParts(module, bounds, &report);
   ExplainCalls(module, &report);
@@ -187,14 +187,14 @@ std::optional<Artifact> EmitFor(const CompileRequest& request, const ir::Module&
 }
 
 Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelReport* report) {
-  const PipelineOptions options{.verify_each = kVerifyEach,
-                                .report = report,
-                                .unrolls_nests = !request.gpu.is_processor,
-                                .fast_math = IsFast(request)};
+  const pass::PipelineOptions options{.verify_each = kVerifyEach,
+                                      .report = report,
+                                      .unrolls_nests = !request.gpu.is_processor,
+                                      .fast_math = IsFast(request)};
   if (request.target == ArtifactKind::kCpuImage) {
-    return RunCpuPipeline(module, options);
+    return pass::RunCpuPipeline(module, options);
   }
-  return IsGpuCode(request.target) ? RunGpuPipeline(module, options) : absl::OkStatus();
+  return IsGpuCode(request.target) ? pass::RunGpuPipeline(module, options) : absl::OkStatus();
 }
 
 // What schedulers ask of a kernel is the same whatever device it is for, so an interpreter's module goes the way of the
@@ -204,12 +204,12 @@ Status AddFacts(const CompileRequest& request, const ir::Module& module, Artifac
   ir::Module copy;
   if (is_raw) {
     copy = module;
-    HPVMD_RETURN_IF_ERROR(RunCpuPipeline(copy, {.verify_each = kVerifyEach}));
+    HPVMD_RETURN_IF_ERROR(pass::RunCpuPipeline(copy, {.verify_each = kVerifyEach}));
   }
   const ir::Module& cleaned = is_raw ? copy : module;
-  BoundsTrace trace;
-  artifact->bounds = FindBounds(cleaned, &trace);  // A back end that had use for it found the same.
-  artifact->work = FindWork(cleaned, trace);
+  pass::BoundsTrace trace;
+  artifact->bounds = pass::FindBounds(cleaned, &trace);  // A back end that had use for it found the same.
+  artifact->work = pass::FindWork(cleaned, trace);
   return absl::OkStatus();
 }
 
@@ -233,7 +233,7 @@ CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t
   artifact->module_name = request.module_name;
   artifact->entry = request.entry;
   artifact->fast_math = IsFast(request);
-  AddSourceInfo(bytes, *front.module, front.places, &*artifact, &result.diagnostics);
+  debug::AddSourceInfo(bytes, *front.module, front.places, &*artifact, &result.diagnostics);
   artifact->read_ns = front.read_ns;
   artifact->pass_ns = front.pass_ns;
   if (artifact->emit_ns == 0 && IsGpuCode(request.target)) {
@@ -305,7 +305,7 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
     return result;
   }
   begin = RealClock().Now();
-  result.places = CutPanics(*read.module);
+  result.places = pass::CutPanics(*read.module);
   RefuseBarriers(request, bytes, *read.module, &result.diagnostics);
   if (HasErrors(result.diagnostics)) {
     return result;
@@ -335,4 +335,4 @@ CompileResult CompileModule(const CompileRequest& request, std::span<const uint8
   return result;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::compile

@@ -13,7 +13,7 @@
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/ir/source_place.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 
 struct CompileResult {
   Diagnostics diagnostics;  // With an error there is no artifact.
@@ -35,6 +35,6 @@ struct FrontResult {
 FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes,
                           KernelReport* report = nullptr);
 
-}  // namespace hpvm
+}  // namespace hpvm::compile
 
 #endif  // HPVMD_COMPILER_DRIVER_COMPILE_H_

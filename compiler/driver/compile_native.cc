@@ -9,7 +9,7 @@
 #include "compiler/back/kernel_il/kernel_il.h"
 #endif
 
-namespace hpvm {
+namespace hpvm::compile {
 void AddError(const CompileRequest& request, std::string message, Diagnostics& diagnostics) {
   diagnostics.push_back({Severity::kError, "module \"" + request.module_name + "\"", {}, std::move(message)});
 }
@@ -87,13 +87,13 @@ Status TranslateKernel(const CompileRequest& request, Artifact& artifact) {
 #if HPVMD_HAS_KERNEL_IL
   const Time begin = RealClock().Now();
   if (request.gpu.kernel_il == GpuFormat::kPtx) {
-    const PtxOptions options{
+    const kernel_il::PtxOptions options{
         .entry = request.entry, .arch = request.gpu.ptx_arch, .group = artifact.gpu.variants[0].group};
-    HPVMD_ASSIGN_OR_RETURN(const std::string text, SpirvToPtx(artifact.code, options));
+    HPVMD_ASSIGN_OR_RETURN(const std::string text, kernel_il::SpirvToPtx(artifact.code, options));
     artifact.code.assign(text.begin(), text.end());
     artifact.gpu.format = GpuFormat::kPtx;
   } else {
-    HPVMD_ASSIGN_OR_RETURN(artifact.code, SpirvToBitcode(artifact.code));
+    HPVMD_ASSIGN_OR_RETURN(artifact.code, kernel_il::SpirvToBitcode(artifact.code));
     artifact.gpu.format = GpuFormat::kSpirBitcode;
     artifact.gpu.options = "-x spir -spir-std=1.2";
   }
@@ -189,4 +189,4 @@ Status AddDeviceListing(const CompileRequest& request, Artifact& artifact) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::compile

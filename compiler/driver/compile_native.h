@@ -8,7 +8,7 @@
 
 #include "compiler/driver/compile.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 
 // Each for one row of CompileModule's table; the processor is not looked at.
 CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
@@ -22,6 +22,6 @@ void AddError(const CompileRequest& request, std::string message, Diagnostics& d
 // What the device's driver gets, as people read it, in artifact.listing if the request asks for it.
 Status AddDeviceListing(const CompileRequest& request, Artifact& artifact);
 
-}  // namespace hpvm
+}  // namespace hpvm::compile
 
 #endif  // HPVMD_COMPILER_DRIVER_COMPILE_NATIVE_H_

@@ -24,7 +24,7 @@
 #include "compiler/back/kernel_il/kernel_il.h"
 #endif
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 using ::testing::Contains;
@@ -283,7 +283,7 @@ TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
   };
   ASSERT_TRUE(opencl::PrepareOpenCl().ok());
 #if HPVMD_HAS_KERNEL_IL
-  ASSERT_TRUE(PrepareKernelIl().ok());
+  ASSERT_TRUE(kernel_il::PrepareKernelIl().ok());
 #endif
   for (const Case& item : kCases) {
     SCOPED_TRACE(std::to_string(static_cast<int>(item.kind)) + " for " + std::to_string(static_cast<int>(item.target)) +
@@ -388,4 +388,4 @@ TEST(CompileTest, RustPanicsAreCutAtTheAuthorsLines) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::compile

@@ -10,7 +10,7 @@
 #include "compiler/ir/access.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 using Kind = KernelRemark::Kind;
@@ -193,4 +193,4 @@ void SortReport(KernelReport* report) {
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::compile

@@ -11,7 +11,7 @@
 #include "compiler/api/report.h"
 #include "compiler/ir/ir.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 
 // Which accesses to buffers a launch shows to stay inside, so that they run unchecked, and which keep their checks.
 // `module` is what `bounds` was made from.
@@ -39,6 +39,6 @@ void ExplainVariants(const GpuCode& code, KernelReport* report);
 // By place, then kind, then text; what was said twice stands once. Cut to limits.h's number and length.
 void SortReport(KernelReport* report);
 
-}  // namespace hpvm
+}  // namespace hpvm::compile
 
 #endif  // HPVMD_COMPILER_DRIVER_EXPLAIN_H_

@@ -10,7 +10,7 @@
 #include "compiler/pass/memory/stack_values.h"
 #include "compiler/pass/remove_dead.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 using ir::Opcode;
@@ -79,25 +79,6 @@ class AddressUses {
     known |= marks;
   }
 
-  void MarkOperands(const ir::Op& op, uint32_t first, ValueId target, uint32_t count) {
-    const std::span<const ValueId> operands = f_.operands_of(op);
-    for (uint32_t i = 0; i < count; ++i) {
-      Mark(operands[first + i], marks_[target.index + i]);
-    }
-  }
-
-  void VisitJump(const ir::Op& op, uint32_t first) {
-    for (const ir::Target& target : f_.targets_of(op)) {
-      const ir::Op& owner = f_.op(target.op);
-      if (target.is_continue) {
-        const ir::Region& body = f_.region(owner.body);
-        MarkOperands(op, first, body.first_param, body.param_count);
-      } else {
-        MarkOperands(op, first, owner.first_result, owner.result_count);
-      }
-    }
-  }
-
   void VisitAccess(const ir::Op& op) {
     const std::span<const ValueId> operands = f_.operands_of(op);
     if (operands.empty() || ir::IsState(op.space)) {
@@ -115,20 +96,8 @@ class AddressUses {
 
   void Visit(const ir::Op& op) {
     const std::span<const ValueId> operands = f_.operands_of(op);
+    ir::ForEachBrought(f_, op, [&](ValueId slot, ValueId value) { Mark(value, MarksOf(slot)); });
     switch (op.code) {
-      case Opcode::kBlock:
-      case Opcode::kLoop: {
-        const ir::Region& body = f_.region(op.body);
-        MarkOperands(op, 0, body.first_param, body.param_count);
-        return;
-      }
-      case Opcode::kLeave:
-      case Opcode::kContinue:
-        VisitJump(op, 0);
-        return;
-      case Opcode::kLeaveTable:
-        VisitJump(op, 1);
-        return;
       case Opcode::kAdd:
       case Opcode::kAnd:
       case Opcode::kOr:
@@ -160,11 +129,11 @@ class AddressUses {
 }  // namespace
 
 StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
-  HPVMD_RETURN_IF_ERROR(InlineCalls(module));
-  HPVMD_RETURN_IF_ERROR(RemoveDead(module));
+  HPVMD_RETURN_IF_ERROR(pass::InlineCalls(module));
+  HPVMD_RETURN_IF_ERROR(pass::RemoveDead(module));
   // Without optimisation the parameters themselves lie on the stack; that nothing else reaches it is guessed, too.
-  if (ir::Module values = module; !AssumeStackValues(values).empty()) {
-    HPVMD_RETURN_IF_ERROR(RemoveDead(values));
+  if (ir::Module values = module; !pass::AssumeStackValues(values).empty()) {
+    HPVMD_RETURN_IF_ERROR(pass::RemoveDead(values));
     module = std::move(values);
   }
   const ir::Function& entry = module.function(module.entry);
@@ -194,4 +163,4 @@ StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
   return params;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::compile

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The zygote: what it asks of a request, and makes of a child's result. builder/supervisor.h has the loop.
-#include "compiler/api/zygote.h"
+#include "compiler/driver/zygote.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -31,7 +31,7 @@
 #include "compiler/back/kernel_il/kernel_il.h"
 #endif
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 // The largest frame that a child may write.
@@ -101,7 +101,7 @@ void LoadWhatOpenClNeeds() {
   };
   tell(opencl::PrepareOpenCl());
 #if HPVMD_HAS_KERNEL_IL
-  tell(PrepareKernelIl());
+  tell(kernel_il::PrepareKernelIl());
 #endif
 }
 
@@ -387,4 +387,4 @@ class Zygote final : public builder::BuildSupervisor {
 
 int RunZygote(const ZygoteOptions& options) { return Zygote(options).Run(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::compile

@@ -18,7 +18,7 @@
 #include "compiler/front/wasm/lower/math.h"
 #include "compiler/ir/text/text.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 constexpr int kFirstFd = 3;
@@ -157,4 +157,4 @@ Status WarmUp(const CpuTarget& target) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::compile

@@ -9,7 +9,7 @@
 #include "sandbox/call_filter.h"
 #include "sandbox/limits.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 
 // The exit status of a child whose memory ran out.
 inline constexpr int kOutOfMemoryStatus = 77;
@@ -18,7 +18,7 @@ struct ChildTask {
   const CompileRequest& request;
   int module_fd;
   uint64_t module_bytes;
-  int result_fd;  // A pipe, for one frame (compiler/api/zygote.h).
+  int result_fd;  // A pipe, for one frame (compiler/driver/zygote.h).
   int parent;
   const CpuTarget& target;
   sandbox::ChildLimits limits;
@@ -31,6 +31,6 @@ struct ChildTask {
 // Compiles a small kernel, so that children find LLVM's and wabt's tables built and their pages present.
 Status WarmUp(const CpuTarget& target);
 
-}  // namespace hpvm
+}  // namespace hpvm::compile
 
 #endif  // HPVMD_COMPILER_DRIVER_ZYGOTE_CHILD_H_

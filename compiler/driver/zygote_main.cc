@@ -8,11 +8,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "compiler/api/zygote.h"
+#include "compiler/driver/zygote.h"
 #include "compiler/driver/compile.h"
 #include "compiler/ir/text/text.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 struct ToolOptions {
@@ -142,6 +142,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::compile
 
-int main(int argc, char** argv) { return hpvm::Main(argc, argv); }
+int main(int argc, char** argv) { return hpvm::compile::Main(argc, argv); }

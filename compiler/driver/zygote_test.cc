@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles through a real zygote process: the cache, the caps, what a dying child becomes.
-#include "compiler/api/zygote.h"
+#include "compiler/driver/zygote.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@
 #include "compiler/front/spirv/testing/assemble.h"
 #include "compiler/front/spirv/testing/modules.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 namespace {
 
 using ::testing::HasSubstr;
@@ -831,4 +831,4 @@ TEST_F(ZygoteTest, TranslatesSpirvKernels) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::compile

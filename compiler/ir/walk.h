@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Visits a function's operations in the order of the text form.
+// Visits operations in the order of the text form, and the values that control brings to parameters and results.
 #ifndef HPVMD_COMPILER_IR_WALK_H_
 #define HPVMD_COMPILER_IR_WALK_H_
 
@@ -10,13 +10,13 @@
 
 namespace hpvm::ir {
 
-// Calls visit(OpId) for every operation reachable from the body; an operation comes before those in its regions. Not
-// recursive. The callback must not add or remove operations.
+// Calls visit(OpId) for every operation of the region and of the regions in it; an operation comes before those in its
+// regions. Not recursive. The callback must not add or remove operations.
 template <typename Visit>
-void ForEachOp(const Function& function, Visit&& visit) {
+void ForEachOpIn(const Function& function, RegionId root, Visit&& visit) {
   std::vector<std::pair<RegionId, size_t>> open;
-  if (function.body.valid()) {
-    open.push_back({function.body, 0});
+  if (root.valid()) {
+    open.push_back({root, 0});
   }
   while (!open.empty()) {
     auto& [region_id, next] = open.back();
@@ -34,6 +34,58 @@ void ForEachOp(const Function& function, Visit&& visit) {
     if (op.code == Opcode::kIf || op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
       open.push_back({op.body, 0});
     }
+  }
+}
+
+// The same for all that is reachable from the body.
+template <typename Visit>
+void ForEachOp(const Function& function, Visit&& visit) {
+  ForEachOpIn(function, function.body, visit);
+}
+
+// The same for one operation and those in it.
+template <typename Visit>
+void ForEachOpOf(const Function& function, OpId id, Visit&& visit) {
+  visit(id);
+  const Op& op = function.op(id);
+  if (op.code == Opcode::kIf || op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+    ForEachOpIn(function, op.body, visit);
+  }
+  if (op.code == Opcode::kIf) {
+    ForEachOpIn(function, op.otherwise, visit);
+  }
+}
+
+// Consecutive values: parameters of a region, or results of an operation.
+struct Slots {
+  ValueId first;
+  uint32_t count = 0;
+  ValueId operator[](uint32_t i) const { return ValueId(first.index + i); }
+};
+inline Slots ParamsOf(const Region& region) { return {region.first_param, region.param_count}; }
+inline Slots ResultsOf(const Op& op) { return {op.first_result, op.result_count}; }
+// What a jump to the target brings values to.
+inline Slots SlotsOf(const Function& function, const Target& target) {
+  const Op& owner = function.op(target.op);
+  return target.is_continue ? ParamsOf(function.region(owner.body)) : ResultsOf(owner);
+}
+// The first operand of a jump that it brings along.
+constexpr uint32_t FirstBrought(Opcode code) { return code == Opcode::kLeaveTable ? 1 : 0; }
+
+// Calls bring(slot, value) for each value that the operation brings along: beginning a block or loop, or jumping.
+template <typename Bring>
+void ForEachBrought(const Function& function, const Op& op, Bring&& bring) {
+  const auto bring_all = [&](const Slots& slots) {
+    const auto values = function.operands_of(op).subspan(FirstBrought(op.code));
+    for (uint32_t i = 0; i < slots.count; ++i) {
+      bring(slots[i], values[i]);
+    }
+  };
+  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+    bring_all(ParamsOf(function.region(op.body)));
+  }
+  for (const Target& target : function.targets_of(op)) {
+    bring_all(SlotsOf(function, target));
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 CallOrder::CallOrder(const ir::Module& module) : callees_(module.functions.size()), state_(module.functions.size()) {
   for (size_t i = 0; i < module.functions.size(); ++i) {
@@ -67,4 +67,4 @@ void CallOrder::CloseComponent(uint32_t first) {
   } while (member != first);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

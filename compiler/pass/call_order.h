@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // By direct calls alone. Tarjan's algorithm (SIAM J. Comput. 1, 1972) without recursion.
 class CallOrder {
@@ -37,6 +37,6 @@ class CallOrder {
   uint32_t count_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_CALL_ORDER_H_

@@ -4,13 +4,11 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/uniformity.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Opcode;
 
 bool IsBarrier(Opcode code) { return code == Opcode::kBarrier || code == Opcode::kLocalAlloc; }
 
@@ -66,14 +64,14 @@ void CheckBarriers(const ir::Module& module, const std::string& place, Diagnosti
   if (!module.uses_barrier && !module.uses_group_memory) {
     return;
   }
-  const std::optional<Uniformity> uniformity = AnalyseUniformity(module);
+  const std::optional<analysis::Uniformity> uniformity = analysis::AnalyseUniformity(module);
   if (!uniformity) {
     return;
   }
   const std::vector<bool> has_barrier = FunctionsWithBarriers(module);
   for (size_t i = 0; i < module.functions.size(); ++i) {
     const ir::Function& function = module.functions[i];
-    const FunctionUniformity& known = uniformity->functions[i];
+    const analysis::FunctionUniformity& known = uniformity->functions[i];
     ir::ForEachOp(function, [&](ir::OpId id) {
       const ir::Op& op = function.op(id);
       const bool waits = IsBarrier(op.code) || (op.code == Opcode::kCall && has_barrier[op.imm]);
@@ -86,4 +84,4 @@ void CheckBarriers(const ir::Module& module, const std::string& place, Diagnosti
   }
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "base/diagnostic.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // What a byte of the module's file is called in messages: "byte 117", or a line of the source.
 using NamePlace = std::function<std::string(uint32_t source)>;
@@ -22,6 +22,6 @@ using NamePlace = std::function<std::string(uint32_t source)>;
 void CheckBarriers(const ir::Module& module, const std::string& place, Diagnostics& diagnostics,
                    const NamePlace& name_place = {});
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_CHECK_BARRIERS_H_

@@ -4,11 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
-#include "compiler/pass/uniformity.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ::testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(CheckBarriersTest, Calls) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -11,11 +11,8 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/pass/find_paths.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
 
 constexpr int kSharePowerMax = 60;  // Beyond it code counts as never reached, all the same.
 
@@ -103,4 +100,4 @@ ir::WorkProgram FindWork(const ir::Module& module, const BoundsTrace& trace) {
   return WorkFinder(entry).Run(FindPaths(entry, trace));
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

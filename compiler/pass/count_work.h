@@ -3,11 +3,11 @@
 #ifndef HPVMD_COMPILER_PASS_COUNT_WORK_H_
 #define HPVMD_COMPILER_PASS_COUNT_WORK_H_
 
-#include "compiler/ir/ir.h"
 #include "compiler/ir/work.h"
 #include "compiler/pass/find_bounds.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // What is beyond is counted with what is reached alike but for its conditions.
 inline constexpr size_t kWorkBlocksMax = 512;
@@ -21,6 +21,6 @@ double BufferBytesOf(const ir::Op& op);
 // nothing is known. Requires a verified module.
 ir::WorkProgram FindWork(const ir::Module& module, const BoundsTrace& trace);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_COUNT_WORK_H_

@@ -9,7 +9,7 @@
 #include "compiler/pass/testing/golden_kernel.h"
 #include "compiler/pass/testing/random_kernel.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 struct Work {
@@ -22,8 +22,8 @@ Work WorkOf(const ir::Module& module, const ir::Launch& launch) {
   BoundsTrace trace;
   const ir::BoundsProgram bounds = FindBounds(module, &trace);
   Work work;
-  work.counted = ir::CountWork(FindWork(module, trace), bounds, FactsOf(module, launch));
-  const StatusOr<std::vector<uint64_t>> times = CountOperations(module, launch, 100'000'000);
+  work.counted = ir::CountWork(FindWork(module, trace), bounds, testing::FactsOf(module, launch));
+  const StatusOr<std::vector<uint64_t>> times = testing::CountOperations(module, launch, 100'000'000);
   EXPECT_TRUE(times.ok()) << times.status();
   const ir::Function& f = module.function(module.entry);
   for (size_t i = 0; times.ok() && i < times->size(); ++i) {
@@ -38,9 +38,9 @@ bool IsNear(double counted, double real, double factor) { return counted <= real
 // Kernels of the benchmarks whose loops end by what the launch knows.
 TEST(CountWorkTest, CompiledKernels) {
   int known = 0;
-  for (const std::string& name : GoldenKernelNames()) {
+  for (const std::string& name : testing::GoldenKernelNames()) {
     SCOPED_TRACE(name);
-    const GoldenKernel golden = ReadGoldenKernel(name);
+    const testing::GoldenKernel golden = testing::ReadGoldenKernel(name);
     const Work work = WorkOf(golden.module, golden.launch);
     std::printf("%-13s operations %.3g of %.3g, bytes %.3g of %.3g%s\n", name.c_str(), work.counted.operations,
                 work.operations, work.counted.bytes, work.bytes, work.counted.is_guess ? ", guessed" : "");
@@ -58,7 +58,7 @@ TEST(CountWorkTest, CompiledKernels) {
 struct Case {
   const char* name;
   std::string body;
-  KernelLaunch launch;
+  testing::KernelLaunch launch;
   double factor;
   bool is_guess = false;
 };
@@ -81,7 +81,7 @@ TEST(CountWorkTest, KnownShapes) {
   const auto branch = [&](const std::string& condition, const std::string& inside) {
     return condition + " if b %q {\n" + inside + " leave b ()\n} else {\n leave b ()\n}\n";
   };
-  const KernelLaunch launch{{16, 4, 1}, 4000, 40, 0};
+  const testing::KernelLaunch launch{{16, 4, 1}, 4000, 40, 0};
   const Case kCases[] = {
       {"Straight", at + store, launch, 1},
       {"Loop", at + loop("l", "n", store), launch, 1},
@@ -100,7 +100,7 @@ TEST(CountWorkTest, KnownShapes) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const ir::Module module = BoundsKernel(c.body, true);
+    const ir::Module module = testing::BoundsKernel(c.body, true);
     std::vector<uint64_t> data(c.launch.bytes / 8);
     ir::Launch run;
     run.extent = c.launch.extent;
@@ -119,8 +119,8 @@ TEST(CountWorkTest, KnownShapes) {
 // Counts never overflow, whatever a launch says, and an empty program says that it knows nothing.
 TEST(CountWorkTest, ExtremeLaunches) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
-    KernelGenerator generator(seed);
-    const ir::Module module = BoundsKernel(generator.Body());
+    testing::KernelGenerator generator(seed);
+    const ir::Module module = testing::BoundsKernel(generator.Body());
     BoundsTrace trace;
     const ir::BoundsProgram bounds = FindBounds(module, &trace);
     ir::BoundsFacts facts;
@@ -135,4 +135,4 @@ TEST(CountWorkTest, ExtremeLaunches) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -12,14 +12,10 @@
 #include "compiler/pass/call_order.h"
 #include "compiler/pass/library_name.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Function;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
 using ir::TrapCode;
 
 // Whether control can reach a return, and whether it can get into a loop that has no way out. In the order of the text,
@@ -333,4 +329,4 @@ std::vector<ir::SourcePlace> CutPanics(ir::Module& module) {
   return places;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

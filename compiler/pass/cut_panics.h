@@ -21,10 +21,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
 #include "compiler/ir/source_place.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Operations of a function, and of all that it calls, from which on it counts as large.
 inline constexpr uint32_t kPanicOpsMin = 256;
@@ -35,6 +35,6 @@ inline constexpr uint64_t kPanicFileBytesMax = 1024;
 // The places, sorted by source.
 std::vector<ir::SourcePlace> CutPanics(ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_CUT_PANICS_H_

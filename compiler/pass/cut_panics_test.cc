@@ -8,7 +8,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/library_name.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ::testing::HasSubstr;
@@ -154,4 +154,4 @@ TEST(LibraryNameTest, TellsLibrariesByTheirNames) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

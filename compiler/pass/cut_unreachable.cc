@@ -5,12 +5,8 @@
 
 #include "compiler/ir/spelling.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::OpId;
-using ir::RegionId;
 
 // In the order of the text, so that leaves which were cut off themselves do not count.
 class Cut {
@@ -62,4 +58,4 @@ class Cut {
 
 void CutUnreachable(ir::Function& function) { Cut(function).Region(function.body); }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -6,12 +6,12 @@
 #ifndef HPVMD_COMPILER_PASS_CUT_UNREACHABLE_H_
 #define HPVMD_COMPILER_PASS_CUT_UNREACHABLE_H_
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 void CutUnreachable(ir::Function& function);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_CUT_UNREACHABLE_H_

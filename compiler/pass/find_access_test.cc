@@ -13,7 +13,7 @@
 #include "compiler/pass/testing/golden_kernel.h"
 #include "compiler/pass/testing/random_kernel.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::AccessRange;
@@ -47,14 +47,14 @@ struct Truth {
   std::set<uint64_t> stored;        // Bytes.
   std::set<uint64_t> read_unowned;  // Bytes that an instance read before it had stored to them.
 };
-Truth TruthOf(const AccessTrace& trace, const InstanceBox& box, uint32_t param) {
+Truth TruthOf(const testing::AccessTrace& trace, const InstanceBox& box, uint32_t param) {
   Truth truth;
   std::map<std::array<uint64_t, 3>, std::set<uint64_t>> own;
-  const auto include = [](const TracedAccess& access, AccessRange* hull) {
+  const auto include = [](const testing::TracedAccess& access, AccessRange* hull) {
     *hull = hull->is_empty() ? AccessRange{access.begin, access.end}
                              : AccessRange{std::min(hull->begin, access.begin), std::max(hull->end, access.end)};
   };
-  for (const TracedAccess& access : trace.accesses) {
+  for (const testing::TracedAccess& access : trace.accesses) {
     if (access.param != param || !IsIn(box, access.instance)) {
       continue;
     }
@@ -126,13 +126,13 @@ struct Tally {
 // their buffer in a kernel that keeps buffers apart nothing is claimed, so they are not looked at.
 void CompareBoxes(const ir::Module& module, const ir::BoundsProgram& program, const ir::Launch& launch, uint32_t seed,
                   int box_count, Tally* tally, uint64_t steps_max = kStepsMax) {
-  StatusOr<AccessTrace> trace = TraceAccesses(module, launch, steps_max);
+  StatusOr<testing::AccessTrace> trace = testing::TraceAccesses(module, launch, steps_max);
   ASSERT_TRUE(trace.ok()) << trace.status();
   const ir::Function& f = module.function(module.entry);
   if (program.is_separate) {
-    std::erase_if(trace->accesses, [&](const TracedAccess& a) { return f.op(a.op).space_index != a.param; });
+    std::erase_if(trace->accesses, [&](const testing::TracedAccess& a) { return f.op(a.op).space_index != a.param; });
   }
-  const ir::BoundsFacts facts = FactsOf(module, launch);
+  const ir::BoundsFacts facts = testing::FactsOf(module, launch);
   Boxes boxes(seed);
   for (int i = 0; i < box_count; ++i) {
     const InstanceBox box = boxes.Of(launch.extent);
@@ -161,8 +161,9 @@ void CompareBoxes(const ir::Module& module, const ir::BoundsProgram& program, co
 }
 
 // The buffer starts as zeros.
-void CompareKernel(const std::string& body, const KernelLaunch& facts, bool is_separate, uint32_t seed, Tally* tally) {
-  const ir::Module module = BoundsKernel(body, is_separate);
+void CompareKernel(const std::string& body, const testing::KernelLaunch& facts, bool is_separate, uint32_t seed,
+                   Tally* tally) {
+  const ir::Module module = testing::BoundsKernel(body, is_separate);
   const ir::BoundsProgram program = FindBounds(module);
   std::vector<uint64_t> data(facts.bytes / 8 + 1);
   ir::Launch launch;
@@ -180,9 +181,9 @@ uint32_t Seeds(uint32_t usual) {
 // Whatever kernels do, they do it inside the hulls.
 TEST(FindAccessTest, HullsHoldRandomKernels) {
   Tally tally;
-  for (uint32_t seed = 0; seed < Seeds(500) && !testing::Test::HasFailure(); ++seed) {
+  for (uint32_t seed = 0; seed < Seeds(500) && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
-    KernelGenerator generator(seed);
+    testing::KernelGenerator generator(seed);
     const std::string body = generator.Body();
     for (int i = 0; i < 2; ++i) {
       CompareKernel(body, generator.Facts(), seed % 3 != 0, seed, &tally);
@@ -204,7 +205,7 @@ class StoreGenerator {
     Statements(3);
     return text_;
   }
-  KernelLaunch Facts() {
+  testing::KernelLaunch Facts() {
     const auto scalar = [&] { return Chance(12) ? 0xffffffffu : Below(8); };
     return {{1 + Below(6), 1 + Below(4), 1}, 4 * (1 + Below(80)), scalar(), scalar()};
   }
@@ -359,7 +360,7 @@ class StoreGenerator {
 // What is said to be overwritten is, and is not read before.
 TEST(FindAccessTest, OverwritesHoldRandomStores) {
   Tally tally;
-  for (uint32_t seed = 0; seed < Seeds(1500) && !testing::Test::HasFailure(); ++seed) {
+  for (uint32_t seed = 0; seed < Seeds(1500) && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     StoreGenerator generator(seed);
     const std::string body = generator.Body();
@@ -422,9 +423,10 @@ TEST(FindAccessTest, CompiledKernelsAreTight) {
   };
   for (const Part& part : kParts) {
     SCOPED_TRACE(part.kernel);
-    const GoldenKernel golden = ReadGoldenKernel(part.kernel);
+    const testing::GoldenKernel golden = testing::ReadGoldenKernel(part.kernel);
     std::vector<ParamAccess> found;
-    ASSERT_TRUE(ir::FindAccesses(FindBounds(golden.module), FactsOf(golden.module, golden.launch), part.box, &found));
+    ASSERT_TRUE(
+        ir::FindAccesses(FindBounds(golden.module), testing::FactsOf(golden.module, golden.launch), part.box, &found));
     for (size_t i = 0; i < part.want.size(); ++i) {
       SCOPED_TRACE(i);
       EXPECT_EQ(ToString(found[i]), ToString(part.want[i]));
@@ -435,23 +437,23 @@ TEST(FindAccessTest, CompiledKernelsAreTight) {
 // Their random boxes, too, with buffers of zeros.
 TEST(FindAccessTest, HullsHoldCompiledKernels) {
   Tally tally;
-  for (const std::string& name : GoldenKernelNames()) {
+  for (const std::string& name : testing::GoldenKernelNames()) {
     SCOPED_TRACE(name);
-    const GoldenKernel golden = ReadGoldenKernel(name);
+    const testing::GoldenKernel golden = testing::ReadGoldenKernel(name);
     CompareBoxes(golden.module, FindBounds(golden.module), golden.launch, 17, 6, &tally, kStepsMax * 1000);
   }
   EXPECT_GE(tally.boxes, 60);
   EXPECT_EQ(tally.known, tally.boxes);
 }
 
-ParamAccess Found(const std::string& body, const KernelLaunch& launch, const InstanceBox& box, bool* is_known = nullptr,
-                  bool is_separate = true) {
+ParamAccess Found(const std::string& body, const testing::KernelLaunch& launch, const InstanceBox& box,
+                  bool* is_known = nullptr, bool is_separate = true) {
   ir::BoundsFacts facts;
   facts.extent = launch.extent;
   facts.group = {4, 1, 1};
   facts.params = {{true, true, launch.bytes, 32}, {false, false, launch.n, 32}, {false, false, launch.m, 32}};
   std::vector<ParamAccess> found;
-  const bool known = ir::FindAccesses(FindBounds(BoundsKernel(body, is_separate)), facts, box, &found);
+  const bool known = ir::FindAccesses(FindBounds(testing::BoundsKernel(body, is_separate)), facts, box, &found);
   if (is_known != nullptr) {
     *is_known = known;
   } else {
@@ -471,7 +473,7 @@ TEST(FindAccessTest, KnownStores) {
   struct Case {
     const char* name;
     std::string body;
-    KernelLaunch launch;
+    testing::KernelLaunch launch;
     InstanceBox box;
     const char* want;
   };
@@ -716,4 +718,4 @@ TEST(FindAccessTest, WhatIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

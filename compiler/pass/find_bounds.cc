@@ -10,24 +10,19 @@
 #include <utility>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/relevant_values.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/find_paths.h"
-#include "compiler/pass/relevant_values.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Atom;
 using ir::AtomId;
 using ir::Constraint;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
 using ir::Polynomial;
-using ir::RegionId;
-using ir::ValueId;
 
 constexpr auto kGroupBytesMax = static_cast<int64_t>(ir::kGroupMemoryBytesMax);
 constexpr uint32_t kNoLoop = 0xffffffffu;
@@ -205,7 +200,7 @@ class Finder {
  public:
   // `relevant`: what matters to accesses, of a kernel that is too large to look at as a whole; null: everything does.
   // Borrowed.
-  explicit Finder(const ir::Module& module, const RelevantValues* relevant = nullptr)
+  explicit Finder(const ir::Module& module, const analysis::RelevantValues* relevant = nullptr)
       : module_(module),
         f_(module.function(module.entry)),
         relevant_(relevant),
@@ -744,7 +739,7 @@ class Finder {
     const ValueId param(f_.region(f_.op(id).body).first_param.index + index);
     return std::ranges::all_of(edges_back_[id.index], [&](OpId back) {
       const Op& edge = f_.op(back);
-      ValueId value = f_.operands_of(edge)[(edge.code == Opcode::kLeaveTable ? 1 : 0) + index];
+      ValueId value = f_.operands_of(edge)[ir::FirstBrought(edge.code) + index];
       for (int depth = 0; depth < kScalesMax && value != param; ++depth) {
         const Op* op = definitions_.OpOf(value);
         if (op == nullptr || !IsScale(*op)) {
@@ -808,8 +803,8 @@ class Finder {
     std::optional<Polynomial> common;
     for (OpId back : edges_back_[id.index]) {
       const Op& edge = f_.op(back);
-      const uint32_t first = edge.code == Opcode::kLeaveTable ? 1 : 0;
-      const std::optional<Polynomial> step = StepOf(f_.operands_of(edge)[first + index], param, loop);
+      const ValueId next = f_.operands_of(edge)[ir::FirstBrought(edge.code) + index];
+      const std::optional<Polynomial> step = StepOf(next, param, loop);
       if (!step || (common && !SameTerms(*common, *step))) {
         return std::nullopt;
       }
@@ -826,7 +821,7 @@ class Finder {
       return;
     }
     Edge edge;
-    const uint32_t first = op.code == Opcode::kLeaveTable ? 1 : 0;
+    const uint32_t first = ir::FirstBrought(op.code);
     for (uint32_t i = first; i < op.operand_count; ++i) {
       const ValueId result(f_.op(target.op).first_result.index + i - first);
       edge.values.push_back(IsRelevant(result) ? Operand(op, i) : Polynomial());
@@ -849,7 +844,7 @@ class Finder {
     }
     ir::LoopEnd end;
     for (const uint32_t param : open.carried) {
-      end.next.push_back(Operand(edge, (edge.code == Opcode::kLeaveTable ? 1 : 0) + param));
+      end.next.push_back(Operand(edge, ir::FirstBrought(edge.code) + param));
     }
     const ir::Polynomial trip = ir::AtomPolynomial(program_.loops[open.loop].trip);
     for (size_t i = open.first_fact; i < facts_.size(); ++i) {
@@ -1044,7 +1039,7 @@ class Finder {
     const auto look = [&](const ir::Function& function, bool is_entry) {
       ir::ForEachOp(function, [&](OpId id) {
         const Op& op = function.op(id);
-        found = found || (!is_entry && MayReachBuffers(op));
+        found = found || (!is_entry && analysis::MayReachBuffers(op));
         if (op.code == Opcode::kCall) {
           reach(static_cast<uint32_t>(op.imm));
         } else if (op.code == Opcode::kCallRef) {
@@ -1104,14 +1099,11 @@ class Finder {
     return ir::Add(Operand(op, 0), *group_base_, -1, &access->offset);
   }
   void Access(OpId id, const Op& op) {
-    const ir::Family family = ir::Info(op.code).family;
-    const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore || op.code == Opcode::kLoad128 ||
-                           op.code == Opcode::kStore128 || family == ir::Family::kAtomic;
     ir::BoundsAccess access;
-    if (!is_access || program_.accesses.size() >= kBoundsAccessesMax || op.imm > (uint64_t{1} << 62) ||
+    if (!ir::HasSpace(op.code) || program_.accesses.size() >= kBoundsAccessesMax || op.imm > (uint64_t{1} << 62) ||
         !FindOffset(op, &access)) {
       // Where each buffer stands alone, group memory is apart from them.
-      program_.is_complete &= !MayReachBuffers(op) || (op.space == ir::Space::kGroup && program_.is_separate);
+      program_.is_complete &= !analysis::MayReachBuffers(op) || (op.space == ir::Space::kGroup && program_.is_separate);
       return;
     }
     access.op = id;
@@ -1125,12 +1117,12 @@ class Finder {
 
   const ir::Module& module_;
   const ir::Function& f_;
-  const RelevantValues* const relevant_;
+  const analysis::RelevantValues* const relevant_;
   ir::BoundsProgram program_;
   AtomId lost_;  // Invalid where everything is looked at.
   BoundsTrace trace_;
   std::vector<std::optional<Polynomial>> known_;  // By ValueId.
-  const Definitions definitions_;
+  const analysis::Definitions definitions_;
   std::vector<uint32_t> atom_loop_;  // By AtomId: the innermost loop in which it changes.
   std::map<std::pair<Atom::Kind, uint32_t>, AtomId> leaves_;
   std::vector<std::pair<Atom, AtomId>> operations_;
@@ -1148,8 +1140,8 @@ ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace) {
   if (std::optional<ir::BoundsProgram> program = Finder(module).Run(trace)) {
     return *std::move(program);
   }
-  const RelevantValues relevant(module.function(module.entry));
+  const analysis::RelevantValues relevant(module.function(module.entry));
   return *Finder(module, &relevant).Run(trace);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

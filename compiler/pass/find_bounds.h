@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "compiler/ir/bounds.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // What one launch can afford to look at.
 inline constexpr size_t kBoundsAtomsMax = 256;
@@ -39,11 +39,11 @@ struct BoundsTrace {
 // Accesses that a launch bounds only where it knows the words of the buffers that their offsets come from are the
 // program's `by_words`; those that no launch could bound are its `others`, and keep their checks. When some access is
 // not understood at all, the program is not complete. Requires a verified module. Of a kernel that is too large only
-// what accesses rest on is looked at (compiler/pass/relevant_values.h); what is beyond the limits even so is left out:
-// constraints, which only sharpen what is known, and values, which makes the accesses that rest on them `others`.
+// what accesses rest on is looked at (compiler/analysis/relevant_values.h); what is beyond the limits even so is left
+// out: constraints, which only sharpen what is known, and values, which makes the accesses that rest on them `others`.
 // `trace`, if not null, receives which parts of the entry the program's parts are.
 ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace = nullptr);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_FIND_BOUNDS_H_

@@ -12,10 +12,10 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/testing/random_kernel.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-bool Proven(const ir::BoundsProgram& program, const KernelLaunch& launch) {
+bool Proven(const ir::BoundsProgram& program, const testing::KernelLaunch& launch) {
   ir::BoundsFacts facts;
   facts.extent = launch.extent;
   facts.params = {{true, true, launch.bytes, 32}, {false, false, launch.n, 32}, {false, false, launch.m, 32}};
@@ -23,7 +23,7 @@ bool Proven(const ir::BoundsProgram& program, const KernelLaunch& launch) {
 }
 
 // More values than a launch can look at, on which nothing rests.
-const std::string kNoise = NoisyValues(2 * kBoundsAtomsMax, "noise");
+const std::string kNoise = testing::NoisyValues(2 * kBoundsAtomsMax, "noise");
 
 constexpr char kStore[] = " store.i32 param(0) %o, %x\n";
 // The end of a loop l that goes on with %t where %g holds.
@@ -36,7 +36,7 @@ TEST(FindBoundsTest, KnownKernels) {
   struct Case {
     const char* name;
     std::string body;
-    KernelLaunch fits;  // With 4 bytes less it must not be proven.
+    testing::KernelLaunch fits;  // With 4 bytes less it must not be proven.
     size_t accesses = 1;
   };
   const std::string guard = " %g: i32 = lt_u.i32 %x, %n\n if g0 %g {\n";
@@ -117,11 +117,11 @@ TEST(FindBoundsTest, KnownKernels) {
   for (const Case& c : kCases) {
     for (const std::string& noise : {std::string(), kNoise}) {
       SCOPED_TRACE(c.name);
-      const ir::BoundsProgram program = FindBounds(BoundsKernel(noise + c.body));
+      const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(noise + c.body));
       EXPECT_EQ(program.accesses.size(), c.accesses);
       EXPECT_TRUE(program.is_complete);
       EXPECT_TRUE(Proven(program, c.fits));
-      KernelLaunch tight = c.fits;
+      testing::KernelLaunch tight = c.fits;
       tight.bytes -= 4;
       EXPECT_FALSE(Proven(program, tight));
     }
@@ -141,7 +141,7 @@ TEST(FindBoundsTest, DoublingAndHalving) {
   struct Case {
     const char* name;
     std::string body;
-    KernelLaunch fits;  // With 4 bytes less it must not be proven.
+    testing::KernelLaunch fits;  // With 4 bytes less it must not be proven.
   };
   const Case kCases[] = {
       {"Doubled", " loop l (%s: i32 = %c1) {\n" + At("s") + doubles("lt_u"), {{1, 1, 1}, 4 * 9, 10, 0}},
@@ -196,10 +196,10 @@ TEST(FindBoundsTest, DoublingAndHalving) {
   for (const Case& c : kCases) {
     for (const std::string& noise : {std::string(), kNoise}) {
       SCOPED_TRACE(c.name);
-      const ir::BoundsProgram program = FindBounds(BoundsKernel(noise + c.body));
+      const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(noise + c.body));
       EXPECT_EQ(program.accesses.size(), 1u);
       EXPECT_TRUE(Proven(program, c.fits));
-      KernelLaunch tight = c.fits;
+      testing::KernelLaunch tight = c.fits;
       tight.bytes -= 4;
       EXPECT_FALSE(Proven(program, tight));
     }
@@ -216,7 +216,7 @@ TEST(FindBoundsTest, DoublingTraps) {
   struct Case {
     const char* name;
     std::string body;
-    KernelLaunch launch;
+    testing::KernelLaunch launch;
   };
   const Case kCases[] = {
       {"Unguarded",
@@ -243,8 +243,8 @@ TEST(FindBoundsTest, DoublingTraps) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(c.body)), c.launch));
-    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(kNoise + c.body)), c.launch));
+    EXPECT_FALSE(Proven(FindBounds(testing::BoundsKernel(c.body)), c.launch));
+    EXPECT_FALSE(Proven(FindBounds(testing::BoundsKernel(kNoise + c.body)), c.launch));
   }
 }
 
@@ -256,7 +256,7 @@ TEST(FindBoundsTest, StepsOfTwoWays) {
                              " %j: i32 = add.i32 %i, %c1\n if g0 %n {\n continue l (%" + first +
                              ")\n} else {\n leave g0 ()\n}\n if g1 %m {\n continue l (%" + second +
                              ")\n} else {\n leave g1 ()\n}\n leave l ()\n}\n";
-    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(body, true)), {{1, 1, 1}, 40, 1, 1})) << is_first;
+    EXPECT_FALSE(Proven(FindBounds(testing::BoundsKernel(body, true)), {{1, 1, 1}, 40, 1, 1})) << is_first;
   }
 }
 
@@ -268,7 +268,7 @@ TEST(FindBoundsTest, LoopsTellOfTheirIterationsOnly) {
       std::string(kLoopEnd) + " leave g0 ()\n} else {\n leave g0 ()\n}\n";
   const std::string store = " %i: i32 = sub.i32 %x, %c2\n" + At("i");
   for (const std::string& body : {loop + store, store + loop}) {
-    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(body)), {{10, 1, 1}, 400, 0, 0}));
+    EXPECT_FALSE(Proven(FindBounds(testing::BoundsKernel(body)), {{10, 1, 1}, 400, 0, 0}));
   }
 }
 
@@ -277,7 +277,7 @@ TEST(FindBoundsTest, Traps) {
   struct Case {
     const char* name;
     std::string body;
-    KernelLaunch launch;
+    testing::KernelLaunch launch;
   };
   const std::string loop_end = " if g0 %g {\n continue l (%j)\n} else {\n leave g0 ()\n}\n leave l ()\n}\n";
   const Case kCases[] = {
@@ -309,8 +309,8 @@ TEST(FindBoundsTest, Traps) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(c.body)), c.launch));
-    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(kNoise + c.body)), c.launch));
+    EXPECT_FALSE(Proven(FindBounds(testing::BoundsKernel(c.body)), c.launch));
+    EXPECT_FALSE(Proven(FindBounds(testing::BoundsKernel(kNoise + c.body)), c.launch));
   }
 }
 
@@ -320,14 +320,14 @@ TEST(FindBoundsTest, TooManyAccesses) {
   for (size_t i = 0; i <= kBoundsAccessesMax; ++i) {
     body += " %l" + std::to_string(i) + ": i32 = load.i32 param(0) %c0\n";
   }
-  const ir::BoundsProgram program = FindBounds(BoundsKernel(body));
+  const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(body));
   EXPECT_EQ(program.accesses.size(), kBoundsAccessesMax);
   EXPECT_FALSE(program.is_complete);
 }
 
 // A kernel that only reads its buffer, and a launch that knows the words there.
 struct Reading {
-  explicit Reading(const std::string& body, uint64_t bytes) : module(BoundsKernel(body)) {
+  explicit Reading(const std::string& body, uint64_t bytes) : module(testing::BoundsKernel(body)) {
     module.params[0].is_writable = false;
     program = FindBounds(module);
     facts.extent = {10, 1, 1};
@@ -459,7 +459,7 @@ TEST(FindBoundsTest, OtherLoadsAreNoWords) {
     EXPECT_FALSE(reading.Proves({0, 9})) << load;
   }
   // Nor is a buffer that the kernel writes.
-  ir::Module writing = BoundsKernel(" %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n" + use);
+  ir::Module writing = testing::BoundsKernel(" %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n" + use);
   EXPECT_TRUE(FindBounds(writing).by_words.empty());
 }
 
@@ -469,7 +469,7 @@ TEST(FindBoundsTest, TooManyValues) {
   const std::string last = "%noise" + std::to_string(2 * kBoundsAtomsMax - 1);
   const std::string one = " %p: i32 = xor.i32 " + last + ", %n\n", two = " %q: i32 = xor.i32 " + last + ", %m\n";
   const std::string difference = " %d: i32 = sub.i32 %p, %q\n %e: i32 = add.i32 %d, %c2\n store.i32 param(0) %e, %x\n";
-  const ir::BoundsProgram program = FindBounds(BoundsKernel(At("x") + kNoise + one + two + difference));
+  const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(At("x") + kNoise + one + two + difference));
   EXPECT_EQ(program.accesses.size(), 1u);
   EXPECT_EQ(program.others.size(), 1u);
   EXPECT_TRUE(program.is_complete);
@@ -485,23 +485,24 @@ TEST(FindBoundsTest, LoopsAndBranchesOnTooManyValues) {
   const std::string loop = " loop l (%i: i32 = %c0) {\n" + At("i") +
                            " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} "
                            "else {\n leave g0 ()\n}\n leave l ()\n}\n";
-  const ir::BoundsProgram in_loop = FindBounds(BoundsKernel(kNoise + used + loop));
+  const ir::BoundsProgram in_loop = FindBounds(testing::BoundsKernel(kNoise + used + loop));
   EXPECT_TRUE(in_loop.loops.empty());
   EXPECT_TRUE(in_loop.accesses.empty());
   EXPECT_EQ(in_loop.others.size(), 2u);
   const std::string branch =
       " %g: i32 = ge_u.i32 %x, " + last + "\n if g0 %g {\n return ()\n} else {\n leave g0 ()\n}\n" + At("x");
-  const ir::BoundsProgram behind = FindBounds(BoundsKernel(" %sum: i32 = add.i32 %x, %n\n" + kNoise + used + branch));
+  const ir::BoundsProgram behind =
+      FindBounds(testing::BoundsKernel(" %sum: i32 = add.i32 %x, %n\n" + kNoise + used + branch));
   EXPECT_FALSE(Proven(behind, {{10, 1, 1}, 36, 4, 4}));
 }
 
 // Of a large kernel what is in a region without accesses is not looked at: the region ends, and that is all.
 TEST(FindBoundsTest, QuietRegions) {
   const std::string loop =
-      " loop l (%i: i32 = %c0) {\n" + NoisyValues(2 * kBoundsAtomsMax, "inner") +
+      " loop l (%i: i32 = %c0) {\n" + testing::NoisyValues(2 * kBoundsAtomsMax, "inner") +
       " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} else {\n"
       " leave g0 ()\n}\n leave l ()\n}\n";
-  const ir::BoundsProgram program = FindBounds(BoundsKernel(loop + At("x")));
+  const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(loop + At("x")));
   EXPECT_TRUE(program.is_complete);
   EXPECT_TRUE(program.loops.empty());
   EXPECT_TRUE(Proven(program, {{10, 1, 1}, 40, 3, 0}));
@@ -509,7 +510,7 @@ TEST(FindBoundsTest, QuietRegions) {
   // A way out of it that goes further is none of its own.
   const std::string early =
       " if g0 %m {\n if h0 %n {\n return ()\n} else {\n leave h0 ()\n}\n leave g0 ()\n} else {\n leave g0 ()\n}\n";
-  EXPECT_TRUE(Proven(FindBounds(BoundsKernel(kNoise + early + At("x"))), {{10, 1, 1}, 40, 3, 1}));
+  EXPECT_TRUE(Proven(FindBounds(testing::BoundsKernel(kNoise + early + At("x"))), {{10, 1, 1}, 40, 3, 1}));
 }
 
 // What rests on memory keeps its check and costs the other accesses nothing; behind a condition it is proven.
@@ -539,7 +540,7 @@ TEST(FindBoundsTest, HopelessAccessesAreLeftOut) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const ir::BoundsProgram program = FindBounds(BoundsKernel(c.body));
+    const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(c.body));
     EXPECT_EQ(program.accesses.size(), c.accesses);
     EXPECT_TRUE(Proven(program, {{1, 1, 1}, 40, 9, 0}));
   }
@@ -569,7 +570,7 @@ TEST(FindBoundsTest, GroupMemory) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const ir::BoundsProgram program = FindBounds(BoundsKernel(c.body));
+    const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(c.body));
     ASSERT_EQ(program.accesses.size(), c.fits == 0 ? 0 : 1);
     if (c.fits != 0) {
       EXPECT_TRUE(Proven(program, {{c.fits, 1, 1}, 0, 9, 0}));
@@ -586,7 +587,7 @@ TEST(FindBoundsTest, NestedMergesGiveUp) {
     body += " %g" + std::to_string(i) + ": i32 = lt_u.i32 " + last + ", %n\n " + name + ": i32 = select.i32 %g" +
             std::to_string(i) + ", " + last + ", %m\n";
   }
-  const ir::BoundsProgram program = FindBounds(BoundsKernel(body + At("v60")));
+  const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(body + At("v60")));
   ASSERT_EQ(program.accesses.size(), 1u);
   EXPECT_FALSE(Proven(program, {{4, 4, 1}, 4000, 3, 2}));
 }
@@ -659,9 +660,9 @@ TEST(FindBoundsTest, BruteForce) {
   const char* seeds = std::getenv("HPVMD_BOUNDS_SEEDS");
   const uint32_t count = seeds != nullptr ? static_cast<uint32_t>(std::atoi(seeds)) : 4000;
   for (uint32_t seed = 0; seed < count; ++seed) {
-    KernelGenerator generator(seed);
+    testing::KernelGenerator generator(seed);
     const std::string body = generator.Body();
-    ir::Module module = BoundsKernel(body);
+    ir::Module module = testing::BoundsKernel(body);
     ir::Function& function = module.function(module.entry);
     for (size_t i = 0; i < function.ops.size(); ++i) {
       function.ops[i].source = static_cast<uint32_t>(i + 1);  // So that a trap tells its operation.
@@ -677,7 +678,7 @@ TEST(FindBoundsTest, BruteForce) {
     const StatusOr<ir::Interpreter> interpreter = ir::Interpreter::Create(module);
     ASSERT_TRUE(interpreter.ok());
     for (int i = 0; i < 6; ++i) {
-      const KernelLaunch facts = generator.Facts();
+      const testing::KernelLaunch facts = generator.Facts();
       ++runs;
       if (!Proven(program, facts)) {
         continue;
@@ -706,4 +707,4 @@ TEST(FindBoundsTest, BruteForce) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -6,13 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
 
 class PathFinder {
  public:
@@ -218,4 +213,4 @@ void AddPaths(const ir::Function& function, const BoundsTrace& trace, ir::Bounds
   OwnReads(function, program).Walk(function.body);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "compiler/ir/bounds.h"
-#include "compiler/ir/ir.h"
 #include "compiler/pass/find_bounds.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 struct Path {
   static constexpr uint32_t kUnknownLoop = 0xffffffffu;
@@ -46,6 +46,6 @@ FunctionPaths FindPaths(const ir::Function& function, const BoundsTrace& trace, 
 // instance has stored. The program is of the same function and trace.
 void AddPaths(const ir::Function& function, const BoundsTrace& trace, ir::BoundsProgram* program);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_FIND_PATHS_H_

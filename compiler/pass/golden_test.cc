@@ -22,7 +22,7 @@
 #include "compiler/pass/remove_dead.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 const char kFolder[] = HPVMD_SOURCE_DIR "/tests/golden/pass";
@@ -145,4 +145,4 @@ TEST(PassGoldenTest, Agrees) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

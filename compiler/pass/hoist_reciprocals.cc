@@ -5,34 +5,23 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/spelling.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/analysis/definitions.h"
+#include "compiler/analysis/nesting.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
 
 class Hoister final : public FunctionCopier {
  public:
   explicit Hoister(const ir::Module& module)
       : FunctionCopier(module.function(module.entry)),
         module_(module),
-        loops_(f_.values.size()),
-        is_fixed_(f_.values.size(), false),
         is_wanted_(f_.values.size(), false),
         is_product_(f_.ops.size(), false),
         reciprocals_(f_.values.size()) {
-    const ir::Region& body = f_.region(f_.body);
-    for (uint32_t i = 0; i < body.param_count; ++i) {
-      is_fixed_[body.first_param.index + i] = true;
-    }
-    Find(f_.body, OpId());
+    Find();
   }
 
   bool FindsAny() const { return finds_any_; }
@@ -42,25 +31,24 @@ class Hoister final : public FunctionCopier {
   }
 
  private:
-  // `loop`: the innermost one around the region.
-  void Find(RegionId region, OpId loop) {
-    for (const OpId id : f_.region(region).ops) {
-      const Op& op = f_.op(id);
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        loops_[op.first_result.index + i] = loop;
-        is_fixed_[op.first_result.index + i] = true;
+  // Finds quotients in loops by what is known outside.
+  void Find() {
+    const analysis::Definitions definitions(f_);
+    const analysis::Nesting nesting(f_);
+    const ir::Slots params = ir::ParamsOf(f_.region(f_.body));
+    for (const OpId id : nesting.order()) {
+      if (!IsFastQuotient(f_.op(id))) {
+        continue;
       }
-      if (ir::OwnsRegions(op.code)) {
-        Find(op.body, op.code == Opcode::kLoop ? id : loop);
-        if (op.code == Opcode::kIf) {
-          Find(op.otherwise, loop);
-        }
-      } else if (IsFastQuotient(op)) {
-        const ValueId divisor = f_.operands_of(op)[1];
-        // Parameters of regions are not fixed where they are known: a loop's change.
-        if (is_fixed_[divisor.index] && loops_[divisor.index].index != loop.index) {
-          is_wanted_[divisor.index] = is_product_[id.index] = finds_any_ = true;
-        }
+      OpId loop = nesting.OwnerOf(id);
+      while (loop.valid() && f_.op(loop).code != Opcode::kLoop) {
+        loop = nesting.OwnerOf(loop);
+      }
+      const ValueId divisor = f_.operands_of(f_.op(id))[1];
+      // Parameters of regions are not fixed where they are known: a loop's change.
+      const bool is_fixed = definitions.Of(divisor).valid() || divisor.index - params.first.index < params.count;
+      if (is_fixed && loop.valid() && !nesting.IsMadeIn(divisor, loop)) {
+        is_wanted_[divisor.index] = is_product_[id.index] = finds_any_ = true;
       }
     }
   }
@@ -107,9 +95,7 @@ class Hoister final : public FunctionCopier {
 
   const ir::Module& module_;
   bool finds_any_ = false;
-  // By ValueId: the innermost loop around its definition, whether that is known, whether its reciprocal is wanted.
-  std::vector<OpId> loops_;
-  std::vector<bool> is_fixed_, is_wanted_;
+  std::vector<bool> is_wanted_;       // By ValueId: its reciprocal.
   std::vector<bool> is_product_;      // By OpId.
   std::vector<ValueId> reciprocals_;  // By old ValueId.
 };
@@ -124,4 +110,4 @@ Status HoistReciprocals(ir::Module& module) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

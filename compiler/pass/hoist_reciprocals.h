@@ -8,13 +8,13 @@
 #define HPVMD_COMPILER_PASS_HOIST_RECIPROCALS_H_
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Of the entry, behind InlineAllCalls. For nodes with "math": "fast".
 Status HoistReciprocals(ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_HOIST_RECIPROCALS_H_

@@ -6,7 +6,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // The loop turns %x into %y, which `body` computes of %x, of the parameter %s, and of %t in front of the loop.
@@ -83,4 +83,4 @@ TEST(HoistReciprocalsTest, LeavesOthers) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

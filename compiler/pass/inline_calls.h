@@ -13,9 +13,9 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Operations of a function after inlining: what later stages handle in well under a second.
 inline constexpr uint32_t kInlinedOpsMax = 20'000;
@@ -32,6 +32,6 @@ inline constexpr uint32_t kInlinedOpsMaxGpu = 200'000;
 inline constexpr uint32_t kInlinedTotalMaxGpu = 1'000'000;
 Status InlineAllCalls(ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_INLINE_CALLS_H_

@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 ir::Module Inlined(const std::string& functions) {
@@ -138,4 +138,4 @@ TEST(InlineCallsTest, KeepsTheMeaning) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

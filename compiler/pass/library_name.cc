@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 bool BeginsWithAny(std::string_view name, std::initializer_list<std::string_view> beginnings) {
@@ -41,4 +41,4 @@ bool IsLibraryName(std::string_view name) {
                               "__rg_", "rust_oom", "rust_panic", "rust_begin_unwind", "_ZSt"});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

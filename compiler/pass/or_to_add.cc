@@ -9,13 +9,8 @@
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // How many operations WidthOf looks back: an `or` costs at most 2^4 looks.
 constexpr int kDepthMax = 4;
@@ -23,7 +18,7 @@ constexpr int kDepthMax = 4;
 class Rewriter {
  public:
   explicit Rewriter(ir::Function& function)
-      : f_(function), definitions_(function), zeros_(FindTrailingZeros(function, KnownZeros())) {}
+      : f_(function), definitions_(function), zeros_(analysis::FindTrailingZeros(function, analysis::KnownZeros())) {}
   void Run() {
     ir::ForEachOp(f_, [&](OpId id) {
       Op& op = f_.op(id);
@@ -66,7 +61,7 @@ class Rewriter {
   }
 
   ir::Function& f_;
-  const Definitions definitions_;
+  const analysis::Definitions definitions_;
   const std::vector<uint8_t> zeros_;
 };
 
@@ -79,4 +74,4 @@ Status OrToAdd(ir::Module& module) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

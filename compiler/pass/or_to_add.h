@@ -7,13 +7,13 @@
 #define HPVMD_COMPILER_PASS_OR_TO_ADD_H_
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Requires a verified module, which still verifies. All functions; the results are the same to the bit.
 Status OrToAdd(ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_OR_TO_ADD_H_

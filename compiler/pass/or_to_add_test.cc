@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // The opcode that the value `%result` is computed with afterwards.
@@ -79,4 +79,4 @@ TEST(OrToAddTest, KeepsTheMeaning) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

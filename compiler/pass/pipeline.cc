@@ -14,7 +14,7 @@
 #include "compiler/pass/remove_barriers.h"
 #include "compiler/pass/remove_dead.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // A pass that breaks the IR is our bug; the printed module is what whoever mends it needs.
@@ -143,4 +143,4 @@ Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options) {
   return RunPasses(module, passes, options);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

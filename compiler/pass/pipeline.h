@@ -5,9 +5,9 @@
 
 #include "base/status.h"
 #include "compiler/api/report.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 struct PipelineOptions {
   // Verify after each pass instead of once at the end.
@@ -24,6 +24,6 @@ Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options = {});
 // For the GPU back ends: the same, but calls are inlined whatever their size, as those devices have no stack.
 Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options = {});
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_PIPELINE_H_

@@ -4,17 +4,13 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/analysis/op_flow.h"
+#include "compiler/analysis/uniformity.h"
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/op_flow.h"
-#include "compiler/pass/uniformity.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Space;
 
 // Each barrier is looked at in time linear in the function; more of them are left as they are.
 constexpr size_t kBarriersMax = 256;
@@ -46,11 +42,6 @@ uint8_t SharedBy(Space space) {
   }
 }
 
-bool HasPlace(Opcode code) {
-  return code == Opcode::kLoad || code == Opcode::kStore || code == Opcode::kLoad128 || code == Opcode::kStore128 ||
-         ir::Info(code).family == ir::Family::kAtomic;
-}
-
 // Calls count as everything: what is still called after inlining is large or recursive.
 Effects EffectsOf(const Op& op) {
   switch (op.code) {
@@ -67,7 +58,7 @@ Effects EffectsOf(const Op& op) {
     default:
       break;
   }
-  if (!HasPlace(op.code)) {
+  if (!ir::HasSpace(op.code)) {
     return {};
   }
   const uint8_t place = SharedBy(op.space);
@@ -79,23 +70,16 @@ Effects EffectsOf(const Op& op) {
 
 class BarrierSearch {
  public:
-  explicit BarrierSearch(const ir::Function& function) : f_(function), flow_(FindOpFlow(function)) {}
+  explicit BarrierSearch(const ir::Function& function) : f_(function), flow_(analysis::FindOpFlow(function)) {}
 
   // What may happen between `barrier` and the next ones in the direction of `edges`.
   Effects Around(OpId barrier, const std::vector<std::vector<OpId>>& edges) const {
     Effects effects;
-    std::vector<bool> seen(f_.ops.size(), false);
-    std::vector<OpId> work = edges[barrier.index];
-    while (!work.empty()) {
-      const OpId id = work.back();
-      work.pop_back();
-      if (seen[id.index] || IsBarrier(id)) {
-        continue;
-      }
-      seen[id.index] = true;
-      effects.Add(EffectsOf(f_.op(id)));
-      work.insert(work.end(), edges[id.index].begin(), edges[id.index].end());
-    }
+    analysis::FollowFlow(edges, edges[barrier.index], [&](OpId id) {
+      const bool goes_on = !IsBarrier(id);
+      effects.Add(goes_on ? EffectsOf(f_.op(id)) : Effects());
+      return goes_on;
+    });
     return effects;
   }
   bool IsRedundant(OpId barrier) const {
@@ -111,7 +95,7 @@ class BarrierSearch {
   bool IsBarrier(OpId id) const { return f_.op(id).code == Opcode::kBarrier && !IsRemoved(id); }
 
   const ir::Function& f_;
-  const OpFlow flow_;
+  const analysis::OpFlow flow_;
   std::vector<bool> is_removed_;
 };
 
@@ -136,7 +120,8 @@ Status RemoveBarriers(ir::Module& module, KernelReport* report) {
   if (barriers.empty() || barriers.size() > kBarriersMax) {
     return absl::OkStatus();
   }
-  const std::optional<Uniformity> uniformity = AnalyseUniformity(module, Lanes::kSurelyGroup);
+  const std::optional<analysis::Uniformity> uniformity =
+      analysis::AnalyseUniformity(module, analysis::Lanes::kSurelyGroup);
   if (!uniformity.has_value()) {
     return absl::OkStatus();
   }
@@ -169,4 +154,4 @@ BufferUse BuffersUsedBy(const ir::Op& op) {
   return {(effects.reads & kBuffers) != 0, (effects.writes & kBuffers) != 0};
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

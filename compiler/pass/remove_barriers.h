@@ -16,9 +16,9 @@
 
 #include "base/status.h"
 #include "compiler/api/report.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Looks at the entry; best after inlining, since the barriers of functions that are called stay. Requires a verified
 // module, which still verifies. uses_barrier falls when no barrier is left. `report` may be null.
@@ -30,6 +30,6 @@ struct BufferUse {
 };
 BufferUse BuffersUsedBy(const ir::Op& op);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_REMOVE_BARRIERS_H_

@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 ir::Module Parse(const std::string& body) {
@@ -49,8 +49,8 @@ TEST(RemoveBarriersTest, Pairs) {
       {"WriteWrite", "store.i32 group %g, %l\n barrier @1\n store.i32 group %g, %o\n return ()", "1"},
       {"ReadRead", "%v: i32 = load.i32 group %g\n barrier @1\n %w: i32 = load.i32 group %g\n return ()", ""},
       {"GroupThenBuffer", "store.i32 group %g, %l\n barrier @1\n %v: i32 = load.i32 param(0) %z\n return ()", ""},
-      {"ParametersMayBeTheSame",
-       "store.i32 param(0) %z, %l\n barrier @1\n %v: i32 = load.i32 param(1) %z\n return ()", "1"},
+      {"ParametersMayBeTheSame", "store.i32 param(0) %z, %l\n barrier @1\n %v: i32 = load.i32 param(1) %z\n return ()",
+       "1"},
       {"FlatMayBeGroup", "store.i32 flat %g, %l\n barrier @1\n %v: i32 = load.i32 group %g\n return ()", "1"},
       {"FlatMayBeBuffer", "store.i32 flat %b, %l\n barrier @1\n %v: i32 = load.i32 param(1) %z\n return ()", "1"},
       {"ModuleMemoryIsOwn", "store.i32 module %z, %l\n barrier @1\n %v: i32 = load.i32 module %z\n return ()", ""},
@@ -93,7 +93,8 @@ TEST(RemoveBarriersTest, Paths) {
       {"loop b1 (%i: i32 = %z) {\n %v: i32 = load.i32 group %g\n barrier @1\n" + end + " return ()", ""},
       // Around the edge back the store meets itself.
       {"loop b1 (%i: i32 = %z) {\n store.i32 group %g, %i\n barrier @1\n" + end + " return ()", "1"},
-      {"loop b1 (%i: i32 = %z) {\n %v: i32 = load.i32 param(0) %z\n" + end + " barrier @1\n store.i32 param(0) %z, %l\n"
+      {"loop b1 (%i: i32 = %z) {\n %v: i32 = load.i32 param(0) %z\n" + end +
+           " barrier @1\n store.i32 param(0) %z, %l\n"
            " return ()",
        "1"},
       {"if b1 %n {\n store.i32 group %g, %l\n leave b1 ()\n} else {\n leave b1 ()\n}\n barrier @1\n"
@@ -154,4 +155,4 @@ TEST(RemoveBarriersTest, KeepsTheMeaning) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

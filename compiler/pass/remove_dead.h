@@ -9,12 +9,12 @@
 #define HPVMD_COMPILER_PASS_REMOVE_DEAD_H_
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 Status RemoveDead(ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_REMOVE_DEAD_H_

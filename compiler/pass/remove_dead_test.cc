@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 std::string After(const std::string& body) {
@@ -83,4 +83,4 @@ TEST(RemoveDeadTest, KeepsTheMeaning) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -19,7 +19,7 @@ StatusOr<CompileOutcome> InProcessCompiler::Compile(const CompileRequest& reques
   const Time start = RealClock().Now();
   HPVMD_ASSIGN_OR_RETURN(const CpuTarget target, HostCpuTarget());
   InitializeLlvm();
-  CompileResult result = CompileModule(request, request.module, target);
+  compile::CompileResult result = compile::CompileModule(request, request.module, target);
   return CompileOutcome{.diagnostics = std::move(result.diagnostics),
                         .artifact = std::move(result.artifact),
                         .elapsed = RealClock().Now() - start};

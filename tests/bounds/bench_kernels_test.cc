@@ -34,7 +34,7 @@ std::vector<uint8_t> Read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-FrontResult Prepared(const std::string& folder, const std::string& entry, ArtifactKind target) {
+compile::FrontResult Prepared(const std::string& folder, const std::string& entry, ArtifactKind target) {
   const std::vector<uint8_t> bytes = Read(std::string(HPVMD_BINARY_DIR) + "/" + folder + "/kernels.wasm");
   CompileRequest request;
   request.module_name = folder;
@@ -42,17 +42,17 @@ FrontResult Prepared(const std::string& folder, const std::string& entry, Artifa
   request.entry = entry;
   request.infers_params = true;
   request.target = target;
-  return PrepareModule(request, bytes, nullptr);
+  return compile::PrepareModule(request, bytes, nullptr);
 }
 
 Known KnownOf(const std::string& folder, const std::string& entry, ArtifactKind target) {
-  const FrontResult front = Prepared(folder, entry, target);
+  const compile::FrontResult front = Prepared(folder, entry, target);
   EXPECT_TRUE(front.module.has_value()) << (front.diagnostics.empty() ? "" : front.diagnostics[0].message);
   if (!front.module.has_value()) {
     return {};
   }
-  const ir::BoundsProgram program = FindBounds(*front.module);
-  const Known known{program.is_complete, FindHalves(*front.module, program).apart};
+  const ir::BoundsProgram program = pass::FindBounds(*front.module);
+  const Known known{program.is_complete, compile::FindHalves(*front.module, program).apart};
   std::printf("  %s/%s %s: %zu operations, %zu atoms, %zu constraints, %zu accesses and %zu others, apart: %s\n",
               folder.c_str(), entry.c_str(), target == ArtifactKind::kCpuImage ? "cpu" : "gpu",
               front.module->function(front.module->entry).ops.size(), program.atoms.size(), program.constraints.size(),
@@ -87,9 +87,9 @@ TEST(IndicesTest, AreEnough) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.folder + "/" + c.entry);
-    const FrontResult front = Prepared(c.folder, c.entry, ArtifactKind::kOpenCl);
+    const compile::FrontResult front = Prepared(c.folder, c.entry, ArtifactKind::kOpenCl);
     ASSERT_TRUE(front.module.has_value());
-    const ir::BoundsProgram program = FindBounds(*front.module);
+    const ir::BoundsProgram program = pass::FindBounds(*front.module);
     EXPECT_TRUE(program.others.empty());
     ir::BoundsFacts facts;
     facts.extent = {c.extent, 1, 1};
@@ -109,9 +109,9 @@ TEST(IndicesTest, AreEnough) {
 
 // A sort of 1024 numbers by 512 instances needs no check, neither of its buffer nor of group memory.
 TEST(SortTest, NeedsNoChecks) {
-  const FrontResult front = Prepared("bench_gpu", "bitonic_sort", ArtifactKind::kOpenCl);
+  const compile::FrontResult front = Prepared("bench_gpu", "bitonic_sort", ArtifactKind::kOpenCl);
   ASSERT_TRUE(front.module.has_value());
-  const ir::BoundsProgram program = FindBounds(*front.module);
+  const ir::BoundsProgram program = pass::FindBounds(*front.module);
   EXPECT_EQ(program.accesses.size(), 12u);
   EXPECT_TRUE(program.is_complete && program.others.empty());
   const auto is_proven = [&](uint64_t group, uint64_t bytes) {

@@ -146,13 +146,13 @@ struct Subject {
 // Another fourth only reads its buffer, so that offsets may rest on what it holds.
 Subject AnySubject(uint64_t seed) {
   if (seed % 4 != 3) {
-    KernelGenerator generator(static_cast<uint32_t>(seed));
-    Subject subject{BoundsKernel(generator.Body(), seed % 2 != 0)};
+    pass::testing::KernelGenerator generator(static_cast<uint32_t>(seed));
+    Subject subject{pass::testing::BoundsKernel(generator.Body(), seed % 2 != 0)};
     subject.module.params[0].is_writable = seed % 4 != 2;
     return subject;
   }
   spmd::Kernel kernel = spmd::Generate(seed);
-  HPVMD_CHECK(RunCpuPipeline(kernel.module, {}).ok());
+  HPVMD_CHECK(pass::RunCpuPipeline(kernel.module, {}).ok());
   Situation situation{kernel.extent, kernel.group, {}};
   for (size_t i = 0; i < kernel.bindings.size(); ++i) {
     const bool is_buffer = kernel.module.params[i].is_buffer;
@@ -167,7 +167,7 @@ Subject AnySubject(uint64_t seed) {
 bool TryKernel(uint64_t seed, const Arguments& arguments, Tally* tally) {
   const Subject subject = AnySubject(seed);
   const ir::Module& module = subject.module;
-  const ir::BoundsProgram program = FindBounds(module);
+  const ir::BoundsProgram program = pass::FindBounds(module);
   ++tally->kernels;
   if (program.accesses.empty() && program.by_words.empty()) {
     return true;

@@ -16,7 +16,7 @@ constexpr char kBody[] =
 
 class RefuteTest : public ::testing::Test {
  protected:
-  RefuteTest() : module_(BoundsKernel(kBody)) {
+  RefuteTest() : module_(pass::testing::BoundsKernel(kBody)) {
     const ir::Function& f = module_.function(module_.entry);
     for (uint32_t i = 0; i < f.ops.size(); ++i) {
       store_ = f.ops[i].code == ir::Opcode::kStore ? ir::OpId(i) : store_;
@@ -87,7 +87,7 @@ TEST(EvaluatorTest, Computes) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.body);
-    const ir::Module module = BoundsKernel(c.body + store);
+    const ir::Module module = pass::testing::BoundsKernel(c.body + store);
     Situation situation;
     situation.params = {0, 40, 0};
     std::vector<uint64_t> offsets;
@@ -99,7 +99,7 @@ TEST(EvaluatorTest, Computes) {
 }
 
 TEST(EvaluatorTest, EndsEndlessLoops) {
-  const ir::Module module = BoundsKernel(" loop l () {\n continue l ()\n}\n");
+  const ir::Module module = pass::testing::BoundsKernel(" loop l () {\n continue l ()\n}\n");
   Situation situation;
   situation.params = {0, 0, 0};
   EXPECT_EQ(Evaluator(module).Run(

@@ -65,7 +65,7 @@ StatusOr<Artifact> CompileModule(ir::Module module, const Device& device) {
   if (back == nullptr) {
     return Unimplemented("This build has no compiler for the device.");
   }
-  HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true}));
+  HPVMD_RETURN_IF_ERROR(pass::RunGpuPipeline(module, {.verify_each = true}));
   Diagnostics diagnostics;
   return Made(back->emit(module, device.info().gpu, {.audits_proofs = TestsAuditProofs()}, diagnostics), diagnostics);
 }

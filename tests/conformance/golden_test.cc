@@ -20,7 +20,7 @@ const std::set<std::string> kUnsupported = {};
 
 StatusOr<ir::TrapReport> RunOnDevice(Bench& bench, ir::Module module, bool passes, const ir::Launch& launch) {
   if (passes) {
-    HPVMD_RETURN_IF_ERROR(RunCpuPipeline(module, {.verify_each = true}));
+    HPVMD_RETURN_IF_ERROR(pass::RunCpuPipeline(module, {.verify_each = true}));
   }
   InitializeLlvm();
   HPVMD_ASSIGN_OR_RETURN(const CpuTarget target, HostCpuTarget());

@@ -139,9 +139,9 @@ TEST(BuildsTest, EachDoesTheSame) {
       const ir::Module module = Read(build, kernel);
       EXPECT_EQ(Interpreted(module, kernel), want);
       ir::Module cpu = module, gpu = module;
-      ASSERT_TRUE(RunCpuPipeline(cpu, {.verify_each = true}).ok());
+      ASSERT_TRUE(pass::RunCpuPipeline(cpu, {.verify_each = true}).ok());
       EXPECT_EQ(Interpreted(cpu, kernel), want);
-      ASSERT_TRUE(RunGpuPipeline(gpu, {.verify_each = true}).ok());
+      ASSERT_TRUE(pass::RunGpuPipeline(gpu, {.verify_each = true}).ok());
       EXPECT_EQ(Interpreted(gpu, kernel), want);
       plain += build == "O0" && !MovesStack(cpu) ? 1 : 0;
     }

@@ -58,7 +58,7 @@ std::vector<uint8_t> Read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-CompileResult Compile(const Kernel& kernel, const std::vector<uint8_t>& bytes, ArtifactKind target) {
+compile::CompileResult Compile(const Kernel& kernel, const std::vector<uint8_t>& bytes, ArtifactKind target) {
   CompileRequest request;
   request.module_name = kernel.name;
   request.module = bytes;
@@ -71,7 +71,7 @@ CompileResult Compile(const Kernel& kernel, const std::vector<uint8_t>& bytes, A
     request.gpu = *FindProfile(target, "h200");
   }
   const double begin = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-  CompileResult result = CompileModule(request, bytes, {.level = "x86-64-v4"});
+  compile::CompileResult result = compile::CompileModule(request, bytes, {.level = "x86-64-v4"});
   EXPECT_LT(static_cast<double>(std::clock()) / CLOCKS_PER_SEC - begin, kSecondsMax) << kernel.name;
   return result;
 }
@@ -186,7 +186,7 @@ std::string Table() {
     const std::pair<const char*, ArtifactKind> targets[] = {
         {"cpu", ArtifactKind::kCpuImage}, {"opencl", ArtifactKind::kOpenCl}, {"vulkan", ArtifactKind::kVulkan}};
     for (const auto& [name, target] : targets) {
-      const CompileResult result = Compile(kernel, bytes, target);
+      const compile::CompileResult result = Compile(kernel, bytes, target);
       table += kernel.name + " " + name + ": ";
       if (!result.artifact.has_value()) {
         table += "refused; " + (result.diagnostics.empty() ? "" : result.diagnostics[0].message) + "\n";

@@ -125,7 +125,9 @@ StatusOr<Outcome> RunVariant(const ir::Module& lowered, const LaunchSpec& launch
     const bool is_buffer = lowered.params[k].is_buffer;
     arguments.push_back({is_buffer ? from.data : nullptr, is_buffer ? from.bytes : 0,
                          is_buffer ? space.base[k] : from.scalar,
-                         !is_buffer ? ir::kCpuScalar : lowered.params[k].is_writable ? uint64_t{1} : uint64_t{0}});
+                         !is_buffer                      ? ir::kCpuScalar
+                         : lowered.params[k].is_writable ? uint64_t{1}
+                                                         : uint64_t{0}});
   }
   static const std::atomic<uint32_t> go{0};
   static cpu::Pool* const pool = new cpu::Pool(1, nullptr);
@@ -149,7 +151,7 @@ StatusOr<Outcome> RunVariant(const ir::Module& lowered, const LaunchSpec& launch
 StatusOr<std::vector<Outcome>> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, const CpuForm& form,
                                         const std::optional<Fault>& fault) {
   ir::Module lowered = module;
-  HPVMD_RETURN_IF_ERROR(RunCpuPipeline(lowered, {.verify_each = true}));
+  HPVMD_RETURN_IF_ERROR(pass::RunCpuPipeline(lowered, {.verify_each = true}));
   if (fault) {
     Inject(*fault, lowered);
   }

@@ -43,8 +43,8 @@ struct Fault {
 
 // How the CPU's code is made and run.
 struct CpuForm {
-  std::string level;              // "x86-64-v3" ...; empty: the host's.
-  std::vector<GangShape> shapes;  // Of tiles; empty: one instance at a time only.
+  std::string level;                    // "x86-64-v3" ...; empty: the host's.
+  std::vector<pass::GangShape> shapes;  // Of tiles; empty: one instance at a time only.
 };
 
 // Compiles and runs on the CPU, on the calling thread: first one instance at a time, in order, then once in each

@@ -58,9 +58,9 @@ bool ParseShapes(const Arguments& arguments, CpuForm& form) {
   form.level = arguments.level;
   for (const std::string& text : arguments.shapes) {
     const std::vector<std::string> parts = absl::StrSplit(text, 'x');
-    GangShape shape;
-    if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &shape.lanes) ||
-        !absl::SimpleAtoi(parts[1], &shape.columns) || !absl::SimpleAtoi(parts[2], &shape.rows)) {
+    pass::GangShape shape;
+    if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &shape.lanes) || !absl::SimpleAtoi(parts[1], &shape.columns) ||
+        !absl::SimpleAtoi(parts[2], &shape.rows)) {
       return false;
     }
     form.shapes.push_back(shape);

@@ -85,17 +85,17 @@ DeviceRun::DeviceRun(const std::string& backend, uint32_t variant) : forced_(var
   device_ = std::move(*device);
 }
 
-StatusOr<Artifact> DeviceRun::Compile(ir::Module module, const std::vector<GpuTile>& tiles) const {
+StatusOr<Artifact> DeviceRun::Compile(ir::Module module, const std::vector<pass::GpuTile>& tiles) const {
   return CompileFor(info().gpu, std::move(module), tiles);
 }
 
-StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module module, const std::vector<GpuTile>& tiles,
-                                         bool fast_math) const {
+StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module module,
+                                         const std::vector<pass::GpuTile>& tiles, bool fast_math) const {
   const BackEnd* const back = FindBackEnd(device_->artifact_kind());
   if (back == nullptr) {
     return Unimplemented("This build has no compiler for the device.");
   }
-  HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true, .fast_math = fast_math}));
+  HPVMD_RETURN_IF_ERROR(pass::RunGpuPipeline(module, {.verify_each = true, .fast_math = fast_math}));
   GpuOptions options;
   options.tiles = tiles;
   options.chooses_tiles = false;

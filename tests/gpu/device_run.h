@@ -30,9 +30,9 @@ class DeviceRun {
   Device& device() { return *device_; }
   const DeviceInfo& info() const { return device_->info(); }
   // The kernel through the pipeline and the device's emitter. kFailedPrecondition: refused, with the diagnostics.
-  StatusOr<Artifact> Compile(ir::Module module, const std::vector<GpuTile>& tiles = {}) const;
+  StatusOr<Artifact> Compile(ir::Module module, const std::vector<pass::GpuTile>& tiles = {}) const;
   // For a device that is taken to be less than it is, or a node with "math": "fast".
-  StatusOr<Artifact> CompileFor(const GpuTarget& target, ir::Module module, const std::vector<GpuTile>& tiles,
+  StatusOr<Artifact> CompileFor(const GpuTarget& target, ir::Module module, const std::vector<pass::GpuTile>& tiles,
                                 bool fast_math = false) const;
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) { return device_->Load(std::move(artifact)); }
   // Arguments that overlap in the host's memory share a buffer.

@@ -27,7 +27,7 @@ class Comparison {
       : kernel_(std::move(kernel)), name_(std::move(name)), device_(device), prints_text_(prints_text) {}
 
   Outcome Run() {
-    const GpuTile tile = ChooseTile();
+    const pass::GpuTile tile = ChooseTile();
     const spmd::Buffers expected(kernel_, /*at_end=*/false);
     const StatusOr<ir::TrapReport> want =
         ir::Interpret(kernel_.module, spmd::LaunchOf(kernel_, expected), {.steps_max = kStepsMax});
@@ -37,7 +37,7 @@ class Comparison {
     if (want->code == ir::TrapCode::kStopped) {
       return kTooLong;
     }
-    const std::vector<GpuTile> tiles(tile.size == GpuTile().size ? 0 : 1, tile);
+    const std::vector<pass::GpuTile> tiles(tile.size == pass::GpuTile().size ? 0 : 1, tile);
     const StatusOr<Artifact> artifact = device_.Compile(kernel_.module, tiles);
     if (!artifact.ok()) {
       const bool is_refusal = artifact.status().code() == absl::StatusCode::kFailedPrecondition;
@@ -59,8 +59,8 @@ class Comparison {
 
  private:
   // By the seed; the extent is cut so that all of it can run in tiles.
-  GpuTile ChooseTile() {
-    GpuTile tile;
+  pass::GpuTile ChooseTile() {
+    pass::GpuTile tile;
     if (ir::RunsByGroups(kernel_.module)) {
       return tile;
     }
@@ -103,7 +103,7 @@ class Comparison {
       return Report(name, ir::ToString(*got, kernel_.module) + "; interpreted: " + ir::ToString(want, kernel_.module));
     }
     if (got->code != ir::TrapCode::kNone) {
-      return artifact.gpu.variants[index].tile == GpuTile().size ? CompareTrap(name, *got) : kSame;
+      return artifact.gpu.variants[index].tile == pass::GpuTile().size ? CompareTrap(name, *got) : kSame;
     }
     const std::string difference = found.FindDifference(expected);
     return difference.empty() ? kSame : Report(name, difference);

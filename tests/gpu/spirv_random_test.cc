@@ -39,7 +39,7 @@ TEST(SpirvRandomTest, ModulesAreValid) {
   uint64_t emitted = 0, refused = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     ir::Module module = spmd::Generate(seed).module;
-    const Status passed = RunGpuPipeline(module, {.verify_each = true});
+    const Status passed = pass::RunGpuPipeline(module, {.verify_each = true});
     ASSERT_TRUE(passed.ok()) << "seed " << seed << ": " << passed;
     for (const bool is_full : {true, false}) {
       Diagnostics diagnostics;

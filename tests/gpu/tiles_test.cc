@@ -30,7 +30,7 @@ std::vector<std::string> Files() {
 }
 
 // The first variant, with the plain ones beside it for far sides: the device is told to use that one.
-StatusOr<std::unique_ptr<Executable>> LoadTile(DeviceRun& device, const ir::Module& module, const GpuTile& tile,
+StatusOr<std::unique_ptr<Executable>> LoadTile(DeviceRun& device, const ir::Module& module, const pass::GpuTile& tile,
                                                bool is_checked) {
   HPVMD_ASSIGN_OR_RETURN(Artifact artifact, device.Compile(module, {tile}));
   std::vector<GpuVariant>& variants = artifact.gpu.variants;
@@ -70,7 +70,7 @@ func f0 "edges" (%r: i32, %w: i32) -> () {
 )");
   ASSERT_TRUE(module.ok()) << module.status();
   DeviceRun device(GetParam(), 0);
-  for (const GpuTile& tile : {GpuTile{{4, 1, 1}}, GpuTile{{4, 4, 1}}}) {
+  for (const pass::GpuTile& tile : {pass::GpuTile{{4, 1, 1}}, pass::GpuTile{{4, 4, 1}}}) {
     const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, *module, tile, true);
     ASSERT_TRUE(executable.ok()) << executable.status();
     for (const uint64_t x : {1, 3, 4, 7, 66, 509}) {  // 127 tiles are no whole groups.
@@ -134,11 +134,11 @@ TEST_P(TilesTest, TrapsNameTheirInstance) {
 
 // The golden kernels in tiles, with and without checks.
 TEST_P(TilesTest, GoldenKernelsAgree) {
-  const GpuTile kTiles[] = {{{4, 1, 1}}, {{4, 4, 1}}};
+  const pass::GpuTile kTiles[] = {{{4, 1, 1}}, {{4, 4, 1}}};
   DeviceRun device(GetParam(), 0);
   int forms = 0;
   for (const std::string& path : Files()) {
-    for (const GpuTile& tile : kTiles) {
+    for (const pass::GpuTile& tile : kTiles) {
       for (const bool is_checked : {false, true}) {
         SCOPED_TRACE(std::to_string(tile.size[1]) + (is_checked ? " checked" : " unchecked"));
         ir::testing::CheckGoldenFile(path, [&](const ir::Module& module, const ir::Launch& launch) {
@@ -167,7 +167,7 @@ TEST_P(TilesTest, StagedProductsAgree) {
   text << std::ifstream(std::string(kFolder) + "/matmul.ir").rdbuf();
   const StatusOr<ir::Module> module = ir::ParseModule(text.str());
   ASSERT_TRUE(module.ok()) << module.status();
-  for (const GpuTile& tile : {GpuTile{{8, 8, 1}, true}, GpuTile{{8, 4, 1}, true}}) {
+  for (const pass::GpuTile& tile : {pass::GpuTile{{8, 8, 1}, true}, pass::GpuTile{{8, 4, 1}, true}}) {
     const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, *module, tile, false);
     ASSERT_TRUE(executable.ok()) << executable.status();
     for (const uint64_t k : {35, 64}) {

@@ -37,7 +37,7 @@ TEST_P(WrapTest, SumsWrapBeforeTheyAreAddresses) {
     WrapBuffers want;
     const StatusOr<ir::TrapReport> ran = ir::Interpret(*module, want.On());
     ASSERT_TRUE(ran.ok() && ran->code == ir::TrapCode::kNone) << ran.status();
-    GpuTile tile;
+    pass::GpuTile tile;
     tile.size = {4, 1, 1};
     const StatusOr<Artifact> artifact = device.Compile(*module, {tile});
     ASSERT_TRUE(artifact.ok()) << artifact.status();

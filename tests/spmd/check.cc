@@ -24,18 +24,18 @@ namespace {
 // A kernel takes some ten thousand steps.
 constexpr uint64_t kStepsMax = 400'000;
 
-std::string NameOf(const GangShape& shape) {
+std::string NameOf(const pass::GangShape& shape) {
   return std::to_string(shape.lanes) + "x" + std::to_string(shape.columns) + "x" + std::to_string(shape.rows);
 }
 
-GangShape AnyShape(diff::Random& random) {
+pass::GangShape AnyShape(diff::Random& random) {
   static constexpr uint32_t kLanes[] = {4, 4, 8, 8, 8, 16, 16, 16, 32, 64};
   static constexpr uint32_t kColumns[] = {1, 1, 1, 1, 2, 3, 4};
   static constexpr uint32_t kRows[] = {1, 1, 1, 2, 3, 4, 8};
   for (;;) {
     // Two lanes are rarely more than half of a vector.
-    const GangShape shape{random.Percent(4) ? 2 : kLanes[random.Below(10)], kColumns[random.Below(7)],
-                          kRows[random.Below(7)]};
+    const pass::GangShape shape{random.Percent(4) ? 2 : kLanes[random.Below(10)], kColumns[random.Below(7)],
+                                kRows[random.Below(7)]};
     // What a compile in a test may cost.
     if (shape.width() * shape.rows <= 192) {
       return shape;
@@ -128,7 +128,7 @@ class Checking {
   bool Lower() {
     Note("passes");
     lowered_ = kernel_.module;
-    if (const Status status = RunCpuPipeline(lowered_, {.verify_each = true}); !status.ok()) {
+    if (const Status status = pass::RunCpuPipeline(lowered_, {.verify_each = true}); !status.ok()) {
       return Fail(Verdict::kPassFails, Message(status));
     }
     if (options_.fault) {
@@ -145,7 +145,7 @@ class Checking {
       options.shapes.push_back(AnyShape(random_));
     }
     std::string shapes;
-    for (const GangShape& shape : options.shapes) {
+    for (const pass::GangShape& shape : options.shapes) {
       shapes += " " + NameOf(shape);
     }
     Note(level + ": emitting" + shapes);

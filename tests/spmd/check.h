@@ -21,8 +21,8 @@ struct Fault {
 };
 
 struct CheckOptions {
-  std::vector<std::string> levels;  // Empty: one, by the kernel's seed.
-  std::vector<GangShape> shapes;    // Empty: some, by the kernel's seed.
+  std::vector<std::string> levels;      // Empty: one, by the kernel's seed.
+  std::vector<pass::GangShape> shapes;  // Empty: some, by the kernel's seed.
   std::optional<Fault> fault;
   bool is_race_checked = false;  // Refuse kernels whose instances race; shrinking makes such.
   char* stage = nullptr;         // Receives what is being done, at most kStageBytes; for reports of crashes.

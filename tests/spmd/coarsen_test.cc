@@ -20,7 +20,7 @@ struct Tally {
   int compared = 0, refused = 0, trapped = 0;
 };
 
-void Compare(Kernel kernel, const GpuTile& tile, Tally* tally) {
+void Compare(Kernel kernel, const pass::GpuTile& tile, Tally* tally) {
   for (size_t d = 0; d < 3; ++d) {
     kernel.extent[d] -= kernel.extent[d] % tile.size[d];
   }
@@ -35,7 +35,7 @@ void Compare(Kernel kernel, const GpuTile& tile, Tally* tally) {
     return;
   }
   const StatusOr<ir::TrapReport> coarse =
-      RunCoarse(kernel.module, LaunchOf(kernel, found), tile, {.steps_max = 2 * kStepsMax});
+      pass::testing::RunCoarse(kernel.module, LaunchOf(kernel, found), tile, {.steps_max = 2 * kStepsMax});
   if (!coarse.ok()) {
     ASSERT_TRUE(coarse.status().code() == absl::StatusCode::kUnimplemented ||
                 coarse.status().code() == absl::StatusCode::kFailedPrecondition)
@@ -58,13 +58,13 @@ void Compare(Kernel kernel, const GpuTile& tile, Tally* tally) {
 TEST(SpmdCoarsenTest, TilesAgree) {
   constexpr uint64_t kFirstSeed = 1;
   constexpr std::chrono::seconds kTime(10);
-  const GpuTile kTiles[] = {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}, {{2, 2, 1}}, {{4, 2, 1}}, {{1, 2, 1}}};
+  const pass::GpuTile kTiles[] = {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}, {{2, 2, 1}}, {{4, 2, 1}}, {{1, 2, 1}}};
   Tally tally;
   const auto end = std::chrono::steady_clock::now() + kTime;
   for (uint64_t seed = kFirstSeed; seed < kFirstSeed + 20'000 && std::chrono::steady_clock::now() < end; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Kernel kernel = Generate(seed);
-    ASSERT_TRUE(RunCpuPipeline(kernel.module).ok());
+    ASSERT_TRUE(pass::RunCpuPipeline(kernel.module).ok());
     Compare(std::move(kernel), kTiles[seed % 6], &tally);
     if (::testing::Test::HasFatalFailure()) {
       return;

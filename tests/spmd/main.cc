@@ -42,7 +42,7 @@ bool ParseSeeds(const std::string& text, CampaignOptions& options) {
 // "16x2x4": lanes, columns, rows.
 bool ParseShape(const std::string& text, CheckOptions& options) {
   const std::vector<std::string> parts = absl::StrSplit(text, 'x');
-  GangShape shape;
+  pass::GangShape shape;
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &shape.lanes) || !absl::SimpleAtoi(parts[1], &shape.columns) ||
       !absl::SimpleAtoi(parts[2], &shape.rows)) {
     return false;

@@ -9,8 +9,8 @@
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
-#include "compiler/pass/memory/copy_function.h"
 #include "compiler/pass/remove_dead.h"
+#include "compiler/pass/rewrite/copy_function.h"
 #include "tests/spmd/generate.h"
 #include "tests/spmd/memory.h"
 
@@ -21,10 +21,10 @@ constexpr uint64_t kStepsMax = 400'000;
 constexpr uint32_t kOutOfRange = 0x7fff'ffff;  // The source of a trap for a value that is not in its range.
 
 // Traps where a value is outside of its range.
-class Watcher final : public FunctionCopier {
+class Watcher final : public pass::FunctionCopier {
  public:
-  Watcher(const ir::Function& function, const std::vector<ValueRange>& ranges)
-      : FunctionCopier(function), ranges_(ranges) {}
+  Watcher(const ir::Function& function, const std::vector<analysis::ValueRange>& ranges)
+      : pass::FunctionCopier(function), ranges_(ranges) {}
   ir::Function Run() && {
     CopyAll();
     return std::move(to_);
@@ -33,7 +33,7 @@ class Watcher final : public FunctionCopier {
 
  private:
   void CopyOp(ir::OpId id) override {
-    FunctionCopier::CopyOp(id);
+    pass::FunctionCopier::CopyOp(id);
     const ir::Op& op = f_.op(id);
     for (uint32_t i = 0; i < op.result_count && !b_.Terminated(); ++i) {
       Watch(ir::ValueId(op.first_result.index + i));
@@ -47,9 +47,9 @@ class Watcher final : public FunctionCopier {
   }
   void Watch(ir::ValueId value) {
     const ir::Type type = f_.type_of(value);
-    const ValueRange& range = ranges_[value.index];
+    const analysis::ValueRange& range = ranges_[value.index];
     const uint64_t most = ir::Bytes(type) == 4 ? 0xffffffffu : ~uint64_t{0};
-    if (!ir::IsInt(type) || range.origin == ValueRange::Origin::kUnset || (range.lo == 0 && range.hi >= most)) {
+    if (!ir::IsInt(type) || range.Is(analysis::ValueRange::Base::kUnset) || (range.lo == 0 && range.hi >= most)) {
       return;
     }
     ++watched_;
@@ -64,15 +64,15 @@ class Watcher final : public FunctionCopier {
     b_.End();
   }
 
-  const std::vector<ValueRange>& ranges_;
+  const std::vector<analysis::ValueRange>& ranges_;
   size_t watched_ = 0;
 };
 
 // Gives the number of values that are watched.
 size_t ExpectInRange(const Kernel& kernel) {
   ir::Module module = kernel.module;
-  EXPECT_TRUE(InlineCalls(module).ok() && RemoveDead(module).ok());
-  const std::vector<ValueRange> ranges = FindValueRanges(module, ~uint64_t{0});
+  EXPECT_TRUE(pass::InlineCalls(module).ok() && pass::RemoveDead(module).ok());
+  const std::vector<analysis::ValueRange> ranges = analysis::FindValueRanges(module, ~uint64_t{0});
   Watcher watcher(module.function(module.entry), ranges);
   ir::Module watched = module;
   watched.function(watched.entry) = std::move(watcher).Run();

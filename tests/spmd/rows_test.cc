@@ -22,7 +22,7 @@ TEST(SpmdRowsTest, GuardedLoopsAgree) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Kernel kernel = GenerateRows(seed);
     const std::vector<bool> is_unproven(kernel.module.function(kernel.module.entry).ops.size(), true);
-    const std::optional<CoarseModule> guarded = GuardLoops(kernel.module, is_unproven, nullptr);
+    const std::optional<pass::CoarseModule> guarded = pass::GuardLoops(kernel.module, is_unproven, nullptr);
     if (!guarded) {
       continue;
     }

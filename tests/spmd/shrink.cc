@@ -196,7 +196,7 @@ class Shrinking {
 
   bool Clean() {
     Kernel candidate = best_;
-    if (!RemoveDead(candidate.module).ok() || CountOps(candidate.module) >= CountOps(best_.module)) {
+    if (!pass::RemoveDead(candidate.module).ok() || CountOps(candidate.module) >= CountOps(best_.module)) {
       return false;
     }
     return Try(std::move(candidate));

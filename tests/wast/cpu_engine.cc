@@ -33,7 +33,7 @@ class CpuEngine final : public Engine {
 
   StatusOr<std::unique_ptr<Program>> Load(ir::Module module) override {
     const std::vector<ir::FunctionType> reference_types = module.reference_types;
-    HPVMD_RETURN_IF_ERROR(RunCpuPipeline(module));
+    HPVMD_RETURN_IF_ERROR(pass::RunCpuPipeline(module));
     HPVMD_ASSIGN_OR_RETURN(const Artifact artifact, EmitCpuImage(module, target_));
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<cpu::InstanceRunner> runner,
                            cpu::InstanceRunner::Load(artifact, reference_types));

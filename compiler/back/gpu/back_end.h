@@ -21,7 +21,7 @@ namespace hpvm {
 struct GpuOptions {
   bool fast_math = false;
   // Tiles to make beside one instance a work item, instead of those that the cost model chooses; for tests.
-  std::vector<GpuTile> tiles{};
+  std::vector<pass::GpuTile> tiles{};
   bool chooses_tiles = true;           // False: `tiles` and nothing else.
   bool audits_proofs = kAuditsProofs;  // Unchecked variants check, and trap with kWrongProof.
   KernelReport* report = nullptr;      // May be null.

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/op_flow.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/op_flow.h"
 #include "compiler/pass/remove_barriers.h"
 
 namespace hpvm::gpu {
@@ -24,7 +24,7 @@ constexpr size_t kSumMax = 16;  // Operations that a stored value is followed th
 class FenceSearch {
  public:
   explicit FenceSearch(const ir::Function& function)
-      : f_(function), flow_(FindOpFlow(function)), definitions_(function), is_fence_(function.ops.size()) {}
+      : f_(function), flow_(analysis::FindOpFlow(function)), definitions_(function), is_fence_(function.ops.size()) {}
 
   std::vector<bool> Run() {
     std::vector<OpId> barriers, stores;
@@ -48,7 +48,7 @@ class FenceSearch {
     }
     // One at a time, so that whatever conflicts still has a fence between on every way.
     for (const OpId barrier : barriers) {
-      const BufferUse before = Around(barrier, flow_.previous, true), behind = Around(barrier, flow_.next, false);
+      const pass::BufferUse before = Around(barrier, flow_.previous, true), behind = Around(barrier, flow_.next, false);
       is_fence_[barrier.index] = (before.writes && (behind.reads || behind.writes)) || (before.reads && behind.writes);
     }
     return is_fence_;
@@ -56,8 +56,8 @@ class FenceSearch {
 
  private:
   // Finds what may happen to buffers between `barrier` and the next fences in the direction of `edges`.
-  BufferUse Around(OpId barrier, const std::vector<std::vector<OpId>>& edges, bool is_before) const {
-    BufferUse use;
+  pass::BufferUse Around(OpId barrier, const std::vector<std::vector<OpId>>& edges, bool is_before) const {
+    pass::BufferUse use;
     std::vector<bool> seen(f_.ops.size());
     std::vector<OpId> work = edges[barrier.index];
     while (!work.empty()) {
@@ -67,7 +67,7 @@ class FenceSearch {
         continue;
       }
       seen[id.index] = true;
-      const BufferUse here = BuffersUsedBy(f_.op(id));
+      const pass::BufferUse here = pass::BuffersUsedBy(f_.op(id));
       use.reads |= here.reads && !(is_before && IsDone(id, barrier));
       use.writes |= here.writes;
       work.insert(work.end(), edges[id.index].begin(), edges[id.index].end());
@@ -115,7 +115,7 @@ class FenceSearch {
     }
     for (const OpId load : loads) {
       const bool is_known = done_by_.count(load.index) != 0;
-      if (BuffersUsedBy(f_.op(load)).reads && (is_known || done_by_.size() < kDoneLoadsMax)) {
+      if (pass::BuffersUsedBy(f_.op(load)).reads && (is_known || done_by_.size() < kDoneLoadsMax)) {
         done_by_[load.index].push_back(store);
       }
     }
@@ -140,8 +140,8 @@ class FenceSearch {
   }
 
   const ir::Function& f_;
-  const OpFlow flow_;
-  const Definitions definitions_;
+  const analysis::OpFlow flow_;
+  const analysis::Definitions definitions_;
   std::vector<bool> is_fence_;                     // By OpId.
   std::map<uint32_t, std::vector<OpId>> done_by_;  // By OpId of loads from buffers: stores that need the value.
   std::map<uint32_t, std::vector<bool>> open_at_;  // The same loads: by OpId, where it may not have been stored.

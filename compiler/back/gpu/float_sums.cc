@@ -6,9 +6,9 @@
 #include <string>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/launch.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -22,51 +22,31 @@ constexpr int kStepsMax = 256;  // Operations that an address is followed throug
 class Addresses {
  public:
   Addresses(const ir::Module& module, const GpuTarget& target)
-      : module_(module), f_(module.function(module.entry)), subgroup_size_(target.subgroup_size), definitions_(f_) {
-    if (const auto found = AnalyseUniformity(module, Lanes::kAlongX)) {
+      : f_(module.function(module.entry)),
+        subgroup_size_(target.subgroup_size),
+        definitions_(f_),
+        is_fixed_(analysis::FindFixed(f_, /*of_group=*/ir::RunsByGroups(module))) {
+    if (const auto found = analysis::AnalyseUniformity(module, analysis::Lanes::kAlongX)) {
       shapes_ = found->functions[module.entry.index].shapes;
     }
   }
 
-  // True if it is the same for all of a subgroup, whenever each of them computes it: made without effects from what the
-  // launch, or the group where groups are the device's, gives to all.
-  bool IsFixed(ir::ValueId value) const { return Ask(&Addresses::FollowFixed, value); }
+  // True if it is the same for all of a subgroup, whenever each of them computes it.
+  bool IsFixed(ir::ValueId value) const { return is_fixed_[value.index]; }
   // True if it is often the same for neighbours along x: by uniformity, or as an id is rounded down on the way. Only a
   // guess.
-  bool IsOftenSame(ir::ValueId value) const { return Ask(&Addresses::FollowOften, value); }
+  bool IsOftenSame(ir::ValueId value) const {
+    int steps = kStepsMax;
+    return FollowOften(value, steps);
+  }
 
  private:
   using Follow = bool (Addresses::*)(ir::ValueId, int&) const;
 
-  bool Ask(Follow follow, ir::ValueId value) const {
-    int steps = kStepsMax;
-    return (this->*follow)(value, steps);
-  }
   bool AreOperands(const Op& op, Follow follow, int& steps) const {
     return --steps > 0 && std::ranges::all_of(f_.operands_of(op),
                                               [&](ir::ValueId operand) { return (this->*follow)(operand, steps); });
   }
-  bool FollowFixed(ir::ValueId value, int& steps) const {
-    const Op* op = definitions_.OpOf(value);
-    if (op == nullptr) {
-      const ir::Region& body = f_.region(f_.body);
-      return value.index - body.first_param.index < body.param_count;
-    }
-    switch (op->code) {
-      case Opcode::kConst:
-      case Opcode::kLocalAlloc:
-        return true;
-      case Opcode::kInstanceCount:
-      case Opcode::kGroupSize:
-      case Opcode::kBufferSize:
-        return AreOperands(*op, &Addresses::FollowFixed, steps);
-      case Opcode::kGroupId:
-        return ir::RunsByGroups(module_) && AreOperands(*op, &Addresses::FollowFixed, steps);
-      default:
-        return IsComputed(*op) && AreOperands(*op, &Addresses::FollowFixed, steps);
-    }
-  }
-
   bool FollowOften(ir::ValueId value, int& steps) const {
     if (value.index < shapes_.size() && shapes_[value.index].is_uniform()) {
       return true;
@@ -106,17 +86,17 @@ class Addresses {
   bool FollowIds(ir::ValueId value, int& steps) const {
     const Op* op = definitions_.OpOf(value);
     if (op == nullptr) {
-      return FollowFixed(value, steps);
+      return IsFixed(value);
     }
     return op->code == Opcode::kConst || ir::Info(op->code).family == ir::Family::kQuery ||
            (IsComputed(*op) && AreOperands(*op, &Addresses::FollowIds, steps));
   }
 
-  const ir::Module& module_;
   const ir::Function& f_;
   const uint32_t subgroup_size_;
-  const Definitions definitions_;
-  std::vector<Shape> shapes_;  // By ValueId; empty: not known.
+  const analysis::Definitions definitions_;
+  const std::vector<bool> is_fixed_;
+  std::vector<analysis::Shape> shapes_;  // By ValueId; empty: not known.
 };
 
 // Asks the function that the operation was written in, before it was inlined into the entry.
@@ -126,7 +106,8 @@ bool IsFast(const ir::Module& module, const Op& op, bool fast_math) {
 }
 
 // True if both are the same, or computed alike.
-bool AreSame(const ir::Function& f, const Definitions& definitions, ir::ValueId a, ir::ValueId b, int depth = 0) {
+bool AreSame(const ir::Function& f, const analysis::Definitions& definitions, ir::ValueId a, ir::ValueId b,
+             int depth = 0) {
   constexpr int kAlikeMax = 4;
   const Op *x = definitions.OpOf(a), *y = definitions.OpOf(b);
   if (a == b || x == nullptr || y == nullptr || depth == kAlikeMax) {
@@ -146,7 +127,7 @@ bool AreSame(const ir::Function& f, const Definitions& definitions, ir::ValueId 
 // Lets sums to one place that follow each other with nothing but computing in between become one, the last. A check of
 // the address that lets the first one through lets all through.
 void JoinNeighbours(const ir::Function& f, std::vector<SumPartners>& partners) {
-  const Definitions definitions(f);
+  const analysis::Definitions definitions(f);
   for (const ir::Region& region : f.regions) {
     ir::OpId last;
     for (const ir::OpId id : region.ops) {

@@ -136,7 +136,7 @@ TEST(FloatSumsReportTest, SaysHowSumsAreMade) {
       "module \"m\"\nparam buffer inout \"b\"\nentry f0\nfunc f0 \"f\" (%b: i32) -> () {\n"
       "%x: f32 = const.f32 1\n%old: f32 = atomic_fadd.f32 flat %b, %x\nreturn ()\n}\n");
   ASSERT_TRUE(module.ok()) << module.status();
-  ASSERT_TRUE(RunGpuPipeline(*module).ok());
+  ASSERT_TRUE(pass::RunGpuPipeline(*module).ok());
   GpuTarget target;
   target.buffers_max = 4;
   Diagnostics diagnostics;
@@ -228,7 +228,7 @@ SumPartners PartnersOf(const PartnersCase& c, bool fast_math, bool has_sums, con
                       "%zero: i32 = const.i32 0\n%four: i32 = const.i32 4\n%i: i32 = instance_id.i32 %zero\n" +
                       c.body + "return ()\n}\n");
   EXPECT_TRUE(module.ok()) << module.status();
-  if (!module.ok() || !RunGpuPipeline(*module).ok()) {
+  if (!module.ok() || !pass::RunGpuPipeline(*module).ok()) {
     ADD_FAILURE() << c.name;
     return SumPartners::kNone;
   }

@@ -37,7 +37,7 @@ class Planner {
       : module_(module), function_(module.function(module.entry)), target_(target), diagnostics_(diagnostics) {}
 
   // `coarse` and `original`: for a coarse module; else null.
-  GpuPlan Run(const CoarseModule* coarse, const GpuPlan* original) {
+  GpuPlan Run(const pass::CoarseModule* coarse, const GpuPlan* original) {
     plan_.trap_exit = module_.uses_barrier ? TrapExit::kPostpone : TrapExit::kReturn;
     plan_.is_proven.assign(function_.ops.size(), false);
     plan_.is_proven_by_words.assign(function_.ops.size(), false);
@@ -49,16 +49,17 @@ class Planner {
     RefuseWhole();
     ir::ForEachOp(function_, [&](OpId id) { Visit(id, function_.op(id)); });
     RefuseLocalInLoops();
-    CheckBarriers(module_, Place(), diagnostics_);
+    pass::CheckBarriers(module_, Place(), diagnostics_);
     if (HasErrors(diagnostics_)) {
       return std::move(plan_);
     }
-    const std::vector<ValueRange> ranges = FindValueRanges(module_, kGpuIdMax);
-    plan_.alignment = FindTrailingZeros(function_, {.params = ZerosOfParams(module_), .ranges = &ranges});
+    const std::vector<analysis::ValueRange> ranges = analysis::FindValueRanges(module_, analysis::kGpuIdMax);
+    plan_.alignment =
+        analysis::FindTrailingZeros(function_, {.params = analysis::ZerosOfParams(module_), .ranges = &ranges});
     PlanOwnMemory(module_, ranges, plan_, diagnostics_);
     plan_.uses_bases = plan_.uses_flat || !module_.has_separate_buffers;
     if (coarse == nullptr) {
-      plan_.bounds = FindBounds(module_);
+      plan_.bounds = pass::FindBounds(module_);
       for (const ir::BoundsAccess& access : plan_.bounds.accesses) {
         plan_.is_proven[access.op.index] = true;
       }
@@ -201,7 +202,7 @@ class Planner {
   Diagnostics& diagnostics_;
   GpuPlan plan_;
   std::set<std::string> said_;
-  const Definitions definitions_{function_};
+  const analysis::Definitions definitions_{function_};
   std::vector<ir::RegionId> parents_;  // By OpId.
   bool loads_writable_ = false;
 };
@@ -217,7 +218,7 @@ GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& 
   return Planner(module, target, diagnostics).Run(nullptr, nullptr);
 }
 
-GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
+GpuPlan PlanCoarse(const pass::CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics) {
   return Planner(coarse.module, target, diagnostics).Run(&coarse, &original);
 }
@@ -238,7 +239,7 @@ std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan,
     is_unproven[i] = plan.reach[i] == Reach::kParam && !plan.IsProven(OpId(static_cast<uint32_t>(i)), trust);
   }
   KernelReport remarks;
-  std::optional<CoarseModule> form = hpvm::GuardLoops(module, is_unproven, &remarks);
+  std::optional<pass::CoarseModule> form = pass::GuardLoops(module, is_unproven, &remarks);
   if (!form) {
     return std::nullopt;
   }
@@ -259,16 +260,17 @@ std::optional<Guarded> ImproveLoads(const Form& form, const GpuPlan& original, T
   if (target.is_processor) {
     return std::nullopt;
   }
-  using Pass = std::optional<CoarseModule> (*)(const ir::Module&, const std::vector<bool>&, const CoarseModule*);
+  using Pass =
+      std::optional<pass::CoarseModule> (*)(const ir::Module&, const std::vector<bool>&, const pass::CoarseModule*);
   std::optional<Guarded> best;
-  for (const Pass pass : {Pass{WidenLoads}, Pass{LoadAhead}}) {
+  for (const Pass pass : {Pass{pass::WidenLoads}, Pass{pass::LoadAhead}}) {
     const Form from = best ? Form(*best) : form;
     const ir::Function& f = from.module->function(from.module->entry);
     std::vector<bool> is_free(f.ops.size());
     for (uint32_t i = 0; i < is_free.size(); ++i) {
       is_free[i] = from.plan->IsProven(OpId(i), trust) || f.ops[i].is_inside;
     }
-    if (std::optional<CoarseModule> made = pass(*from.module, is_free, from.coarse)) {
+    if (std::optional<pass::CoarseModule> made = pass(*from.module, is_free, from.coarse)) {
       Diagnostics faults;
       GpuPlan plan = PlanCoarse(*made, original, target, faults);
       if (!HasErrors(faults)) {
@@ -281,14 +283,14 @@ std::optional<Guarded> ImproveLoads(const Form& form, const GpuPlan& original, T
 
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op) { return !module.is_memory64 && op.imm >> 31 == 0; }
 
-SharedChecks ShareChecks(const ir::Module& module, const GpuPlan& plan,
-                         const std::function<bool(ir::OpId)>& omits_check) {
+pass::SharedChecks ShareChecks(const ir::Module& module, const GpuPlan& plan,
+                               const std::function<bool(ir::OpId)>& omits_check) {
   const ir::Function& f = module.function(module.entry);
   std::vector<bool> is_asked(f.ops.size());
   for (size_t i = 0; i < is_asked.size(); ++i) {
     is_asked[i] = plan.reach[i] == Reach::kParam && !omits_check(ir::OpId(i)) && HasSmallOffset(module, f.ops[i]);
   }
-  return FindSharedChecks(module, is_asked, /*is_together=*/true);
+  return pass::FindSharedChecks(module, is_asked, /*is_together=*/true);
 }
 
 }  // namespace hpvm::gpu

@@ -119,7 +119,7 @@ inline constexpr uint64_t kConstantBytesMax = 60 * 1024;
 GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics);
 
 // Of a coarse form of the module that `original` is the plan of: its bounds program is the original's.
-GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
+GpuPlan PlanCoarse(const pass::CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics);
 
 // How many tiles there is room for beside the variants of one instance a work item.
@@ -128,7 +128,7 @@ size_t TilesMax(const GpuPlan& plan);
 // A module with one check before a loop where accesses that are not proven have one in each iteration
 // (compiler/pass/tile/guard_loops.h).
 struct Guarded {
-  CoarseModule form;
+  pass::CoarseModule form;
   GpuPlan plan;
 };
 // Nothing if there is no such loop, or the device could not run the form. `plan` is the module's; `report` may be null.
@@ -138,10 +138,10 @@ std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan,
 // The form of a kernel that a variant is written from; all is borrowed.
 struct Form {
   const ir::Module* module = nullptr;
-  const GpuPlan* plan = nullptr;         // The module's.
-  const CoarseModule* coarse = nullptr;  // May be null; else `module` is its module.
+  const GpuPlan* plan = nullptr;               // The module's.
+  const pass::CoarseModule* coarse = nullptr;  // May be null; else `module` is its module.
   explicit Form(const Guarded& made) : module(&made.form.module), plan(&made.plan), coarse(&made.form) {}
-  Form(const ir::Module& m, const GpuPlan& p, const CoarseModule* c) : module(&m), plan(&p), coarse(c) {}
+  Form(const ir::Module& m, const GpuPlan& p, const pass::CoarseModule* c) : module(&m), plan(&p), coarse(c) {}
   bool HasWideAccesses() const { return coarse != nullptr && coarse->needs_alignment; }
 };
 
@@ -153,8 +153,8 @@ std::optional<Guarded> ImproveLoads(const Form& form, const GpuPlan& original, T
 // Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op);
 // Finds the checks that loads of buffers share which keep their check and have small offsets.
-SharedChecks ShareChecks(const ir::Module& module, const GpuPlan& plan,
-                         const std::function<bool(ir::OpId)>& omits_check);
+pass::SharedChecks ShareChecks(const ir::Module& module, const GpuPlan& plan,
+                               const std::function<bool(ir::OpId)>& omits_check);
 
 }  // namespace hpvm::gpu
 

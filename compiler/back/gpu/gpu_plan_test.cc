@@ -57,7 +57,7 @@ Planned Plan(const std::string& directives, const std::string& body, const std::
                       "%zero: i32 = const.i32 0\n%two: i32 = const.i32 2\n%id: i32 = instance_id.i32 %zero\n" +
                       body + "\n return ()\n}\n" + functions);
   EXPECT_TRUE(module.ok()) << module.status();
-  EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
+  EXPECT_TRUE(pass::RunGpuPipeline(*module, {.verify_each = true}).ok());
   Planned planned{*std::move(module), {}, {}};
   planned.plan = PlanGpu(planned.module, target, planned.diagnostics);
   return planned;

@@ -73,7 +73,7 @@ class Finder {
   }
 
   const ir::Function& f_;
-  const Definitions definitions_{f_};
+  const analysis::Definitions definitions_{f_};
   std::set<uint64_t> numbers_;
   std::vector<bool> is_asked_;  // By ValueId.
 };

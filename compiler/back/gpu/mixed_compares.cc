@@ -82,7 +82,7 @@ class Finder {
   }
 
   const ir::Function& f_;
-  const Definitions definitions_{f_};
+  const analysis::Definitions definitions_{f_};
   std::vector<bool> is_counter_, is_signed_;  // By ValueId.
 };
 

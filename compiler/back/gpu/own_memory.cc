@@ -16,7 +16,7 @@ using ir::Op;
 using ir::Opcode;
 using ir::OpId;
 using ir::Space;
-using Origin = ValueRange::Origin;
+using Base = analysis::ValueRange::Base;
 
 // Each part of memory costs every access a comparison.
 constexpr size_t kPartsMax = 8;
@@ -147,7 +147,7 @@ class Layout {
 
 class OwnMemoryPlanner {
  public:
-  OwnMemoryPlanner(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
+  OwnMemoryPlanner(const ir::Module& module, const std::vector<analysis::ValueRange>& ranges, GpuPlan& plan,
                    Diagnostics& diagnostics)
       : module_(module),
         function_(module.function(module.entry)),
@@ -175,14 +175,14 @@ class OwnMemoryPlanner {
  private:
   // The part of the shadow stack that constants on the way from its pointer name.
   void FindStack() {
-    const std::optional<uint32_t> pointer = StackPointerOf(module_);
+    const std::optional<uint32_t> pointer = analysis::StackPointerOf(module_);
     if (!pointer.has_value()) {
       return;
     }
     const uint64_t top = module_.globals[*pointer].init;
     stack_ = {top, top};
-    for (const ValueRange& range : ranges_) {
-      if (range.origin == Origin::kStack && range.is_constant() && range.lo < stack_.begin) {
+    for (const analysis::ValueRange& range : ranges_) {
+      if (range.Is(Base::kStack) && range.is_constant() && range.lo < stack_.begin) {
         stack_.begin = range.lo;
       }
     }
@@ -219,20 +219,17 @@ class OwnMemoryPlanner {
 
   // The bytes an access may touch, if they are known to lie below `bytes`.
   bool Bounded(const Op& op, uint64_t bytes, Span* span) const {
-    const ValueRange& range = ranges_[function_.operands_of(op)[0].index];
-    uint64_t end = 0;
-    if (__builtin_add_overflow(range.hi, op.imm, &end) || __builtin_add_overflow(end, op.width, &end) || end > bytes) {
-      return false;
-    }
-    *span = {range.lo + op.imm, end};
-    return true;
+    const analysis::ValueRange& range = ranges_[function_.operands_of(op)[0].index];
+    const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
+    *span = {range.lo + op.imm, end.value_or(0)};
+    return end && *end <= bytes;
   }
 
   Reach VisitAddress(const Op& op, bool is_write) {
-    const ValueRange& range = ranges_[function_.operands_of(op)[0].index];
+    const analysis::ValueRange& range = ranges_[function_.operands_of(op)[0].index];
     Span span;
     const bool is_bounded = Bounded(op, module_.memory_bytes, &span);
-    if (range.origin == Origin::kStack) {
+    if (range.Is(Base::kStack)) {
       if (!UsesStack(op)) {
         return Reach::kModule;
       }
@@ -245,7 +242,7 @@ class OwnMemoryPlanner {
     }
     if (!is_write) {
       memory_.ReadAll();
-    } else if (range.origin == Origin::kNumber) {
+    } else if (range.Is(Base::kNumber)) {
       Refuse(op,
              "An instance stores to its own memory at an address that is not known when the kernel is compiled; on a "
              "GPU such memory must be small and known. Use a local array, or a buffer.");
@@ -274,7 +271,7 @@ class OwnMemoryPlanner {
       plan_.part[id.index] = PartWith(parts, span);
       plan_.is_inside[id.index] = plan_.part[id.index] >= 0;
     }
-    if (plan_.part[id.index] < 0 && !is_state && ranges_[function_.operands_of(op)[0].index].origin == Origin::kStack) {
+    if (plan_.part[id.index] < 0 && !is_state && ranges_[function_.operands_of(op)[0].index].Is(Base::kStack)) {
       plan_.part[id.index] = PartWith(parts, stack_);
     }
     const bool is_write = (ir::Info(op.code).effects & ir::kWrites) != 0;
@@ -329,19 +326,19 @@ class OwnMemoryPlanner {
   }
 
   void VisitRange(const Op& op, uint32_t address, bool is_write) {
-    const ValueRange& range = ranges_[address];
-    const ValueRange& bytes = ranges_[function_.operands_of(op)[2].index];
-    uint64_t end = 0;
-    const bool is_bounded = !__builtin_add_overflow(range.hi, bytes.hi, &end) && end <= module_.memory_bytes;
-    if (range.origin == Origin::kStack) {
+    const analysis::ValueRange& range = ranges_[address];
+    const analysis::ValueRange& bytes = ranges_[function_.operands_of(op)[2].index];
+    const std::optional<uint64_t> end = range.EndOf(0, bytes.hi);
+    const bool is_bounded = end && *end <= module_.memory_bytes;
+    if (range.Is(Base::kStack)) {
       if (UsesStack(op)) {
         memory_.Write(stack_, false);
       }
     } else if (is_bounded) {
-      is_write ? memory_.Write({range.lo, end}, false) : memory_.Read({range.lo, end});
+      is_write ? memory_.Write({range.lo, *end}, false) : memory_.Read({range.lo, *end});
     } else if (!is_write) {
       memory_.ReadAll();
-    } else if (range.origin == Origin::kNumber) {
+    } else if (range.Is(Base::kNumber)) {
       Refuse(op,
              "A fill or copy writes an instance's own memory at an address that is not known when the kernel is "
              "compiled; on a GPU such memory must be small and known. Use a local array, or a buffer.");
@@ -370,7 +367,7 @@ class OwnMemoryPlanner {
 
   const ir::Module& module_;
   const ir::Function& function_;
-  const std::vector<ValueRange>& ranges_;
+  const std::vector<analysis::ValueRange>& ranges_;
   GpuPlan& plan_;
   Diagnostics& diagnostics_;
   Layout memory_, state_;
@@ -390,7 +387,7 @@ OwnMemory::Filled OwnMemory::filled() const {
   return {begin & ~uint64_t{7}, (end + 7) & ~uint64_t{7}};
 }
 
-void PlanOwnMemory(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
+void PlanOwnMemory(const ir::Module& module, const std::vector<analysis::ValueRange>& ranges, GpuPlan& plan,
                    Diagnostics& diagnostics) {
   OwnMemoryPlanner(module, ranges, plan, diagnostics).Run();
 }

@@ -15,7 +15,7 @@ namespace hpvm::gpu {
 
 // Fills in reach, module_memory, state, private_bytes, constant_bytes and uses_flat. What cannot be laid out, or is too
 // large, is an error.
-void PlanOwnMemory(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
+void PlanOwnMemory(const ir::Module& module, const std::vector<analysis::ValueRange>& ranges, GpuPlan& plan,
                    Diagnostics& diagnostics);
 
 }  // namespace hpvm::gpu

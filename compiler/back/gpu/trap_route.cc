@@ -8,10 +8,11 @@
 #include <utility>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/nesting.h"
+#include "compiler/analysis/op_flow.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/op_flow.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -35,19 +36,14 @@ struct Skipped {
 // All that control may come by from an operation to the barriers that are next, or to the kernel's end.
 class Way {
  public:
-  Way(const ir::Function& function, const OpFlow& flow, const std::function<bool(OpId)>& can_trap)
+  Way(const ir::Function& function, const analysis::Nesting& nesting, const analysis::OpFlow& flow,
+      const std::function<bool(OpId)>& can_trap)
       : f_(function),
+        nesting_(nesting),
         flow_(flow),
         can_trap_(can_trap),
         definitions_(function),
-        index_(function.ops.size()),
-        seen_(function.ops.size()) {
-    for (const ir::Region& region : f_.regions) {
-      for (uint32_t i = 0; i < region.ops.size(); ++i) {
-        index_[region.ops[i].index] = i;
-      }
-    }
-  }
+        seen_(function.ops.size()) {}
 
   // False if there is anything on the way that an instance which trapped must not do, or too much.
   bool Follow(OpId from) {
@@ -90,7 +86,7 @@ class Way {
       uint32_t at = found != carried.end() ? found->second : skipped.place;
       const OpId by = definitions_.Of(value);
       if (by.valid() && f_.op(by).code != Opcode::kConst && IsIn(skipped, by)) {
-        at = std::min(at, index_[by.index]);
+        at = std::min(at, nesting_.IndexOf(by));
       }
       return at;
     };
@@ -123,42 +119,28 @@ class Way {
  private:
   // Further inside there is nothing that is read without being computed on the way.
   bool IsIn(const Skipped& skipped, OpId id) const {
-    const uint32_t at = index_[id.index];
-    const std::vector<OpId>& ops = f_.region(skipped.region).ops;
-    return at >= skipped.first && at < skipped.place && at < ops.size() && ops[at] == id;
+    const uint32_t at = nesting_.IndexOf(id);
+    return nesting_.RegionOf(id) == skipped.region && at >= skipped.first && at < skipped.place;
   }
 
   // Calls carry(from, to) for each value that the operation hands on or computes with.
   template <typename Carrier>
   void Carry(OpId id, Carrier&& carry) const {
     const Op& op = f_.op(id);
-    const std::span<const ValueId> operands = f_.operands_of(op);
-    const auto hand = [&](std::span<const ValueId> values, ValueId first) {
-      for (uint32_t i = 0; i < values.size(); ++i) {
-        carry(values[i], ValueId(first.index + i));
-      }
-    };
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      hand(operands, f_.region(op.body).first_param);
-    }
     for (uint32_t r = 0; r < op.result_count && (ir::Info(op.code).effects & ir::kControl) == 0; ++r) {
-      for (const ValueId operand : operands) {
+      for (const ValueId operand : f_.operands_of(op)) {
         carry(operand, ValueId(op.first_result.index + r));
       }
     }
-    for (const ir::Target& target : f_.targets_of(op)) {
-      const Op& owner = f_.op(target.op);
-      hand(operands.subspan(op.code == Opcode::kLeaveTable ? 1 : 0),
-           target.is_continue ? f_.region(owner.body).first_param : owner.first_result);
-    }
+    ir::ForEachBrought(f_, op, [&](ValueId slot, ValueId value) { carry(value, slot); });
   }
 
   const ir::Function& f_;
-  const OpFlow& flow_;
+  const analysis::Nesting& nesting_;
+  const analysis::OpFlow& flow_;
   const std::function<bool(OpId)>& can_trap_;
-  const Definitions definitions_;
-  std::vector<uint32_t> index_;  // By OpId: in its region.
-  std::vector<uint32_t> seen_;   // By OpId: the turn it was last seen in.
+  const analysis::Definitions definitions_;
+  std::vector<uint32_t> seen_;  // By OpId: the turn it was last seen in.
   uint32_t turn_ = 0;
   std::vector<OpId> ops_, barriers_;
 };
@@ -168,11 +150,10 @@ class Router {
   Router(const ir::Module& module, const std::function<bool(OpId)>& can_trap)
       : function_(module.function(module.entry)),
         can_trap_(can_trap),
-        places_(function_.ops.size()),
         has_barrier_(function_.ops.size()),
         jumps_to_(function_.ops.size(), kNowhere),
         loops_back_(function_.ops.size()) {
-    if (std::optional<Uniformity> found = AnalyseUniformity(module); found.has_value()) {
+    if (std::optional<analysis::Uniformity> found = analysis::AnalyseUniformity(module); found.has_value()) {
       decided_by_ = std::move(found->functions[module.entry.index].decided_by);
     }
     Measure();
@@ -196,8 +177,8 @@ class Router {
     if (meetings.empty()) {
       return routes;
     }
-    const OpFlow flow = FindOpFlow(function_);
-    Way way(function_, flow, can_trap_);
+    const analysis::OpFlow flow = analysis::FindOpFlow(function_);
+    Way way(function_, nesting_, flow, can_trap_);
     FindUsers();
     for (const auto& [meets, found] : meetings) {
       const OpId goes_on = GoesOnFrom(OpId(meets), found.first, way);
@@ -221,17 +202,12 @@ class Router {
  private:
   // Depths of enclosing constructs: 0 is the outermost one.
   static constexpr uint32_t kNowhere = 0xffffffffu;
-  struct Place {
-    RegionId region;
-    uint32_t index = 0;  // In the region.
-    uint32_t depth = 0;  // Constructs around the region.
-  };
 
   // The place at or in front of `meets` from which whoever has trapped finds the way to the next barriers, which `way`
   // then holds; invalid: none. The first trap is at `first` in its region.
   OpId GoesOnFrom(OpId meets, uint32_t first, Way& way) const {
     const std::vector<OpId>& ops = OpsAround(meets);
-    Skipped skipped{places_[meets.index].region, first, places_[meets.index].index};
+    Skipped skipped{nesting_.RegionOf(meets), first, nesting_.IndexOf(meets)};
     for (int move = 0; move < kRoundsMax; ++move) {
       const OpId place = ops[skipped.place];
       if (!way.Follow(place)) {
@@ -261,7 +237,7 @@ class Router {
   // TrapPlace::kept, of the operations from `first` on.
   std::vector<ValueId> Kept(OpId place, uint32_t first) const {
     const std::vector<OpId>& ops = OpsAround(place);
-    const uint32_t end = places_[place.index].index;
+    const uint32_t end = nesting_.IndexOf(place);
     std::vector<ValueId> kept;
     for (uint32_t i = first; i < end; ++i) {
       const Op& op = function_.op(ops[i]);
@@ -277,35 +253,17 @@ class Router {
 
   // The index in the region of `place` of the operation there that `id` is or stands in.
   uint32_t IndexAround(OpId id, OpId place) const {
-    while (places_[id.index].region != places_[place.index].region) {
-      id = OwnerOf(id);
+    while (nesting_.RegionOf(id) != nesting_.RegionOf(place)) {
+      id = nesting_.OwnerOf(id);
     }
-    return places_[id.index].index;
+    return nesting_.IndexOf(id);
   }
 
-  OpId OwnerOf(OpId id) const { return function_.region(places_[id.index].region).owner; }
-  const std::vector<OpId>& OpsAround(OpId id) const { return function_.region(places_[id.index].region).ops; }
+  const std::vector<OpId>& OpsAround(OpId id) const { return function_.region(nesting_.RegionOf(id)).ops; }
 
   // Finds for each construct whether it has a barrier and how far out its jumps go.
   void Measure() {
-    std::vector<std::pair<RegionId, uint32_t>> open{{function_.body, 0}};
-    std::vector<OpId> order;
-    while (!open.empty()) {
-      const auto [region, depth] = open.back();
-      open.pop_back();
-      const std::vector<OpId>& ops = function_.region(region).ops;
-      for (uint32_t i = 0; i < ops.size(); ++i) {
-        places_[ops[i].index] = {region, i, depth};
-        order.push_back(ops[i]);
-        const Op& op = function_.op(ops[i]);
-        if (ir::OwnsRegions(op.code)) {
-          open.push_back({op.body, depth + 1});
-          if (op.code == Opcode::kIf) {
-            open.push_back({op.otherwise, depth + 1});
-          }
-        }
-      }
-    }
+    const std::span<const OpId> order = nesting_.order();
     // Inner operations stand behind those around them.
     for (size_t i = order.size(); i-- > 0;) {
       const OpId id = order[i];
@@ -317,13 +275,13 @@ class Router {
       for (const ir::Target& target : function_.targets_of(op)) {
         NoteJump(id, target);
       }
-      const OpId owner = OwnerOf(id);
+      const OpId owner = nesting_.OwnerOf(id);
       if (!owner.valid()) {
         continue;
       }
       has_barrier_[owner.index] = has_barrier_[owner.index] || has_barrier_[id.index];
       // Jumps to the owner itself end inside it.
-      if (jumps_to_[id.index] < places_[owner.index].depth + 1) {
+      if (jumps_to_[id.index] < nesting_.DepthOf(owner) + 1) {
         jumps_to_[owner.index] = std::min(jumps_to_[owner.index], jumps_to_[id.index]);
       }
     }
@@ -332,8 +290,8 @@ class Router {
   // A jump's reach is the number of constructs that stay around it: leaving the construct at depth d (which d
   // constructs surround) keeps d; going on with it keeps d too, but marks it.
   void NoteJump(OpId id, const ir::Target& target) {
-    const uint32_t depth = places_[target.op.index].depth;
-    const OpId owner = OwnerOf(id);
+    const uint32_t depth = nesting_.DepthOf(target.op);
+    const OpId owner = nesting_.OwnerOf(id);
     // A leave of the owner at its end is no jump.
     if (target.op == owner && !target.is_continue && function_.op(id).code == Opcode::kLeave) {
       return;
@@ -348,9 +306,9 @@ class Router {
     OpId at = trap;
     while (true) {
       const std::vector<OpId>& ops = OpsAround(at);
-      const OpId owner = OwnerOf(at);
+      const OpId owner = nesting_.OwnerOf(at);
       OpId next;
-      for (uint32_t i = places_[at.index].index + 1; i < ops.size() && !next.valid(); ++i) {
+      for (uint32_t i = nesting_.IndexOf(at) + 1; i < ops.size() && !next.valid(); ++i) {
         const OpId id = ops[i];
         if (has_barrier_[id.index]) {
           return id;
@@ -395,9 +353,9 @@ class Router {
     if (reach == 0) {
       return {};
     }
-    OpId owner = OwnerOf(at);
-    while (owner.valid() && places_[owner.index].depth + 1 > reach) {
-      owner = OwnerOf(owner);
+    OpId owner = nesting_.OwnerOf(at);
+    while (owner.valid() && nesting_.DepthOf(owner) + 1 > reach) {
+      owner = nesting_.OwnerOf(owner);
     }
     return owner;
   }
@@ -406,12 +364,12 @@ class Router {
   bool MeetsBarrier(OpId at, OpId construct) const {
     while (true) {
       const std::vector<OpId>& ops = OpsAround(at);
-      for (uint32_t i = places_[at.index].index + 1; i < ops.size(); ++i) {
+      for (uint32_t i = nesting_.IndexOf(at) + 1; i < ops.size(); ++i) {
         if (has_barrier_[ops[i].index]) {
           return true;
         }
       }
-      const OpId owner = OwnerOf(at);
+      const OpId owner = nesting_.OwnerOf(at);
       if (!owner.valid()) {
         return false;
       }
@@ -427,7 +385,7 @@ class Router {
 
   const ir::Function& function_;
   const std::function<bool(OpId)>& can_trap_;
-  std::vector<Place> places_;       // By OpId.
+  const analysis::Nesting nesting_{function_};
   std::vector<bool> has_barrier_;   // It is a barrier or has one in it.
   std::vector<uint32_t> jumps_to_;  // Constructs around where its farthest jump lands, one more for the one it is of.
   std::vector<bool> loops_back_;    // Loops that are continued.

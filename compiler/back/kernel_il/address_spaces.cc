@@ -3,7 +3,7 @@
 
 #include <spirv/unified1/spirv.hpp>
 
-namespace hpvm {
+namespace hpvm::kernel_il {
 namespace {
 
 uint32_t WordAt(const std::vector<uint8_t>& bytes, size_t word) {
@@ -35,4 +35,4 @@ std::vector<uint8_t> ConstantsToGlobal(std::span<const uint8_t> spirv) {
   return bytes;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::kernel_il

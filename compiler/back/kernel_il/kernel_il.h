@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::kernel_il {
 
 // Loads the translator from beside this program, since a compile child may open no file. Without it the other functions
 // give kFailedPrecondition; the status says what is missing.
@@ -29,6 +29,6 @@ struct PtxOptions {
 // kInvalidArgument: a built-in function that libclc lacks, by name, or what the translator refuses.
 StatusOr<std::string> SpirvToPtx(std::span<const uint8_t> spirv, const PtxOptions& options);
 
-}  // namespace hpvm
+}  // namespace hpvm::kernel_il
 
 #endif  // HPVMD_COMPILER_BACK_KERNEL_IL_KERNEL_IL_H_

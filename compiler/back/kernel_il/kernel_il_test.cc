@@ -7,7 +7,7 @@
 
 #include "compiler/front/spirv/testing/assemble.h"
 
-namespace hpvm {
+namespace hpvm::kernel_il {
 namespace {
 
 using ::testing::AllOf;
@@ -141,4 +141,4 @@ TEST_F(KernelIlTest, WritesBitcode) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::kernel_il

@@ -16,10 +16,10 @@ __attribute__((visibility("hidden"))) extern const char hpvmd_libclc_begin[];
 __attribute__((visibility("hidden"))) extern const char hpvmd_libclc_end[];
 }
 
-namespace hpvm {
+namespace hpvm::kernel_il {
 
 std::string_view LibclcBitcode() {
   return {hpvmd_libclc_begin, static_cast<size_t>(hpvmd_libclc_end - hpvmd_libclc_begin)};
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::kernel_il

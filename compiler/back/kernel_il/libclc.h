@@ -5,13 +5,13 @@
 
 #include <string_view>
 
-namespace hpvm {
+namespace hpvm::kernel_il {
 
 // libclc's own. Like all bitcode, followed by a zero byte.
 std::string_view LibclcBitcode();
 // LLVM's assembly of what libclc takes from NVIDIA's library, which is not free to hand on.
 std::string_view LibclcRest();
 
-}  // namespace hpvm
+}  // namespace hpvm::kernel_il
 
 #endif  // HPVMD_COMPILER_BACK_KERNEL_IL_LIBCLC_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/kernel_il/libclc.h"
 
-namespace hpvm {
+namespace hpvm::kernel_il {
 namespace {
 
 // Logarithms: x = 2^e * m with m in [sqrt(1/2), sqrt(2)); with s = (m - 1) / (m + 1), log m = 2 s (1 + s^2/3 + s^4/5 +
@@ -145,4 +145,4 @@ define double @__nv_sinpi(double %x) {
 
 std::string_view LibclcRest() { return kRest; }
 
-}  // namespace hpvm
+}  // namespace hpvm::kernel_il

@@ -24,7 +24,7 @@
 #include "compiler/back/kernel_il/kernel_il.h"
 #include "compiler/back/kernel_il/libclc.h"
 
-namespace hpvm {
+namespace hpvm::kernel_il {
 namespace {
 
 constexpr char kTriple[] = "nvptx64-unknown-nvcl";
@@ -211,4 +211,4 @@ StatusOr<std::string> SpirvToPtx(std::span<const uint8_t> spirv, const PtxOption
   return text;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::kernel_il

@@ -3,7 +3,7 @@
 #include "compiler/back/kernel_il/kernel_il.h"
 #include "compiler/back/kernel_il/spirv_bridge.h"
 
-namespace hpvm {
+namespace hpvm::kernel_il {
 namespace {
 
 constexpr char kBridge[] = "libhpvm-spirv.so";
@@ -39,4 +39,4 @@ StatusOr<std::vector<uint8_t>> SpirvToBitcode(std::span<const uint8_t> spirv) {
   return bitcode;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::kernel_il

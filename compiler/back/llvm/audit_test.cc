@@ -53,7 +53,7 @@ class AuditTest : public ::testing::TestWithParam<Case> {
     std::string text = std::string(kHead) + GetParam().body + kTail;
     text.insert(text.find('\n') + 1, GetParam().uses);
     HPVMD_ASSIGN_OR_RETURN(module_, ir::ParseModule(text));
-    HPVMD_RETURN_IF_ERROR(RunCpuPipeline(module_, {.verify_each = true}));
+    HPVMD_RETURN_IF_ERROR(pass::RunCpuPipeline(module_, {.verify_each = true}));
     InitializeLlvm();
     HPVMD_ASSIGN_OR_RETURN(const CpuTarget target, HostCpuTarget());
     return EmitCpuImage(module_, target,

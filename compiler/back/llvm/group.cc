@@ -19,7 +19,7 @@ using ir::TrapCode;
 // A ModuleEmitter of the kernel that was cut, over the same LLVM module; gives all back in the end.
 class DerivedModule {
  public:
-  DerivedModule(ModuleEmitter& from, GroupSplit& split) : from_(from), to_(split.module, from.machine) {
+  DerivedModule(ModuleEmitter& from, pass::GroupSplit& split) : from_(from), to_(split.module, from.machine) {
     Exchange();
     to_.functions = from_.functions;
     to_.functions.resize(split.module.functions.size(), nullptr);
@@ -53,7 +53,7 @@ class DerivedModule {
 
 class GroupEmitter {
  public:
-  GroupEmitter(ModuleEmitter& m, GroupSplit& split, const GroupEntry& entry, KernelReport* report)
+  GroupEmitter(ModuleEmitter& m, pass::GroupSplit& split, const GroupEntry& entry, KernelReport* report)
       : m_(m), split_(split), entry_(entry), report_(report), driver_(split.module.entry) {}
   StatusOr<GroupCode> Emit() {
     for (size_t i = 0; i < split_.segments.size(); ++i) {
@@ -68,9 +68,10 @@ class GroupEmitter {
   }
 
  private:
-  StatusOr<llvm::Function*> EmitGang(const GroupSegment& segment, const GangShape& shape, bool is_masked) {
+  StatusOr<llvm::Function*> EmitGang(const pass::GroupSegment& segment, const pass::GangShape& shape, bool is_masked) {
     split_.module.entry = segment.gang;  // Gangs are made of a module's entry.
-    const std::optional<GangPlan> plan = PlanGang(split_.module, {.has_rows = shape.rows > 1, .assumes_guards = false});
+    const std::optional<pass::GangPlan> plan =
+        pass::PlanGang(split_.module, {.has_rows = shape.rows > 1, .assumes_guards = false});
     if (!plan.has_value()) {
       return Unimplemented("What instances have in common did not settle.");
     }
@@ -84,10 +85,10 @@ class GroupEmitter {
     return gang.Emit();
   }
   Status EmitSegment(size_t number) {
-    const GroupSegment& segment = split_.segments[number];
+    const pass::GroupSegment& segment = split_.segments[number];
     GroupLoop loop{&segment, entry_.shape, nullptr, nullptr, nullptr};
     const std::string name = std::to_string(number);
-    const GangShape gang{.lanes = entry_.shape.lanes};
+    const pass::GangShape gang{.lanes = entry_.shape.lanes};
     if (entry_.shape.rows > 1) {
       HPVMD_ASSIGN_OR_RETURN(loop.rows, EmitGang(segment, entry_.shape, false));
       Keep(loop.rows, "rows" + name);
@@ -153,7 +154,7 @@ class GroupEmitter {
   }
 
   ModuleEmitter& m_;
-  GroupSplit& split_;
+  pass::GroupSplit& split_;
   const GroupEntry& entry_;
   KernelReport* const report_;
   const ir::FunctionId driver_;
@@ -163,7 +164,7 @@ class GroupEmitter {
 }  // namespace
 
 StatusOr<GroupCode> EmitGroupEntry(ModuleEmitter& m, const GroupEntry& entry, KernelReport* report) {
-  HPVMD_ASSIGN_OR_RETURN(GroupSplit split, SplitBarriers(m.source, report));
+  HPVMD_ASSIGN_OR_RETURN(pass::GroupSplit split, pass::SplitBarriers(m.source, report));
   DerivedModule derived(m, split);
   return GroupEmitter(derived.get(), split, entry, report).Emit();
 }

@@ -21,7 +21,7 @@ namespace hpvm::cpu {
 
 struct GroupEntry {
   std::string name;
-  GangShape shape;                            // One column.
+  pass::GangShape shape;                      // One column.
   bool is_unchecked = false;                  // As GangFunction.
   const std::vector<bool>* proven = nullptr;  // By OpId of the entry.
 };

@@ -173,7 +173,7 @@ class GroupLoopEmitter {
   }
   // Some instances go another way than the first: the first of all that goes to a barrier traps there.
   void EmitDivergence(llvm::Value* first_way, llvm::Value* differs, llvm::Value* ways, llvm::Value* const place[3]) {
-    const GroupCheck& check = *loop_.segment->check;
+    const pass::GroupCheck& check = *loop_.segment->check;
     llvm::Value* bits = b_.CreateBitCast(differs, b_.getIntNTy(loop_.shape.lanes));
     llvm::Value* lane = b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, bits, b_.getTrue());
     llvm::Value* other_way = b_.CreateExtractElement(ways, b_.CreateZExtOrTrunc(lane, b_.getInt32Ty()));
@@ -265,8 +265,8 @@ Status GangOps::EmitKept(const ir::Op& op) {
   if (op.code != ir::Opcode::kLoad) {
     return absl::OkStatus();
   }
-  if (const Layout& layout = tile_.LayoutOf(op.first_result);
-      layout.kind != Layout::Kind::kVarying || tile_.RowsOf(layout) != tile_.rows()) {
+  if (const pass::Layout& layout = tile_.LayoutOf(op.first_result);
+      layout.kind != pass::Layout::Kind::kVarying || tile_.RowsOf(layout) != tile_.rows()) {
     return Internal("What instances keep is planned as if they shared it.");
   }
   tile_.Set(op.first_result, std::move(value));

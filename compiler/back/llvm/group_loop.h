@@ -12,8 +12,8 @@
 namespace hpvm::cpu {
 
 struct GroupLoop {
-  const GroupSegment* segment;
-  GangShape shape;         // Of `rows`; one column.
+  const pass::GroupSegment* segment;
+  pass::GangShape shape;   // Of `rows`; one column.
   llvm::Function* rows;    // Several rows of whole gangs at once; null when the shape has one.
   llvm::Function* whole;   // One whole gang.
   llvm::Function* masked;  // One gang, under a mask.

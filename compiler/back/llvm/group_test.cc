@@ -26,7 +26,7 @@ using testing::ImageRunner;
 using testing::WordsOf;
 using Extent = std::array<uint64_t, 3>;
 
-constexpr GangShape kShapes[] = {{.lanes = 4}, {.lanes = 16, .rows = 3}};
+constexpr pass::GangShape kShapes[] = {{.lanes = 4}, {.lanes = 16, .rows = 3}};
 
 // The module's image for a level with the variants that run groups; null, with failures, when there are none.
 std::unique_ptr<ImageRunner> Compile(ir::Module module, const char* level, bool expect_groups = true) {
@@ -34,7 +34,7 @@ std::unique_ptr<ImageRunner> Compile(ir::Module module, const char* level, bool 
   CpuOptions options;
   options.shapes.assign(std::begin(kShapes), std::end(kShapes));
   options.report = &report;
-  const Status passed = RunCpuPipeline(module, {.verify_each = true});
+  const Status passed = pass::RunCpuPipeline(module, {.verify_each = true});
   EXPECT_TRUE(passed.ok()) << passed;
   StatusOr<Artifact> artifact = EmitCpuImage(module, {level}, options);
   EXPECT_TRUE(artifact.ok()) << artifact.status();

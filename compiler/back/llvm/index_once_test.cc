@@ -23,10 +23,10 @@ std::string Text(const std::string& body) {
 }
 
 // LLVM's `freeze` in the optimised IR of all functions.
-size_t Freezes(const std::string& text, const std::vector<GangShape>& shapes) {
+size_t Freezes(const std::string& text, const std::vector<pass::GangShape>& shapes) {
   StatusOr<ir::Module> module = ir::ParseModule(text);
   EXPECT_TRUE(module.ok()) << module.status();
-  EXPECT_TRUE(RunCpuPipeline(*module, {.verify_each = true}).ok());
+  EXPECT_TRUE(pass::RunCpuPipeline(*module, {.verify_each = true}).ok());
   CpuOptions options;
   options.vectorise = !shapes.empty();
   options.shapes = shapes;
@@ -65,7 +65,7 @@ TEST(IndexOnceTest, ARaceLeadsNowhere) {
       " if on %c {\n  continue again (%n1, %more)\n } else {\n  leave on ()\n }\n leave again (%more)\n}\n"
       "store.f32 flat %ra, %sum"));
   ASSERT_TRUE(module.ok()) << module.status();
-  ASSERT_TRUE(RunCpuPipeline(*module, {.verify_each = true}).ok());
+  ASSERT_TRUE(pass::RunCpuPipeline(*module, {.verify_each = true}).ok());
   CpuOptions options;
   options.shapes = {{8, 1, 1}};
   const StatusOr<CpuTarget> target = HostCpuTarget();

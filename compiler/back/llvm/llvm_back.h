@@ -40,9 +40,9 @@ struct CpuOptions {
   bool vectorise = true;
   // The shapes to make instead of those that the cost model chooses, in this order; for tests and for what a device has
   // learnt. Those that cannot be emitted are left out.
-  std::vector<GangShape> shapes{};
+  std::vector<pass::GangShape> shapes{};
   bool audits_proofs = kAuditsProofs;  // Unchecked variants check, and trap with kWrongProof.
-  KernelReport* report = nullptr;  // May be null.
+  KernelReport* report = nullptr;      // May be null.
 };
 
 // Emits `module`, which must be verified and have gone through the pipeline. kUnimplemented for what the back end

@@ -106,7 +106,7 @@ class Kernel {
   Kernel(const Form& form, const CpuOptions& options, const std::string& level) : form_(form) {
     ir::Module module = KernelOf(form);
     interpreter_.emplace(*ir::Interpreter::Create(module));
-    Status passed = RunCpuPipeline(module, {.verify_each = true});
+    Status passed = pass::RunCpuPipeline(module, {.verify_each = true});
     EXPECT_TRUE(passed.ok()) << passed;
     KernelReport report;
     CpuOptions with_report = options;
@@ -212,9 +212,9 @@ class VectorArithmeticTest : public ::testing::TestWithParam<Opcode> {};
 
 // Lanes that are on give the interpreter's bits, lanes that are off never trap, and a lane that traps is found.
 TEST_P(VectorArithmeticTest, AgreesWithInterpreter) {
-  const std::pair<const char*, std::vector<GangShape>> kLevels[] = {{"x86-64-v2", {{.lanes = 4}, {.lanes = 2}}},
-                                                                    {"x86-64-v3", {{.lanes = 8, .columns = 2}}},
-                                                                    {"x86-64-v4", {{.lanes = 16}, {.lanes = 8}}}};
+  const std::pair<const char*, std::vector<pass::GangShape>> kLevels[] = {{"x86-64-v2", {{.lanes = 4}, {.lanes = 2}}},
+                                                                          {"x86-64-v3", {{.lanes = 8, .columns = 2}}},
+                                                                          {"x86-64-v4", {{.lanes = 16}, {.lanes = 8}}}};
   for (const Form& form : testing::AllFormsOf(GetParam())) {
     const std::vector<uint64_t> edges = testing::EdgesOf(form.type);
     std::vector<std::pair<uint64_t, uint64_t>> pairs;
@@ -256,7 +256,7 @@ INSTANTIATE_TEST_SUITE_P(All, VectorArithmeticTest, ::testing::ValuesIn(testing:
 // Gangs compile for NEON too: vectors of four floats, and nothing of x86 in the way.
 TEST(VectorTextTest, IsMadeForNeon) {
   ir::Module module = KernelOf({Opcode::kFMul, Type::kF32, 2, Type::kF32});
-  ASSERT_TRUE(RunCpuPipeline(module, {}).ok());
+  ASSERT_TRUE(pass::RunCpuPipeline(module, {}).ok());
   KernelReport report;
   const CpuOptions options{.shapes = {{.lanes = 4, .columns = 2}}, .report = &report};
   const StatusOr<std::string> text = EmitCpuText(module, {"aarch64"}, CpuText::kAssembly, options);
@@ -289,7 +289,7 @@ func f0 "fuse" (%r: i32, %x: i32) -> () {
 }
 )";
   ir::Module module = *ir::ParseModule(text);
-  ASSERT_TRUE(RunCpuPipeline(module, {}).ok());
+  ASSERT_TRUE(pass::RunCpuPipeline(module, {}).ok());
   CpuOptions options{.shapes = {{.lanes = 16}}};
   const StatusOr<std::string> exact = EmitCpuText(module, {"x86-64-v4"}, CpuText::kAssembly, options);
   options.fast_math = true;
@@ -352,7 +352,7 @@ TEST(VectorTextTest, ShrinksTilesWithLargeFrames) {
   constexpr int kValues = 30;  // Of 64 x 8 instances: 60 KiB.
   StatusOr<ir::Module> module = ir::ParseModule(CarryingKernel(kValues));
   ASSERT_TRUE(module.ok()) << module.status();
-  ASSERT_TRUE(RunCpuPipeline(*module, {}).ok());
+  ASSERT_TRUE(pass::RunCpuPipeline(*module, {}).ok());
   KernelReport report;
   const CpuOptions options{.shapes = {{.lanes = 64, .columns = 8}}, .report = &report};
   const StatusOr<Artifact> artifact = EmitCpuImage(*module, {"x86-64-v4"}, options);
@@ -401,7 +401,7 @@ func f0 "sum" (%r: i32, %x: i32) -> () {
 )";
   StatusOr<ir::Module> module = ir::ParseModule(text);
   ASSERT_TRUE(module.ok()) << module.status();
-  ASSERT_TRUE(RunCpuPipeline(*module, {}).ok());
+  ASSERT_TRUE(pass::RunCpuPipeline(*module, {}).ok());
   const StatusOr<Artifact> artifact = EmitCpuImage(*module, *HostCpuTarget(), {.shapes = {{.lanes = 8, .columns = 2}}});
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   const auto is_unchecked = [](const CpuVariant& variant) { return variant.lanes == 1 && variant.needs_proof; };

@@ -22,7 +22,7 @@ namespace {
 
 using Kind = KernelRemark::Kind;
 
-VectorUnit UnitOf(Machine::Kind kind) {
+pass::VectorUnit UnitOf(Machine::Kind kind) {
   switch (kind) {
     case Machine::Kind::kX86V4:
       return {.vector_bytes = 64, .registers = 32};
@@ -36,7 +36,7 @@ VectorUnit UnitOf(Machine::Kind kind) {
   return {};
 }
 
-std::string ToString(const GangShape& shape) {
+std::string ToString(const pass::GangShape& shape) {
   return std::to_string(shape.lanes) + "x" + std::to_string(shape.columns) + "x" + std::to_string(shape.rows);
 }
 
@@ -57,7 +57,7 @@ void RemoveUnfinished(llvm::Module& module) {
 }
 
 // A function of the tile, or of what sticks out of it.
-StatusOr<llvm::Function*> EmitGang(ModuleEmitter& m, const GangPlan& plan, const GangFunction& kind,
+StatusOr<llvm::Function*> EmitGang(ModuleEmitter& m, const pass::GangPlan& plan, const GangFunction& kind,
                                    const std::vector<bool>& proven, KernelReport* report, const std::string& name) {
   StatusOr<llvm::Function*> function = GangEmitter(m, plan, kind, proven, report).Emit();
   if (!function.ok()) {
@@ -81,7 +81,7 @@ class VariantEmitter {
         choice_(choice),
         report_(report),
         none_proven_(choice.proven.size(), false),
-        before_effects_(FindBeforeEffects(m.source)) {}
+        before_effects_(analysis::FindBeforeEffects(m.source)) {}
   std::vector<EmittedVariant> Emit() {
     for (size_t i = 0; i < choice_.group_shapes.size() && EmitGroup(i, HasProof()); ++i) {
     }
@@ -117,7 +117,7 @@ class VariantEmitter {
 
  private:
   bool HasProof() const { return !choice_.bounds.accesses.empty(); }
-  void EmitTile(const GangShape& shape, size_t index, bool assumes_edges) {
+  void EmitTile(const pass::GangShape& shape, size_t index, bool assumes_edges) {
     TileEntry tiles;
     tiles.name = assumes_edges ? "hpvm_tile" + std::to_string(index) : "hpvm_plain";
     tiles.shape = shape;
@@ -163,7 +163,7 @@ class VariantEmitter {
   }
   // For launches that are narrow along x; every gang under a mask, so that it costs one function.
   void EmitAlongY() {
-    const std::optional<ir::Module> turned = TurnAxes(m_.source);
+    const std::optional<ir::Module> turned = pass::TurnAxes(m_.source);
     if (!turned.has_value()) {
       return;
     }
@@ -187,8 +187,8 @@ class VariantEmitter {
       Remark(report_, 0, "No code for tiles along y: " + std::string(masked.status().message()));
     }
   }
-  StatusOr<llvm::Function*> Turned(ModuleEmitter& along_y, const GangShape& shape, const std::string& name) {
-    const std::optional<GangPlan> plan = PlanGang(along_y.source, {.assumes_guards = false});
+  StatusOr<llvm::Function*> Turned(ModuleEmitter& along_y, const pass::GangShape& shape, const std::string& name) {
+    const std::optional<pass::GangPlan> plan = pass::PlanGang(along_y.source, {.assumes_guards = false});
     if (!plan.has_value()) {
       return Unimplemented("What instances have in common did not settle.");
     }
@@ -197,7 +197,7 @@ class VariantEmitter {
   }
   // Whether it could.
   bool EmitGroup(size_t index, bool is_unchecked) {
-    const GangShape& shape = choice_.group_shapes[index];
+    const pass::GangShape& shape = choice_.group_shapes[index];
     GroupEntry group{"hpvm_group" + std::to_string(index) + (is_unchecked ? "" : "_checked"), shape, is_unchecked,
                      &choice_.proven};
     const StatusOr<GroupCode> code = EmitGroupEntry(m_, group, made_.empty() ? report_ : nullptr);
@@ -231,7 +231,7 @@ class VariantEmitter {
     const bool has_rows = kind.shape.rows > 1;
     auto [plan, is_new] = plans_.try_emplace({has_rows, kind.is_masked, assumes_edges});
     if (is_new) {
-      plan->second = PlanGang(
+      plan->second = pass::PlanGang(
           m_.source, {.has_rows = has_rows, .assumes_guards = !kind.is_masked, .assumes_edges = assumes_edges});
     }
     if (!plan->second.has_value()) {
@@ -253,7 +253,7 @@ class VariantEmitter {
     }
     return function;
   }
-  void Leave(const GangShape& shape, const Status& why) {
+  void Leave(const pass::GangShape& shape, const Status& why) {
     Remark(report_, 0, "No code for tiles of " + ToString(shape) + ": " + std::string(why.message()));
   }
 
@@ -264,12 +264,12 @@ class VariantEmitter {
   const std::vector<bool> before_effects_;
   std::map<std::pair<uint32_t, bool>, llvm::Function*> masked_;  // By lanes and whether it is unchecked.
   // By whether tiles have rows, are masked, and are taken to meet no edge.
-  std::map<std::array<bool, 3>, std::optional<GangPlan>> plans_;
+  std::map<std::array<bool, 3>, std::optional<pass::GangPlan>> plans_;
   std::vector<EmittedVariant> made_;
 };
 
 // Vectors of whole 32-bit values; and half as many for groups that are narrow, as those of two dimensions often are.
-std::vector<GangShape> GroupShapes(const ir::Module& module, const VectorUnit& unit) {
+std::vector<pass::GangShape> GroupShapes(const ir::Module& module, const pass::VectorUnit& unit) {
   const ir::Function& entry = module.function(module.entry);
   bool has_rows = false;
   std::vector<bool> is_one(entry.values.size(), false);  // Definitions come before uses.
@@ -304,18 +304,18 @@ bool HasLoop(const ir::Module& module) {
   return found;
 }
 
-uint64_t WorkOf(uint64_t ops, const GangShape& shape, const VectorUnit& unit) {
+uint64_t WorkOf(uint64_t ops, const pass::GangShape& shape, const pass::VectorUnit& unit) {
   const uint64_t vectors = std::max<uint64_t>(uint64_t{shape.lanes} * 4 / unit.vector_bytes, 1);
   return ops * vectors * (uint64_t{shape.columns} * shape.rows + 2);  // A masked gang, with checks and without.
 }
 
 // Leaves out what would take LLVM too long; of shapes that are `asked` for only what passes all bounds.
-void LimitWork(const ir::Module& module, const VectorUnit& unit, bool asked, std::vector<GangShape>& shapes,
+void LimitWork(const ir::Module& module, const pass::VectorUnit& unit, bool asked, std::vector<pass::GangShape>& shapes,
                KernelReport* report) {
   uint64_t ops = 0, work = 0;
   ir::ForEachOp(module.function(module.entry), [&](ir::OpId) { ++ops; });
-  std::vector<GangShape> kept;
-  for (const GangShape& shape : shapes) {
+  std::vector<pass::GangShape> kept;
+  for (const pass::GangShape& shape : shapes) {
     work += WorkOf(ops, shape, unit);
     const uint64_t limit = asked || kept.empty() ? kWorkMax : kWorkForChoice;
     if (work > limit) {
@@ -340,17 +340,17 @@ VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, c
   }
   const bool has_groups = module.uses_barrier || module.uses_group_memory;
   choice.proven.resize(module.function(module.entry).ops.size(), false);
-  if (const std::optional<GangRefusal> refusal = RefuseGang(module)) {
+  if (const std::optional<pass::GangRefusal> refusal = pass::RefuseGang(module)) {
     Remark(report, refusal->source, refusal->reason);
   } else if (has_groups) {
     choice.group_shapes = options.shapes.empty() ? GroupShapes(module, UnitOf(machine.kind)) : options.shapes;
-    for (GangShape& shape : choice.group_shapes) {
+    for (pass::GangShape& shape : choice.group_shapes) {
       shape.columns = 1;
     }
   } else {
-    ShapeChoice chosen{.shapes = options.shapes, .before_scalar = options.shapes.size()};
+    pass::ShapeChoice chosen{.shapes = options.shapes, .before_scalar = options.shapes.size()};
     if (options.shapes.empty()) {
-      chosen = ChooseShapes(module, UnitOf(machine.kind), report);
+      chosen = pass::ChooseShapes(module, UnitOf(machine.kind), report);
     } else {
       chosen.without_edges = options.shapes.front();
     }
@@ -360,13 +360,13 @@ VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, c
   }
   LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), choice.shapes, report);
   if (choice.without_edges.has_value()) {
-    std::vector<GangShape> plain = {*choice.without_edges};
+    std::vector<pass::GangShape> plain = {*choice.without_edges};
     LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), plain, report);
     choice.without_edges = plain.empty() ? std::nullopt : std::optional(plain[0]);
   }
   LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), choice.group_shapes, report);
   if (!has_groups || !choice.group_shapes.empty()) {
-    choice.bounds = FindBounds(module);
+    choice.bounds = pass::FindBounds(module);
     for (const ir::BoundsAccess& access : choice.bounds.accesses) {
       choice.proven[access.op.index] = true;
     }
@@ -396,9 +396,9 @@ void ReplaceBySmaller(VariantChoice& choice, const EmittedVariant& variant) {
     case EmittedVariant::From::kShape:
       break;
   }
-  std::vector<GangShape>& shapes =
+  std::vector<pass::GangShape>& shapes =
       variant.variant.unit == CpuVariant::Unit::kGroup ? choice.group_shapes : choice.shapes;
-  GangShape smaller = shapes[variant.choice];
+  pass::GangShape smaller = shapes[variant.choice];
   if (smaller.rows > 1) {
     smaller.rows /= 2;
   } else {

@@ -19,13 +19,13 @@ namespace hpvm::cpu {
 
 struct VariantChoice {
   ir::BoundsProgram bounds;
-  std::vector<bool> proven;                // By OpId of the entry: the bounds program covers the access.
-  std::vector<GangShape> shapes;           // Of tiles, the best first.
-  std::vector<GangShape> group_shapes;     // For kernels with barriers; one row and one column.
-  bool has_unchecked_instances = false;    // One instance at a time without the checks that a launch proves needless.
-  size_t before_instances = ~size_t{0};    // So many of `shapes` are expected to be quicker than that.
-  std::optional<GangShape> without_edges;  // ShapeChoice's.
-  bool has_along_y = true;                 // Lanes along y, where the kernel allows it.
+  std::vector<bool> proven;                   // By OpId of the entry: the bounds program covers the access.
+  std::vector<pass::GangShape> shapes;        // Of tiles, the best first.
+  std::vector<pass::GangShape> group_shapes;  // For kernels with barriers; one row and one column.
+  bool has_unchecked_instances = false;  // One instance at a time without the checks that a launch proves needless.
+  size_t before_instances = ~size_t{0};  // So many of `shapes` are expected to be quicker than that.
+  std::optional<pass::GangShape> without_edges;  // ShapeChoice's.
+  bool has_along_y = true;                       // Lanes along y, where the kernel allows it.
 };
 // What to make of a kernel that has gone through the pipeline. `report` may be null.
 VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, const CpuOptions& options,

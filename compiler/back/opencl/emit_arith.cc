@@ -245,7 +245,7 @@ std::string Arithmetic::FloatBinary(const Op& op) {
       break;
   }
   if (op.type == Type::kF32 && IsFast(op)) {
-    if (const Op* root = ReciprocalRootIn(definitions_, v_.f, op); root != nullptr && IsFast(*root)) {
+    if (const Op* root = analysis::ReciprocalRootIn(definitions_, v_.f, op); root != nullptr && IsFast(*root)) {
       v_.helpers.Need("fast_rsqrt");
       return Cat("fast_rsqrt(", text_.Operand(*root, 0), ")");
     }

@@ -2,6 +2,7 @@
 #include "compiler/back/opencl/kernel_writer.h"
 #include "compiler/back/opencl/literal.h"
 #include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::opencl {
 namespace {
@@ -149,14 +150,13 @@ void KernelWriter::WriteTerminator(OpId id, bool is_last) {
 
 void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const ValueId> values, bool falls_through) {
   const Op& owner = v_.f.op(target.op);
-  const ir::Region& body = v_.f.region(owner.body);
-  const ValueId first = target.is_continue ? body.first_param : owner.first_result;
+  const ir::Slots slots = ir::SlotsOf(v_.f, target);
   // A value that is another's target must be read before that is assigned.
   std::vector<std::string> sources;
   for (size_t i = 0; i < values.size(); ++i) {
     sources.push_back(text_.Name(values[i]));
     for (size_t j = 0; target.is_continue && j < i; ++j) {
-      if (sources[i] == text_.Name(ValueId(first.index + j))) {
+      if (sources[i] == text_.Name(slots[static_cast<uint32_t>(j)])) {
         sources[i] = text_.Fresh("t");
         text_.Local("", TypeName(text_.TypeOf(values[i])), sources[i], text_.Name(values[i]));
         break;
@@ -164,7 +164,7 @@ void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const Val
     }
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    const std::string& to = text_.Name(ValueId(first.index + i));
+    const std::string& to = text_.Name(slots[static_cast<uint32_t>(i)]);
     if (to != sources[i]) {
       text_.Line(to, " = ", sources[i], ";");
     }

@@ -95,10 +95,10 @@ std::string Memory::ParamPointer(const Op& op, std::string_view space) {
 }
 
 // If one of the members misses, each is looked at, in order.
-void Memory::CheckShared(const SharedCheck& check) {
+void Memory::CheckShared(const pass::SharedCheck& check) {
   const std::string& first = text_.Operand(v_.f.op(check.members[0]), 0);
   std::string most;
-  for (const SharedCheck::Bound& bound : check.bounds) {
+  for (const pass::SharedCheck::Bound& bound : check.bounds) {
     const std::string places = facts_.Places(bound.param, bound.reach);
     most = most.empty() ? places : Cat("min(", most, ", ", places, ")");
   }
@@ -129,7 +129,7 @@ bool Memory::LocateParam(OpId id, Bytes* bytes) {
   const std::string at = v_.OmitsCheck(id) && !is_refused ? "" : Effective(id);
   const auto address = [&] { return Cat("(uint)(", facts_.Fact(GpuArgument::Kind::kBufferBase, k), " + ", at, ")"); };
   if (const int32_t shared = shared_.of[id.index]; shared >= 0) {
-    const SharedCheck& check = shared_.checks[static_cast<size_t>(shared)];
+    const pass::SharedCheck& check = shared_.checks[static_cast<size_t>(shared)];
     check.members[0] == id ? CheckShared(check) : void();
   } else if (!v_.OmitsCheck(id) && gpu::HasSmallOffset(v_.module, op)) {
     const std::string miss = Cat(text_.Operand(op, 0), " >= ", facts_.Places(k, op.imm + op.width));

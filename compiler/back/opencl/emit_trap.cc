@@ -10,12 +10,12 @@ void Traps::Trap(OpId id, const std::string& condition, ir::TrapCode code, const
 // Of the instance that the operation works for.
 std::string Traps::TrappingId(OpId id, uint32_t dimension) {
   const std::string first = dimension == 0 ? "x" : "y";
-  const CoarseModule* coarse = v_.options.coarse;
+  const pass::CoarseModule* coarse = v_.options.coarse;
   if (coarse == nullptr) {
     return first;
   }
   const uint8_t place = coarse->place[id.index][dimension];
-  if (place != CoarseModule::kComputed) {
+  if (place != pass::CoarseModule::kComputed) {
     return place == 0 ? first : Cat(first, " + ", static_cast<uint32_t>(place), "u");
   }
   const ValueId computed = coarse->computed[dimension];

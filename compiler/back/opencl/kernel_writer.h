@@ -50,7 +50,7 @@ class Arithmetic {
   Variant& v_;
   Text& text_;
   Traps& traps_;
-  const Definitions definitions_{v_.f};
+  const analysis::Definitions definitions_{v_.f};
   // What gpu::FindMixedCompares says; empty for devices whose compilers get them right.
   const std::vector<uint8_t> hidden_compares_ =
       v_.target.is_processor ? std::vector<uint8_t>() : gpu::FindMixedCompares(v_.f);
@@ -103,7 +103,7 @@ class KernelWriter {
   std::vector<bool> end_used_, next_used_;  // By OpId.
   uint32_t labels_ = 0;
   std::set<uint32_t> globals_;  // Mutable ones in use.
-  const Definitions definitions_{v_.f};
+  const analysis::Definitions definitions_{v_.f};
   std::map<uint64_t, std::string> kept_constants_;  // Names by their bits, of f64.
 };
 

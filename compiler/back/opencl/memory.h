@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/index_loads.h"
 #include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/opencl/control.h"
 #include "compiler/back/opencl/text.h"
-#include "compiler/pass/index_loads.h"
 #include "compiler/pass/memory/shared_checks.h"
 
 namespace hpvm::opencl {
@@ -73,7 +73,7 @@ class Memory {
 
  private:
   void WriteFlatAccess(OpId id);
-  void CheckShared(const SharedCheck& check);
+  void CheckShared(const pass::SharedCheck& check);
   bool LocateParam(OpId id, Bytes* bytes);
   std::string ParamPointer(const Op& op, std::string_view space);
   bool LocateGroup(OpId id, Bytes* bytes);
@@ -91,8 +91,8 @@ class Memory {
   Facts& facts_;
   Traps& traps_;
   Ranges& ranges_;
-  const SharedChecks shared_;
-  const std::vector<bool> index_loads_ = FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
+  const pass::SharedChecks shared_;
+  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
 };
 
 // emit_atomic.cc

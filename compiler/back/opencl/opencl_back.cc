@@ -24,7 +24,7 @@ using opencl::Helpers;
 using opencl::KernelOptions;
 using opencl::KernelWriter;
 
-std::string NameOf(const GpuTile& tile) {
+std::string NameOf(const pass::GpuTile& tile) {
   return Cat("tile_", tile.size[0], "_", tile.size[1], "_", tile.size[2], tile.is_staged ? "_staged" : "");
 }
 
@@ -45,7 +45,7 @@ class Emitter {
       gpu::ReportFloatSums(module_, plan_, form, gpu::FindSumPartners(module_, plan_, target_, options_.fast_math),
                            *options_.report);
     }
-    for (const GpuTile& tile : Tiles()) {
+    for (const pass::GpuTile& tile : Tiles()) {
       WriteTile(tile);
     }
     WriteSingle();
@@ -53,11 +53,11 @@ class Emitter {
   }
 
  private:
-  std::vector<GpuTile> Tiles() const {
-    std::vector<GpuTile> tiles = options_.tiles;
+  std::vector<pass::GpuTile> Tiles() const {
+    std::vector<pass::GpuTile> tiles = options_.tiles;
     // Instances of a tile share a work item's memory.
     if (tiles.empty() && options_.chooses_tiles && plan_.private_bytes == 0) {
-      tiles = ChooseTiles(module_, target_, options_.report);
+      tiles = pass::ChooseTiles(module_, target_, options_.report);
     }
     tiles.resize(std::min(tiles.size(), gpu::TilesMax(plan_)));
     return tiles;
@@ -78,8 +78,8 @@ class Emitter {
     }
   }
 
-  void WriteTile(const GpuTile& tile) {
-    StatusOr<CoarseModule> coarse = Coarsen(module_, tile);
+  void WriteTile(const pass::GpuTile& tile) {
+    StatusOr<pass::CoarseModule> coarse = pass::Coarsen(module_, tile);
     if (!coarse.ok()) {
       return Remark("There is no " + NameOf(tile) + ": " + Message(coarse.status()));
     }

@@ -46,7 +46,7 @@ class OpenClRunTest : public ::testing::Test {
                      uint64_t group = 1, uint32_t back = 0) {
     StatusOr<ir::Module> module = ir::ParseModule(text);
     EXPECT_TRUE(module.ok()) << module.status();
-    EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
+    EXPECT_TRUE(pass::RunGpuPipeline(*module, {.verify_each = true}).ok());
     GpuOptions options;
     options.chooses_tiles = false;
     Diagnostics diagnostics;
@@ -156,7 +156,7 @@ TEST_F(OpenClRunTest, SumsWrapBeforeTheyAreAddresses) {
     ir::testing::WrapBuffers want;
     const StatusOr<ir::TrapReport> interpreted = ir::Interpret(*module, want.On());
     ASSERT_TRUE(interpreted.ok() && interpreted->code == ir::TrapCode::kNone) << interpreted.status();
-    EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
+    EXPECT_TRUE(pass::RunGpuPipeline(*module, {.verify_each = true}).ok());
     GpuOptions options;
     options.chooses_tiles = false;
     Diagnostics diagnostics;
@@ -188,7 +188,7 @@ TEST_F(OpenClRunTest, SortsInWideGroups) {
   text << std::ifstream(HPVMD_SOURCE_DIR "/tests/golden/opencl/sort512.ir").rdbuf();
   StatusOr<ir::Module> module = ir::ParseModule(text.str());
   ASSERT_TRUE(module.ok()) << module.status();
-  EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
+  EXPECT_TRUE(pass::RunGpuPipeline(*module, {.verify_each = true}).ok());
   GpuOptions options;
   options.chooses_tiles = false;
   Diagnostics diagnostics;

@@ -37,7 +37,7 @@ struct KernelOptions {
   bool zeroes_group = true;    // False: all of group memory is written before it is read.
   bool is_aligned = false;     // Buffers begin at multiples of 16 bytes.
   bool fast_math = false;
-  const CoarseModule* coarse = nullptr;  // What the module is a coarse form of; borrowed.
+  const pass::CoarseModule* coarse = nullptr;  // What the module is a coarse form of; borrowed.
 };
 
 // One kernel: what it is made of. All but the options are borrowed.
@@ -97,7 +97,7 @@ class Text {
   uint32_t fresh_ = 0;
   std::vector<std::string> names_;  // By ValueId.
   std::vector<bool> is_ahead_;      // By ValueId: the variable stands there.
-  const Definitions definitions_;
+  const analysis::Definitions definitions_;
   // In kernels whose group meets in loops, on processors: a return from a loop and what else leaves it share the block
   // in which clang ends the lives of the loop's variables, and PoCL 3.1 takes no such loop with a barrier in it. So all
   // variables live from the kernel's beginning.

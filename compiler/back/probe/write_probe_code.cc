@@ -75,7 +75,7 @@ GpuTarget Common() {
 
 std::optional<Artifact> Emit(const BackEnd& back) {
   StatusOr<ir::Module> module = ir::ParseModule(kWrap);
-  if (const Status status = module.ok() ? RunGpuPipeline(*module, {.verify_each = true}) : module.status();
+  if (const Status status = module.ok() ? pass::RunGpuPipeline(*module, {.verify_each = true}) : module.status();
       !status.ok()) {
     fprintf(stderr, "hpvm-probe-code: %s\n", Message(status).c_str());
     return std::nullopt;

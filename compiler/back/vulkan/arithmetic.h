@@ -124,7 +124,7 @@ class Arithmetic : private Room {
   Values& values_;
   Floats& floats_;
   Traps& traps_;
-  const Definitions definitions_{v_.f};
+  const analysis::Definitions definitions_{v_.f};
 };
 
 }  // namespace hpvm::vulkan

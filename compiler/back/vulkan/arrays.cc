@@ -119,7 +119,7 @@ void Arrays::FindTables() {
   if (v_.cuts_loops) {
     return;  // On a processor memory is memory.
   }
-  const Definitions definitions(v_.f);
+  const analysis::Definitions definitions(v_.f);
   const uint64_t used = v_.plan.local_bytes + 8;  // With the flags of traps.
   const uint64_t bytes_max =
       std::min(kTableBytesMax, v_.m.target.local_bytes_max - std::min(v_.m.target.local_bytes_max, used));

@@ -29,7 +29,7 @@ SpvId Arithmetic::EmitArithmetic(const ir::Op& op) {
     case Family::kApprox:
       return floats_.EmitApprox(op, a);
     case Family::kFloatBinary:
-      if (const ir::Op* root = ReciprocalRootIn(definitions_, v_.f, op);
+      if (const ir::Op* root = analysis::ReciprocalRootIn(definitions_, v_.f, op);
           root != nullptr && floats_.IsFast(op) && floats_.IsFast(*root) && !v_.m.target.is_processor) {
         return w.Ext(GLSLstd450InverseSqrt, v_.m.TypeOf(op.type), {values_.Of(v_.f.operands_of(*root)[0])});
       }

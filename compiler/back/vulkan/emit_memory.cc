@@ -47,10 +47,10 @@ void Search::CheckParam(ir::OpId id, SpvId offset) {
 }
 
 // If one of the members misses, each is looked at, in order.
-void Search::CheckShared(const SharedCheck& check) {
+void Search::CheckShared(const pass::SharedCheck& check) {
   const SpvId first = values_.Operand(v_.f.op(check.members[0]), 0);
   SpvId least = 0;
-  for (const SharedCheck::Bound& bound : check.bounds) {
+  for (const pass::SharedCheck::Bound& bound : check.bounds) {
     const SpvId count = RangeCount(bound.param, bound.reach);
     least = least == 0 ? count : c.Select(c.U32(), c.Test(spv::OpULessThan, least, count), least, count);
   }
@@ -76,7 +76,7 @@ std::optional<Spot> Search::FindInParam(ir::OpId id) {
     return std::nullopt;
   }
   if (const int32_t shared = shared_.of[id.index]; shared >= 0) {
-    const SharedCheck& check = shared_.checks[static_cast<size_t>(shared)];
+    const pass::SharedCheck& check = shared_.checks[static_cast<size_t>(shared)];
     check.members[0] == id ? CheckShared(check) : void();
   } else if (!v_.OmitsCheck(id)) {
     CheckParam(id, offset);

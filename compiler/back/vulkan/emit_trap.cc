@@ -51,7 +51,9 @@ void Traps::TrapWith(SpvId code, const ir::Op& op, SpvId address) {
   for (size_t d = 0; d < 2 && v_.options.coarse != nullptr; ++d) {
     const uint8_t place = v_.options.coarse->place[number][d];
     const ir::ValueId computed = v_.options.coarse->computed[d];
-    const SpvId known = place != CoarseModule::kComputed ? c.K(place) : computed.valid() ? values_.Of(computed) : 0;
+    const SpvId known = place != pass::CoarseModule::kComputed ? c.K(place)
+                        : computed.valid()                     ? values_.Of(computed)
+                                                               : 0;
     if (known != 0) {
       v_.Use(trap_place_[d]);
       c.Store(trap_place_[d], known);

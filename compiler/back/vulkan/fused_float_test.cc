@@ -55,7 +55,7 @@ std::vector<uint32_t> Emit(const std::string& operation) {
       operation + "\n  store.f32 flat %r, %c\n  return ()\n}\n");
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   ir::Module module = *parsed;
-  EXPECT_TRUE(RunGpuPipeline(module, {.verify_each = true}).ok());
+  EXPECT_TRUE(pass::RunGpuPipeline(module, {.verify_each = true}).ok());
   Diagnostics diagnostics;
   const std::optional<Artifact> artifact = EmitVulkan(module, Target(), {}, diagnostics);
   EXPECT_TRUE(artifact.has_value()) << ToString(diagnostics);

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/index_loads.h"
 #include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/vulkan/arithmetic.h"
 #include "compiler/back/vulkan/control.h"
 #include "compiler/back/vulkan/variant.h"
-#include "compiler/pass/index_loads.h"
 
 namespace hpvm::vulkan {
 
@@ -157,7 +157,7 @@ class Search : private Room {
  private:
   SpvId RangeCount(uint32_t param, uint64_t reach);
   void CheckParam(ir::OpId id, SpvId offset);
-  void CheckShared(const SharedCheck& check);
+  void CheckShared(const pass::SharedCheck& check);
   SpvId IsOutside(SpvId offset, SpvId count);
   SpvId SearchByte(Memory memory);
   SpvId LoadByBytes(Memory memory, SpvId address, uint32_t width);
@@ -167,7 +167,7 @@ class Search : private Room {
   Traps& traps_;
   Arrays& arrays_;
   Access& access_;
-  const SharedChecks shared_;
+  const pass::SharedChecks shared_;
   SpvId fault_ = 0;
 };
 
@@ -200,8 +200,8 @@ class MemoryOps : private Room {
   Arrays& arrays_;
   Access& access_;
   Search& search_;
-  const std::vector<bool> index_loads_ = FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
-  const Definitions definitions_{v_.f};
+  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
+  const analysis::Definitions definitions_{v_.f};
 };
 
 // emit_atomic.cc.

@@ -25,7 +25,7 @@ struct VariantOptions {
   bool needs_alignment = false;
   std::array<uint32_t, 3> tile{1, 1, 1};
   const std::vector<bool>* is_proven = nullptr;  // By OpId; null: nothing is.
-  const CoarseModule* coarse = nullptr;          // What the module is a coarse form of; borrowed.
+  const pass::CoarseModule* coarse = nullptr;    // What the module is a coarse form of; borrowed.
 };
 
 using MakeValue = std::function<SpvId()>;

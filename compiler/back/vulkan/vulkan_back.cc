@@ -34,10 +34,10 @@ class Variants {
 
   // The form's variant; before it one for buffers at multiples of 16 bytes, if `has_room` and some accesses gain by
   // that. A tile has only the second where it gains.
-  Status Add(const gpu::Form& plain, const GpuTile& tile, Trust trust, bool has_room) {
+  Status Add(const gpu::Form& plain, const pass::GpuTile& tile, Trust trust, bool has_room) {
     const auto improved = gpu::ImproveLoads(plain, plan_, trust, target_);
     const gpu::Form form = improved ? gpu::Form(*improved) : plain;
-    const bool is_tile = tile != GpuTile{};
+    const bool is_tile = tile != pass::GpuTile{};
     if (form.HasWideAccesses() && (is_tile || has_room)) {
       HPVMD_RETURN_IF_ERROR(AddForm(form, tile, trust, /*is_aligned=*/true));
       if (is_tile) {
@@ -72,8 +72,8 @@ class Variants {
   }
 
  private:
-  Status AddForm(const gpu::Form& form, const GpuTile& tile, Trust trust, bool is_aligned) {
-    const CoarseModule* coarse = form.coarse;
+  Status AddForm(const gpu::Form& form, const pass::GpuTile& tile, Trust trust, bool is_aligned) {
+    const pass::CoarseModule* coarse = form.coarse;
     const std::vector<bool> proven = ProvenOf(coarse, trust);
     VariantOptions options;
     options.is_checked = trust == Trust::kNothing;
@@ -100,7 +100,7 @@ class Variants {
     return absl::OkStatus();
   }
 
-  std::vector<bool> ProvenOf(const CoarseModule* coarse, Trust trust) const {
+  std::vector<bool> ProvenOf(const pass::CoarseModule* coarse, Trust trust) const {
     std::vector<bool> proven(coarse == nullptr ? plan_.is_proven.size() : coarse->original.size());
     for (uint32_t i = 0; i < proven.size(); ++i) {
       const ir::OpId original = coarse == nullptr ? ir::OpId(i) : coarse->original[i];
@@ -124,16 +124,16 @@ void Fail(const ir::Module& module, const Status& status, Diagnostics& diagnosti
 // Tiles, the best guess first; those that cannot be made are left out.
 Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const GpuTarget& target,
                 const GpuOptions& options, Variants& variants) {
-  std::vector<GpuTile> tiles = options.tiles;
+  std::vector<pass::GpuTile> tiles = options.tiles;
   if (options.chooses_tiles) {
-    tiles = ChooseTiles(module, target, options.report);
+    tiles = pass::ChooseTiles(module, target, options.report);
   }
   size_t made = 0;
-  for (const GpuTile& tile : tiles) {
+  for (const pass::GpuTile& tile : tiles) {
     if (made == gpu::TilesMax(original)) {
       break;
     }
-    const StatusOr<CoarseModule> coarse = Coarsen(module, tile);
+    const StatusOr<pass::CoarseModule> coarse = pass::Coarsen(module, tile);
     if (!coarse.ok()) {
       if (options.report != nullptr) {
         options.report->Add(KernelRemark::Kind::kTile, 0, Message(coarse.status()));

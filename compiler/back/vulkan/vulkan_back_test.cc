@@ -63,7 +63,7 @@ std::string Slurp(const std::string& path) {
 std::optional<Artifact> Compile(const ir::Module& source, const GpuTarget& target, std::string* why,
                                 const GpuOptions& options = {}) {
   ir::Module module = source;
-  const Status passed = RunGpuPipeline(module, {.verify_each = true});
+  const Status passed = pass::RunGpuPipeline(module, {.verify_each = true});
   EXPECT_TRUE(passed.ok()) << passed;
   Diagnostics diagnostics;
   std::optional<Artifact> artifact = EmitVulkan(module, target, options, diagnostics);
@@ -264,6 +264,31 @@ std::string SumListing(const std::string& type, bool is_group, const GpuTarget& 
   return artifact.has_value() ? Listing(*artifact) : "";
 }
 
+// What changes signs is hidden where it is seen as bits, from compilers that take denormals for zeros; so is -0.
+TEST(VulkanBackTest, SignsAreHidden) {
+  const auto hides = [](const std::string& body, const GpuTarget& target) {
+    const StatusOr<ir::Module> module = ir::ParseModule(
+        "module \"m\"\nuses separate_buffers\nparam buffer inout \"a\"\nentry f0\n"
+        "func f0 \"f\" (%a: i32) -> () {\n%zero: i32 = const.i32 0\n%x: f32 = load.f32 param(0) %zero\n" +
+        body + "\nstore.f32 param(0) %zero, %y\nreturn ()\n}\n");
+    EXPECT_TRUE(module.ok()) << module.status();
+    std::string why;
+    const std::optional<Artifact> artifact = Compile(*module, target, &why);
+    EXPECT_TRUE(artifact.has_value()) << why;
+    return artifact.has_value() && Listing(*artifact).find("OpShiftRightArithmetic") != std::string::npos;
+  };
+  GpuTarget target = FullTarget();
+  target.keeps_denormals = false;
+  for (const char* body : {"%y: f32 = fneg.f32 %x", "%y: f32 = fabs.f32 %x", "%y: f32 = fcopysign.f32 %x, %x"}) {
+    SCOPED_TRACE(body);
+    EXPECT_TRUE(hides(body, target));
+    EXPECT_FALSE(hides(body, FullTarget()));
+  }
+  EXPECT_FALSE(hides("%n: f32 = fneg.f32 %x\n%y: f32 = fadd.f32 %n, %x", target)) << "Sums keep denormals.";
+  EXPECT_TRUE(hides("%y: f32 = const.f32 0x80000000", target));
+  EXPECT_FALSE(hides("%y: f32 = const.f32 0", target));
+}
+
 // Sums of floats in buffers are the device's own where it has them. Exact ones exchange small operands; in group memory
 // all are exchanged.
 TEST(VulkanBackTest, SumsAtomicallyAsTheDeviceDoes) {
@@ -316,7 +341,7 @@ TEST(VulkanBackTest, TilesSayThatBuffersAreAligned) {
   ASSERT_TRUE(module.ok()) << module.status();
   std::string why;
   GpuOptions options;
-  options.tiles = {GpuTile{{4, 1, 1}}};
+  options.tiles = {pass::GpuTile{{4, 1, 1}}};
   const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
   ASSERT_TRUE(artifact.has_value()) << why;
   EXPECT_GE(artifact->gpu.variants.size(), 3u);

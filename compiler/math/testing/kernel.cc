@@ -134,7 +134,7 @@ CompiledFunction::CompiledFunction(const Reference& function, bool is_f64, bool 
   HPVMD_CHECK(interpreter.ok());
   interpreter_.emplace(*std::move(interpreter));
   ir::Module lowered = module_;
-  HPVMD_CHECK(RunCpuPipeline(lowered).ok());
+  HPVMD_CHECK(pass::RunCpuPipeline(lowered).ok());
   const StatusOr<CpuTarget> target = HostCpuTarget();
   HPVMD_CHECK(target.ok());
   CpuOptions options;

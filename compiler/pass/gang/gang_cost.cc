@@ -3,14 +3,10 @@
 
 #include <cmath>
 
-namespace hpvm {
-namespace {
+#include "compiler/ir/walk.h"
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
+namespace hpvm::pass {
+namespace {
 
 constexpr double kTrips = 32;           // Of a loop, when nothing is known.
 constexpr double kWeightMax = 1 << 15;  // Three loops deep.
@@ -77,7 +73,7 @@ int64_t StepOf(const ir::Module& module, const Layout& layout) {
 }  // namespace
 
 GangEstimate::GangEstimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
-                           const std::vector<Shape>& along_y)
+                           const std::vector<analysis::Shape>& along_y)
     : module_(module),
       plan_(plan),
       unit_(unit),
@@ -137,8 +133,8 @@ void GangEstimate::AddMemory(OpId id, const Op& op, GangLevel& level) {
     level.vectors.Add(by_row, OfVector(op.width) * (records_.records[static_cast<size_t>(record)].stride > 4 ? 6 : 3));
     return;
   }
-  const Shape& y = along_y_[f_.operands_of(op)[0].index];
-  if (address.kind == Layout::Kind::kVarying && y.kind == Shape::Kind::kLinear && y.step[1] == op.width) {
+  const analysis::Shape& y = along_y_[f_.operands_of(op)[0].index];
+  if (address.kind == Layout::Kind::kVarying && y.kind == analysis::Shape::Kind::kLinear && y.step[1] == op.width) {
     ++level.crosswise;
   }
   level.streams += address.kind == Layout::Kind::kLinear && by_row ? 1 : 0;
@@ -151,7 +147,7 @@ void GangEstimate::AddMemory(OpId id, const Op& op, GangLevel& level) {
   } else {
     const double apart = (4 + lanes_ * (is_store ? 1.5 : 1.2)) * (is_quad ? 4 : 1);
     level.vectors.Add(by_row, apart);
-    if (y.kind == Shape::Kind::kLinear && y.step[1] == op.width && (op.width == 4 || op.width == 8)) {
+    if (y.kind == analysis::Shape::Kind::kLinear && y.step[1] == op.width && (op.width == 4 || op.width == 8)) {
       level.transposed += std::max(0.0, apart - whole - 3 * OfVector(op.width));  // Shuffles.
     }
   }
@@ -274,39 +270,26 @@ void GangEstimate::FindPassing() {
 }
 
 // The time from a loop's parameter to its next value.
-double GangEstimate::Latency(const GangLevel& level, std::span<const OpId> ops, ValueId param, uint32_t index) {
+double GangEstimate::Latency(std::span<const OpId> ops, ValueId param) {
   std::vector<double> since(f_.values.size(), -1);
   since[param.index] = 0;
   double latency = 0;
   auto reach = [&](ValueId id, double time) { since[id.index] = std::max(since[id.index], time); };
   for (OpId id : ops) {
     const Op& op = f_.op(id);
-    const std::span<const ValueId> operands = f_.operands_of(op);
-    if (ir::IsTerminator(op.code)) {
-      const uint32_t first = op.code == Opcode::kLeaveTable ? 1 : 0;
-      for (const ir::Target& target : f_.targets_of(op)) {
-        const Op& owner = f_.op(target.op);
-        if (target.is_continue && owner.body == level.region) {
-          latency = std::max(latency, since[operands[first + index].index]);
-        } else if (!target.is_continue) {
-          for (uint32_t i = 0; i < owner.result_count; ++i) {
-            reach(ValueId(owner.first_result.index + i), since[operands[first + i].index]);
-          }
-        }
+    ir::ForEachBrought(f_, op, [&](ValueId slot, ValueId value) {
+      if (slot == param) {
+        latency = std::max(latency, since[value.index]);
+      } else {
+        reach(slot, since[value.index]);
       }
-      continue;
-    }
+    });
     double time = -1;
-    for (ValueId operand : operands) {
+    for (ValueId operand : f_.operands_of(op)) {
       time = std::max(time, since[operand.index]);
     }
     if (time < 0) {
       continue;
-    }
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      for (uint32_t i = 0; i < operands.size(); ++i) {
-        reach(ValueId(f_.region(op.body).first_param.index + i), since[operands[i].index]);
-      }
     }
     const bool is_memory = (ir::Info(op.code).effects & ir::kReads) != 0;
     for (uint32_t i = 0; i < op.result_count && op.code != Opcode::kIf; ++i) {
@@ -338,7 +321,7 @@ void GangEstimate::FindLatencies() {
         return;
       }
       if (Varies(param)) {
-        levels_[l].latency = std::max(levels_[l].latency, Latency(levels_[l], ops, param, i));
+        levels_[l].latency = std::max(levels_[l].latency, Latency(ops, param));
       }
     }
   }
@@ -377,4 +360,4 @@ double GangEstimate::Of(const GangShape& shape) const {
   return cycles / (parts * shape.lanes);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

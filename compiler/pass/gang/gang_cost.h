@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/pass/gang/gang_plan.h"
 #include "compiler/pass/gang/gang_records.h"
-#include "compiler/pass/uniformity.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Work of one kind: once for a tile (scalars: once a row), or once a column or part of it.
 struct GangWork {
@@ -46,7 +46,7 @@ class GangEstimate {
  public:
   // `along_y`: the entry's shapes.
   GangEstimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
-               const std::vector<Shape>& along_y);
+               const std::vector<analysis::Shape>& along_y);
   bool has_crosswise() const {
     return std::any_of(levels_.begin(), levels_.end(), [](const GangLevel& level) { return level.crosswise > 0; });
   }
@@ -66,7 +66,7 @@ class GangEstimate {
   void NoteUses(const ir::Op& op, size_t level);
   void FindPassing();
   void FindLatencies();
-  double Latency(const GangLevel& level, std::span<const ir::OpId> ops, ir::ValueId param, uint32_t index);
+  double Latency(std::span<const ir::OpId> ops, ir::ValueId param);
   double AtOnce(const GangWork& work, const GangShape& shape, double parts_max) const;
 
   const ir::Module& module_;
@@ -74,7 +74,7 @@ class GangEstimate {
   const VectorUnit& unit_;
   const uint32_t lanes_;
   const ir::Function& f_;
-  const std::vector<Shape>& along_y_;
+  const std::vector<analysis::Shape>& along_y_;
   const GangRecords records_;
   std::vector<GangLevel> levels_;
   std::vector<std::pair<ir::OpId, size_t>> order_;  // Operations with their level, as the text form has them.
@@ -83,6 +83,6 @@ class GangEstimate {
   double scalar_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_GANG_COST_H_

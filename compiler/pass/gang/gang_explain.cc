@@ -6,13 +6,8 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/gang_plan.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // How many values are kept in which way.
 struct Kinds {
@@ -108,4 +103,4 @@ void ExplainGang(const ir::Module& module, const GangPlan& plan, KernelReport* r
   Explainer(module, plan, report).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

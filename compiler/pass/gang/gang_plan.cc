@@ -8,18 +8,13 @@
 #include "compiler/analysis/before_effects.h"
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/edge_forms.h"
+#include "compiler/analysis/nesting.h"
+#include "compiler/analysis/uniformity.h"
+#include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/uniformity.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Space;
-using ir::ValueId;
 
 // --- What cannot run in lockstep.
 
@@ -78,78 +73,21 @@ const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>&
   }
 }
 
-// Finds what is computed from a buffer's address by more than sums, differences and choices: ResolveProvenance guesses
-// a buffer for it, but it may be an address of module memory.
-class OddAddresses {
- public:
-  explicit OddAddresses(const ir::Module& module)
-      : f_(module.function(module.entry)), how_(f_.values.size(), How::kPlain) {
-    for (uint32_t k = 0; k < module.params.size(); ++k) {
-      if (module.params[k].is_buffer) {
-        how_[f_.region(f_.body).first_param.index + k] = How::kDerived;
-      }
-    }
-    while (changed_) {
-      changed_ = false;
-      ir::ForEachOp(f_, [&](OpId id) { Visit(f_.op(id)); });
-    }
-  }
-  bool IsOdd(ValueId id) const { return how_[id.index] == How::kOdd; }
-
- private:
-  enum class How : uint8_t { kPlain, kDerived, kOdd };
-  void Raise(ValueId id, How how) {
-    changed_ |= how > how_[id.index];
-    how_[id.index] = std::max(how_[id.index], how);
-  }
-  void Visit(const Op& op) {
-    const std::span<const ValueId> operands = f_.operands_of(op);
-    auto bring = [&](ValueId first, uint32_t count, uint32_t from) {
-      for (uint32_t i = 0; i < count; ++i) {
-        Raise(ValueId(first.index + i), how_[operands[from + i].index]);
-      }
-    };
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      return bring(f_.region(op.body).first_param, f_.region(op.body).param_count, 0);
-    }
-    for (const ir::Target& target : f_.targets_of(op)) {
-      const Op& owner = f_.op(target.op);
-      const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
-      target.is_continue ? bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, from)
-                         : bring(owner.first_result, owner.result_count, from);
-    }
-    const uint8_t effects = ir::Info(op.code).effects;
-    if (op.result_count != 1 || (effects & (ir::kReads | ir::kControl)) != 0) {
-      return;
-    }
-    How how = How::kPlain;
-    for (ValueId operand : operands) {
-      how = std::max(how, how_[operand.index]);
-    }
-    const bool keeps = op.code == Opcode::kAdd || op.code == Opcode::kSub || op.code == Opcode::kSelect ||
-                       ir::Info(op.code).family == ir::Family::kIntCompare;
-    Raise(op.first_result, how == How::kDerived && !keeps ? How::kOdd : how);
-  }
-
-  const ir::Function& f_;
-  std::vector<How> how_;
-  bool changed_ = true;
-};
-
-// The first store of the entry to such an address.
+// The first store of the entry to an address for which ResolveProvenance guessed a buffer, but that may be one of
+// module memory.
 std::optional<GangRefusal> RefuseOddStores(const ir::Module& module) {
   std::optional<GangRefusal> refusal;
   if (module.has_separate_buffers) {
     return refusal;
   }
-  const OddAddresses odd(module);
+  const std::vector<analysis::ValueRange> ranges = analysis::FindValueRanges(module, ~uint64_t{0});
   const ir::Function& f = module.function(module.entry);
   ir::ForEachOp(f, [&](OpId id) {
     const Op& op = f.op(id);
     const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0 && op.space == Space::kParam;
     const ir::Family family = ir::Info(op.code).family;
-    if (writes && (family == ir::Family::kMemory || family == ir::Family::kAtomic) && odd.IsOdd(f.operands_of(op)[0]) &&
-        !refusal.has_value()) {
+    if (writes && (family == ir::Family::kMemory || family == ir::Family::kAtomic) && !refusal.has_value() &&
+        ranges[f.operands_of(op)[0].index].origin.how == analysis::PointerOrigin::How::kBits) {
       refusal = GangRefusal{op.source,
                             "Instances run one at a time: a store's address is computed from bits of a "
                             "buffer's address, so it may be in memory that belongs to one instance."};
@@ -165,18 +103,7 @@ class Planner {
   Planner(const ir::Module& module, const GangPlanOptions& options)
       : module_(module), options_(options), f_(module.function(module.entry)) {}
   std::optional<GangPlan> Run() {
-    owners_.resize(f_.ops.size());
     plan_.is_assumed.assign(f_.ops.size(), false);
-    ir::ForEachOp(f_, [&](OpId id) {
-      const Op& op = f_.op(id);
-      for (RegionId inner : {op.body, op.otherwise}) {
-        if (inner.valid() && f_.region(inner).owner == id) {
-          for (OpId child : f_.region(inner).ops) {
-            owners_[child.index] = id;
-          }
-        }
-      }
-    });
     // Each guard may let those behind it be reached together.
     constexpr int kRoundsMax = 16;
     for (int round = 0; round < kRoundsMax; ++round) {
@@ -195,9 +122,9 @@ class Planner {
 
  private:
   bool Analyse() {
-    along_x_ = AnalyseUniformity(module_, Lanes::kAlongX, &plan_.is_assumed);
+    along_x_ = analysis::AnalyseUniformity(module_, analysis::Lanes::kAlongX, &plan_.is_assumed);
     if (options_.has_rows) {
-      along_y_ = AnalyseUniformity(module_, Lanes::kAlongY, &plan_.is_assumed);
+      along_y_ = analysis::AnalyseUniformity(module_, analysis::Lanes::kAlongY, &plan_.is_assumed);
     }
     return along_x_.has_value() && along_y_.has_value() == options_.has_rows;
   }
@@ -207,7 +134,7 @@ class Planner {
     return !along_x_->functions[entry].shapes[id.index].is_uniform() ||
            (options_.has_rows && !along_y_->functions[entry].shapes[id.index].is_uniform());
   }
-  bool IsFree(const Shape& shape) const { return shape.kind == Shape::Kind::kLinear; }
+  bool IsFree(const analysis::Shape& shape) const { return shape.kind == analysis::Shape::Kind::kLinear; }
   bool IsReachedTogether(OpId id) const {
     const uint32_t entry = module_.entry.index;
     return !along_x_->functions[entry].decided_by[id.index].valid() &&
@@ -230,7 +157,7 @@ class Planner {
     return found;
   }
   bool IsInLoop(OpId id) const {
-    for (OpId owner = owners_[id.index]; owner.valid(); owner = owners_[owner.index]) {
+    for (OpId owner = nesting_.OwnerOf(id); owner.valid(); owner = nesting_.OwnerOf(owner)) {
       if (f_.op(owner).code == Opcode::kLoop) {
         return true;
       }
@@ -241,31 +168,32 @@ class Planner {
     const ValueId condition = f_.operands_of(op)[0];
     return Differs(condition) && IsGuard(condition, 0);
   }
-  const Shape& AlongX(const Op& op, uint32_t operand) const {
+  const analysis::Shape& AlongX(const Op& op, uint32_t operand) const {
     return along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[operand].index];
   }
   // The operand's step along x, or nothing where a tile could carry it around its type's range.
   std::optional<int64_t> StepOf(const Op& op, uint32_t operand) const {
     constexpr int64_t kStepMax = 1 << 20;
-    const Shape& shape = AlongX(op, operand);
+    const analysis::Shape& shape = AlongX(op, operand);
     const int64_t step = ir::SignedBits(f_.type_of(f_.operands_of(op)[operand]), shape.step[0]);
-    const bool is_linear = shape.kind == Shape::Kind::kLinear && step <= kStepMax && step >= -kStepMax;
+    const bool is_linear = shape.kind == analysis::Shape::Kind::kLinear && step <= kStepMax && step >= -kStepMax;
     return is_linear ? std::optional(step) : std::nullopt;
   }
   // True if the result varies along x, but only as an edge form does.
   bool MeetsEdge(const Op& op) const {
     // With a smaller divisor nearly every tile would meet an edge.
     constexpr uint64_t kDivisorMin = 64;
-    const EdgeForm form = FindEdgeForm(f_, definitions_, op);
-    if (form.kind == EdgeForm::Kind::kNone ||
-        along_x_->functions[module_.entry.index].shapes[op.first_result.index].kind != Shape::Kind::kVarying) {
+    const analysis::EdgeForm form = analysis::FindEdgeForm(f_, definitions_, op);
+    if (form.kind == analysis::EdgeForm::Kind::kNone ||
+        along_x_->functions[module_.entry.index].shapes[op.first_result.index].kind !=
+            analysis::Shape::Kind::kVarying) {
       return false;
     }
-    if (form.kind == EdgeForm::Kind::kChoice) {
+    if (form.kind == analysis::EdgeForm::Kind::kChoice) {
       const std::optional<int64_t> one = StepOf(op, 1), other = StepOf(op, 2);
       const ValueId condition = f_.operands_of(op)[0];
       return one.has_value() && other.has_value() && (*one != 0 || *other != 0) &&
-             (AlongX(op, 0).kind == Shape::Kind::kLinear || IsGuard(condition, 0));
+             (AlongX(op, 0).kind == analysis::Shape::Kind::kLinear || IsGuard(condition, 0));
     }
     const std::optional<int64_t> step = StepOf(op, 0);
     return step.value_or(0) != 0 && AlongX(op, 1).is_uniform() && (form.divisor == 0 || form.divisor >= kDivisorMin);
@@ -310,8 +238,9 @@ class Planner {
       if (by != nullptr && (by->code == Opcode::kExtendS || by->code == Opcode::kExtendU)) {
         operand = f_.operands_of(*by)[0];
       }
-      return along_x_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear &&
-             (!options_.has_rows || along_y_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear);
+      return along_x_->functions[entry].shapes[operand.index].kind == analysis::Shape::Kind::kLinear &&
+             (!options_.has_rows ||
+              along_y_->functions[entry].shapes[operand.index].kind == analysis::Shape::Kind::kLinear);
     });
   }
   void FindMasked() {
@@ -328,7 +257,7 @@ class Planner {
     }
   }
   bool MarkJump(OpId id, const Op& op) {
-    const OpId from = owners_[id.index];
+    const OpId from = nesting_.OwnerOf(id);
     if (op.code == Opcode::kReturn) {
       return MarkWay(from, OpId(), false);
     }
@@ -347,7 +276,7 @@ class Planner {
       changed |= !masked;
       masked = true;
     };
-    for (OpId id = from; id.valid(); id = owners_[id.index]) {
+    for (OpId id = from; id.valid(); id = nesting_.OwnerOf(id)) {
       if (is_apart) {
         mark(plan_.is_masked[id.index]);
       }
@@ -365,9 +294,9 @@ class Planner {
     const uint32_t entry = module_.entry.index;
     std::vector<Layout> layouts(f_.values.size());
     for (size_t i = 0; i < layouts.size(); ++i) {
-      const Shape& x = along_x_->functions[entry].shapes[i];
+      const analysis::Shape& x = along_x_->functions[entry].shapes[i];
       Layout& layout = layouts[i];
-      if (x.kind == Shape::Kind::kLinear) {
+      if (x.kind == analysis::Shape::Kind::kLinear) {
         layout.kind = x.is_uniform() ? Layout::Kind::kUniform : Layout::Kind::kLinear;
         layout.step = x.step[0];
       }
@@ -379,8 +308,8 @@ class Planner {
   std::vector<std::optional<uint64_t>> RowSteps() const {
     std::vector<std::optional<uint64_t>> steps(f_.values.size());
     for (size_t i = 0; i < steps.size() && options_.has_rows; ++i) {
-      const Shape& y = along_y_->functions[module_.entry.index].shapes[i];
-      if (y.kind == Shape::Kind::kLinear && !y.is_uniform()) {
+      const analysis::Shape& y = along_y_->functions[module_.entry.index].shapes[i];
+      if (y.kind == analysis::Shape::Kind::kLinear && !y.is_uniform()) {
         steps[i] = y.step[1];
       }
     }
@@ -390,10 +319,10 @@ class Planner {
   const ir::Module& module_;
   const GangPlanOptions& options_;
   const ir::Function& f_;
-  const std::vector<bool> before_effects_ = FindBeforeEffects(module_);
-  const Definitions definitions_{f_};
-  std::optional<Uniformity> along_x_, along_y_;
-  std::vector<OpId> owners_;  // By OpId: the construct around it; invalid in the body.
+  const std::vector<bool> before_effects_ = analysis::FindBeforeEffects(module_);
+  const analysis::Definitions definitions_{f_};
+  const analysis::Nesting nesting_{f_};
+  std::optional<analysis::Uniformity> along_x_, along_y_;
   GangPlan plan_;
 };
 
@@ -438,4 +367,4 @@ std::optional<GangPlan> PlanGang(const ir::Module& module, const GangPlanOptions
   return Planner(module, options).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "compiler/api/report.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // How a value is kept for the instances of a tile.
 struct Layout {
@@ -93,6 +93,6 @@ struct ShapeChoice {
 };
 ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_GANG_PLAN_H_

@@ -8,7 +8,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ::testing::HasSubstr;
@@ -324,4 +324,4 @@ TEST(GangPlanTest, Explained) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

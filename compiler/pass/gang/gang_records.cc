@@ -8,13 +8,8 @@
 #include "compiler/analysis/linear_form.h"
 #include "compiler/ir/spelling.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Space;
 
 // Records of as many words, as large ones as are moved whole by wide vectors; others by a vector or more a lane.
 constexpr uint32_t kInterleavedMax = 4;
@@ -62,7 +57,7 @@ class Finder {
   int64_t Signed(uint64_t value) const { return ir::SignedBits(module_.address_type(), value); }
 
   Place PlaceOf(const Op& op) const {
-    LinearForm form = forms_.Of(f_.operands_of(op)[0]);
+    analysis::LinearForm form = forms_.Of(f_.operands_of(op)[0]);
     return {op.space_index, std::move(form.terms), Signed(form.constant) + static_cast<int64_t>(op.imm)};
   }
 
@@ -192,7 +187,7 @@ class Finder {
   const ir::Module& module_;
   const ir::Function& f_;
   const GangPlan& plan_;
-  const LinearForms forms_;
+  const analysis::LinearForms forms_;
   std::vector<Open> open_;
   GangRecords found_;
 };
@@ -201,4 +196,4 @@ class Finder {
 
 GangRecords FindRecords(const ir::Module& module, const GangPlan& plan) { return Finder(module, plan).Run(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
 #include "compiler/pass/gang/gang_plan.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Loads (or stores) of whole words of one buffer that stand in one region. All of the loads may be done where the first
 // stands, all of the stores where the last does: nothing between them writes (touches) what they touch, traps or parts
@@ -31,6 +31,6 @@ struct GangRecords {
 };
 GangRecords FindRecords(const ir::Module& module, const GangPlan& plan);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_GANG_RECORDS_H_

@@ -8,7 +8,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ::testing::ElementsAre;
@@ -119,4 +119,4 @@ TEST(GangRecordsTest, UpdatesInPlace) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -8,12 +8,8 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/gang_cost.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
 
 struct Candidate {
   GangShape shape;
@@ -55,7 +51,7 @@ size_t CountOps(const ir::Function& function) {
 std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& unit, bool assumes_edges, double* scalar,
                                   bool* has_edges) {
   std::vector<Candidate> candidates;
-  const std::optional<Uniformity> along_y = AnalyseUniformity(module, Lanes::kAlongY);
+  const std::optional<analysis::Uniformity> along_y = analysis::AnalyseUniformity(module, analysis::Lanes::kAlongY);
   if (!along_y.has_value()) {
     return candidates;
   }
@@ -152,4 +148,4 @@ ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, Kerne
   return choice;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -3,12 +3,7 @@
 
 #include "compiler/ir/spelling.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
+namespace hpvm::pass {
 
 namespace {
 
@@ -18,41 +13,13 @@ constexpr int kChainMax = 64;
 }  // namespace
 
 GroupOutline::GroupOutline(const ir::Function& f)
-    : f_(f),
-      first_(f.ops.size()),
-      last_(f.ops.size()),
-      behind_(f.ops.size()),
-      region_(f.ops.size()),
-      has_sync_(f.ops.size()),
-      is_group_(f.ops.size()),
-      is_level_(f.regions.size()),
-      tails_(f.regions.size()) {
-  Number(f.body);
-  VisitRegion(f.body);
-}
-
-void GroupOutline::Number(RegionId region) {
-  const std::vector<OpId>& ops = f_.region(region).ops;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const OpId id = ops[i];
-    const Op& op = f_.op(id);
-    first_[id.index] = static_cast<uint32_t>(order_.size());
-    order_.push_back(id);
-    region_[id.index] = region;
-    behind_[id.index] = i + 1 < ops.size() ? ops[i + 1] : OpId();
-    if (ir::OwnsRegions(op.code)) {
-      Number(op.body);
-      if (op.code == Opcode::kIf) {
-        Number(op.otherwise);
-      }
+    : f_(f), has_sync_(f.ops.size()), is_group_(f.ops.size()), is_level_(f.regions.size()), tails_(f.regions.size()) {
+  for (const OpId id : nesting_.order()) {
+    for (OpId at = id; IsSync(f_.op(id).code) && at.valid() && !has_sync_[at.index]; at = nesting_.OwnerOf(at)) {
+      has_sync_[at.index] = true;
     }
-    last_[id.index] = static_cast<uint32_t>(order_.size() - 1);
-    bool has_sync = IsSync(op.code);
-    for (uint32_t n = first_[id.index] + 1; n <= last_[id.index] && !has_sync; n = last_[order_[n].index] + 1) {
-      has_sync = has_sync_[order_[n].index];
-    }
-    has_sync_[id.index] = has_sync;
   }
+  VisitRegion(f.body);
 }
 
 GroupTarget GroupOutline::Resolve(GroupTarget target) const {
@@ -60,7 +27,7 @@ GroupTarget GroupOutline::Resolve(GroupTarget target) const {
     if (!target.op.valid() || target.is_continue || f_.op(target.op).result_count != 0) {
       break;
     }
-    const Op& next = f_.op(behind_[target.op.index]);
+    const Op& next = f_.op(nesting_.Behind(target.op));
     if (next.code == Opcode::kReturn) {
       return {};
     }
@@ -74,13 +41,13 @@ GroupTarget GroupOutline::Resolve(GroupTarget target) const {
 
 std::vector<GroupTarget> GroupOutline::EscapesOf(OpId op) const {
   std::vector<GroupTarget> found;
-  for (uint32_t n = first_[op.index]; n <= last_[op.index]; ++n) {
-    const Op& inner = f_.op(order_[n]);
+  for (const OpId id : nesting_.OpsOf(op)) {
+    const Op& inner = f_.op(id);
     if (inner.code == Opcode::kReturn) {
       found.push_back({});
     }
     for (const ir::Target& target : f_.targets_of(inner)) {
-      if (!IsInside(target.op, op)) {
+      if (!nesting_.IsIn(target.op, op)) {
         found.push_back({target.op, target.is_continue});
       }
     }
@@ -132,4 +99,4 @@ void GroupOutline::VisitRegion(RegionId region) {
 
 std::vector<bool> FindGroupLevel(const ir::Function& entry) { return GroupOutline(entry).is_group(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -7,10 +7,11 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/nesting.h"
 #include "compiler/pass/gang/group_plan.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 constexpr bool IsSync(ir::Opcode code) { return code == ir::Opcode::kBarrier || code == ir::Opcode::kLocalAlloc; }
 
@@ -26,30 +27,23 @@ class GroupOutline {
   const std::vector<bool>& is_group() const { return is_group_; }  // By OpId.
   const std::optional<Tail>& tail(ir::RegionId region) const { return tails_[region.index]; }
   bool is_level(ir::RegionId region) const { return is_level_[region.index]; }
-  ir::RegionId region_of(ir::OpId op) const { return region_[op.index]; }
-  bool IsInside(ir::OpId op, ir::OpId construct) const {
-    return first_[construct.index] <= first_[op.index] && first_[op.index] <= last_[construct.index];
-  }
+  ir::RegionId region_of(ir::OpId op) const { return nesting_.RegionOf(op); }
   // Where a jump ends up when what stands behind its target only jumps on.
   GroupTarget Resolve(GroupTarget target) const;
   // Where jumps inside `op`, or `op` itself if it is one, leave it to.
   std::vector<GroupTarget> EscapesOf(ir::OpId op) const;
 
  private:
-  void Number(ir::RegionId region);
   void VisitRegion(ir::RegionId region);
   std::optional<GroupTarget> TailFrom(const std::vector<ir::OpId>& ops, size_t begin) const;
 
   const ir::Function& f_;
-  std::vector<uint32_t> first_, last_;  // By OpId: numbers of the operation and of the last one inside.
-  std::vector<ir::OpId> order_;         // By number.
-  std::vector<ir::OpId> behind_;        // By OpId: the next one in the region.
-  std::vector<ir::RegionId> region_;
+  const analysis::Nesting nesting_{f_};
   std::vector<bool> has_sync_, is_group_;
   std::vector<bool> is_level_;
   std::vector<std::optional<Tail>> tails_;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_GROUP_OUTLINE_H_

@@ -6,22 +6,17 @@
 #include <set>
 #include <string>
 
+#include "compiler/analysis/op_flow.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/group_outline.h"
 #include "compiler/pass/gang/min_cut.h"
-#include "compiler/pass/op_flow.h"
-#include "compiler/pass/uniformity.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Family;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 
 // Finding tails looks at a region's operations once for each of its constructs.
 constexpr size_t kOpsMax = 8192;
@@ -50,15 +45,14 @@ bool IsArithmetic(Family family) {
 // What a jump, or entering, brings to a parameter or result of a construct.
 struct Incoming {
   ValueId slot, value;
-  bool is_table = false;
 };
 
 // --- What is kept.
 
 class GroupPlanner {
  public:
-  GroupPlanner(const ir::Function& f, const GroupOutline& outline, const FunctionUniformity& known)
-      : f_(f), outline_(outline), known_(known), flow_(FindOpFlow(f)) {}
+  GroupPlanner(const ir::Function& f, const GroupOutline& outline, const analysis::FunctionUniformity& known)
+      : f_(f), outline_(outline), known_(known), flow_(analysis::FindOpFlow(f)) {}
 
   StatusOr<GroupPlan> Run() {
     plan_.definition.assign(f_.values.size(), OpId());
@@ -118,17 +112,11 @@ class GroupPlanner {
     });
   }
   void AddIncoming(const Op& jump) {
-    const uint32_t first = jump.code == Opcode::kLeaveTable ? 1 : 0;
+    const uint32_t first = ir::FirstBrought(jump.code);
     for (const ir::Target& target : f_.targets_of(jump)) {
-      if (!outline_.is_group()[target.op.index]) {
-        continue;
-      }
-      const Op& owner = f_.op(target.op);
-      const ir::Region& body = f_.region(owner.body);
-      const ValueId slot = target.is_continue ? body.first_param : owner.first_result;
-      const uint32_t count = target.is_continue ? body.param_count : owner.result_count;
-      for (uint32_t i = 0; i < count; ++i) {
-        incoming_.push_back({ValueId(slot.index + i), f_.operands_of(jump)[first + i], first == 1});
+      const ir::Slots slots = ir::SlotsOf(f_, target);
+      for (uint32_t i = 0; i < slots.count && outline_.is_group()[target.op.index]; ++i) {
+        incoming_.push_back({slots[i], f_.operands_of(jump)[first + i]});
       }
     }
   }
@@ -156,11 +144,7 @@ class GroupPlanner {
       brought.clear();
       const size_t before = incoming_.size();
       for (size_t i = tail->begin; i < ops.size(); ++i) {
-        ir::ForEachOp(f_, [&](OpId id) {
-          if (outline_.IsInside(id, ops[i])) {
-            AddIncoming(f_.op(id));
-          }
-        });
+        ir::ForEachOpOf(f_, ops[i], [&](OpId id) { AddIncoming(f_.op(id)); });
       }
       for (size_t i = before; i < incoming_.size(); ++i) {
         const Incoming& in = incoming_[i];
@@ -246,12 +230,11 @@ class GroupPlanner {
       // One list of values goes to all targets: each is a scalar for all of them, or for a single target.
       bool is_one_target = true, all_scalars = true;
       for (const ir::Target& target : f_.targets_of(op)) {
-        const Op& owner = f_.op(target.op);
         const ir::Target& first = f_.targets_of(op)[0];
         is_one_target = is_one_target && target.op == first.op && target.is_continue == first.is_continue;
-        const uint32_t slot = target.is_continue ? f_.region(owner.body).first_param.index : owner.first_result.index;
-        for (uint32_t i = 0; i + 1 < op.operand_count; ++i) {
-          all_scalars = all_scalars && plan_.is_scalar[slot + i];
+        const ir::Slots slots = ir::SlotsOf(f_, target);
+        for (uint32_t i = 0; i < slots.count; ++i) {
+          all_scalars = all_scalars && plan_.is_scalar[slots[i].index];
         }
       }
       if (!is_one_target && !all_scalars) {
@@ -279,25 +262,13 @@ class GroupPlanner {
   // The barriers that may be the next one from `from` on; kNoSegment stands for the end.
   std::set<uint32_t> FirstSyncs(OpId from) const {
     std::set<uint32_t> found;
-    std::vector<bool> seen(f_.ops.size(), false);
-    std::vector<OpId> work{from};
-    while (!work.empty()) {
-      const OpId id = work.back();
-      work.pop_back();
-      if (seen[id.index]) {
-        continue;
+    analysis::FollowFlow(flow_.next, {from}, [&](OpId id) {
+      const Opcode code = f_.op(id).code;
+      if (code == Opcode::kBarrier || code == Opcode::kReturn) {
+        found.insert(code == Opcode::kBarrier ? id.index : kNoSegment);
       }
-      seen[id.index] = true;
-      const Op& op = f_.op(id);
-      if (op.code == Opcode::kBarrier) {
-        found.insert(id.index);
-        continue;
-      }
-      if (op.code == Opcode::kReturn) {
-        found.insert(kNoSegment);
-      }
-      work.insert(work.end(), flow_.next[id.index].begin(), flow_.next[id.index].end());
-    }
+      return code != Opcode::kBarrier;
+    });
     return found;
   }
 
@@ -342,7 +313,7 @@ class GroupPlanner {
         Pending().checked = id;
       }
     } else {
-      Pass(f_.region(op.body).first_param, op.operand_count, op, 0);
+      Pass(ir::ParamsOf(f_.region(op.body)), op);
     }
     Flush(region);
     plan_.steps[region.index].push_back({GroupStep::Kind::kConstruct, 0, id});
@@ -352,15 +323,10 @@ class GroupPlanner {
   Status VisitEnd(OpId id) {
     const Op& op = f_.op(id);
     const RegionId region = outline_.region_of(id);
-    const bool is_table = op.code == Opcode::kLeaveTable;
     if (op.target_count != 0) {
-      const ir::Target& target = f_.targets_of(op)[0];
-      const Op& owner = f_.op(target.op);
-      const ir::Region& body = f_.region(owner.body);
-      Pass(target.is_continue ? body.first_param : owner.first_result,
-           target.is_continue ? body.param_count : owner.result_count, op, is_table ? 1 : 0);
+      Pass(ir::SlotsOf(f_, f_.targets_of(op)[0]), op);
     }
-    if (is_table && !plan_.is_scalar[f_.operands_of(op)[0].index]) {
+    if (op.code == Opcode::kLeaveTable && !plan_.is_scalar[f_.operands_of(op)[0].index]) {
       Pending().checked = id;
     }
     Flush(region);
@@ -397,12 +363,11 @@ class GroupPlanner {
     Flush(region);
   }
   // Values that instances take along into a construct, or out of it.
-  void Pass(ValueId first, uint32_t count, const Op& from, uint32_t first_operand) {
-    for (uint32_t i = 0; i < count; ++i) {
-      const ValueId slot(first.index + i);
-      const ValueId value = f_.operands_of(from)[first_operand + i];
-      if (!plan_.is_scalar[slot.index] && slot != value) {
-        Pending().passes.push_back({slot, value});
+  void Pass(const ir::Slots& slots, const Op& from) {
+    for (uint32_t i = 0; i < slots.count; ++i) {
+      const ValueId value = f_.operands_of(from)[ir::FirstBrought(from.code) + i];
+      if (!plan_.is_scalar[slots[i].index] && slots[i] != value) {
+        Pending().passes.push_back({slots[i], value});
       }
     }
   }
@@ -436,23 +401,18 @@ class GroupPlanner {
   void NoteSegments() {
     for (uint32_t s = 0; s < plan_.segments.size(); ++s) {
       for (OpId top : plan_.segments[s].ops) {
-        auto note = [&](ValueId first, uint32_t count) {
-          for (uint32_t i = 0; i < count; ++i) {
-            plan_.segment_of[first.index + i] = s;
+        const auto note = [&](const ir::Slots& slots) {
+          for (uint32_t i = 0; i < slots.count; ++i) {
+            plan_.segment_of[slots[i].index] = s;
           }
         };
-        std::vector<OpId> work{top};
-        while (!work.empty()) {
-          const Op& op = f_.op(work.back());
-          work.pop_back();
-          note(op.first_result, op.result_count);
+        ir::ForEachOpOf(f_, top, [&](OpId id) {
+          const Op& op = f_.op(id);
+          note(ir::ResultsOf(op));
           if (ir::OwnsRegions(op.code)) {
-            for (RegionId region : {op.body, op.code == Opcode::kIf ? op.otherwise : op.body}) {
-              note(f_.region(region).first_param, f_.region(region).param_count);
-              work.insert(work.end(), f_.region(region).ops.begin(), f_.region(region).ops.end());
-            }
+            note(ir::ParamsOf(f_.region(op.body)));
           }
-        }
+        });
       }
     }
   }
@@ -509,18 +469,8 @@ class GroupPlanner {
           needs[s].push_back(value);
         }
       };
-      std::vector<OpId> work = segment.ops;
-      while (!work.empty()) {
-        const Op& op = f_.op(work.back());
-        work.pop_back();
-        for (ValueId operand : f_.operands_of(op)) {
-          need(operand);
-        }
-        if (ir::OwnsRegions(op.code)) {
-          for (RegionId region : {op.body, op.code == Opcode::kIf ? op.otherwise : op.body}) {
-            work.insert(work.end(), f_.region(region).ops.begin(), f_.region(region).ops.end());
-          }
-        }
+      for (OpId top : segment.ops) {
+        ir::ForEachOpOf(f_, top, [&](OpId id) { std::ranges::for_each(f_.operands_of(f_.op(id)), need); });
       }
       for (const auto& [slot, value] : segment.passes) {
         need(value);
@@ -544,8 +494,8 @@ class GroupPlanner {
 
   const ir::Function& f_;
   const GroupOutline& outline_;
-  const FunctionUniformity& known_;
-  const OpFlow flow_;
+  const analysis::FunctionUniformity& known_;
+  const analysis::OpFlow flow_;
   GroupPlan plan_;
   std::vector<Incoming> incoming_;
   std::vector<OpId> group_branches_;
@@ -596,11 +546,12 @@ StatusOr<GroupPlan> PlanGroup(const ir::Module& module) {
       assumed[id.index] = true;
     }
   });
-  const std::optional<Uniformity> known = AnalyseUniformity(module, Lanes::kSurelyGroup, &assumed);
+  const std::optional<analysis::Uniformity> known =
+      analysis::AnalyseUniformity(module, analysis::Lanes::kSurelyGroup, &assumed);
   if (!known.has_value()) {
     return Unimplemented("What is the same for all of a group could not be found within bounds.");
   }
   return GroupPlanner(entry, outline, known->functions[module.entry.index]).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

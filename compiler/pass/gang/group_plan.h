@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Where a jump goes; the end of the function when `op` is invalid.
 struct GroupTarget {
@@ -70,6 +70,6 @@ StatusOr<GroupPlan> PlanGroup(const ir::Module& module);
 // By OpId: blocks, loops and ifs at group level. Structure alone decides.
 std::vector<bool> FindGroupLevel(const ir::Function& entry);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_GROUP_PLAN_H_

@@ -5,19 +5,14 @@
 
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 constexpr size_t kStepsMax = 8;  // Sums of more parts on one edge are left alone.
 
 class StepRewriter {
  public:
-  StepRewriter(ir::Function& f, const FunctionUniformity& known) : f_(f), known_(known) { Index(); }
+  StepRewriter(ir::Function& f, const analysis::FunctionUniformity& known) : f_(f), known_(known) { Index(); }
 
   bool Rewrite(OpId loop) {
     bool changed = false;
@@ -165,7 +160,7 @@ class StepRewriter {
   }
 
   ir::Function& f_;
-  const FunctionUniformity& known_;
+  const analysis::FunctionUniformity& known_;
   std::vector<OpId> definition_;      // By ValueId.
   std::vector<ir::RegionId> region_;  // By OpId.
   std::vector<Edge> edges_;
@@ -174,7 +169,7 @@ class StepRewriter {
 
 }  // namespace
 
-bool MakeStepsUniform(ir::Function& entry, const std::vector<bool>& loops, const FunctionUniformity& known) {
+bool MakeStepsUniform(ir::Function& entry, const std::vector<bool>& loops, const analysis::FunctionUniformity& known) {
   StepRewriter rewriter(entry, known);
   std::vector<OpId> found;
   ir::ForEachOp(entry, [&](OpId id) {
@@ -189,4 +184,4 @@ bool MakeStepsUniform(ir::Function& entry, const std::vector<bool>& loops, const
   return changed;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

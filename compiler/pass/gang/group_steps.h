@@ -10,15 +10,15 @@
 
 #include <vector>
 
-#include "compiler/ir/ir.h"
-#include "compiler/pass/uniformity.h"
+#include "compiler/analysis/uniformity.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Rewrites integer parameters of the entry's loops in `loops` (by OpId). `known` is of kSurelyGroup. Returns whether
 // anything changed: values and operations are added, none renumbered.
-bool MakeStepsUniform(ir::Function& entry, const std::vector<bool>& loops, const FunctionUniformity& known);
+bool MakeStepsUniform(ir::Function& entry, const std::vector<bool>& loops, const analysis::FunctionUniformity& known);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_GROUP_STEPS_H_

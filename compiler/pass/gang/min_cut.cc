@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // Node v becomes 2v, which edges enter, and 2v + 1, which they leave, with its cost between.
@@ -111,4 +111,4 @@ std::vector<bool> MinCut(const CutGraph& graph) {
   return is_cut;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

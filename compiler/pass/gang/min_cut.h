@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace hpvm {
+namespace hpvm::pass {
 
 struct CutGraph {
   std::vector<uint32_t> costs;                       // By node; sources and sinks may be cut too.
@@ -20,6 +20,6 @@ struct CutGraph {
 // costs) walks over the graph.
 std::vector<bool> MinCut(const CutGraph& graph);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_MIN_CUT_H_

@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 bool Separates(const CutGraph& graph, const std::vector<bool>& is_cut) {
@@ -107,4 +107,4 @@ TEST(MinCutTest, AgainstAllSets) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

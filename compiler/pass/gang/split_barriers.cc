@@ -5,21 +5,17 @@
 #include <string>
 #include <utility>
 
+#include "compiler/analysis/op_flow.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/group_plan.h"
 #include "compiler/pass/gang/group_steps.h"
 #include "compiler/pass/gang/split_build.h"
-#include "compiler/pass/op_flow.h"
-#include "compiler/pass/uniformity.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Function;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // The report looks at all of the function once a barrier.
 constexpr size_t kReportedBarriersMax = 64;
@@ -56,22 +52,17 @@ Status PlaceValues(const Function& f, const GroupPlan& plan, GroupPlaces* places
 }
 
 std::vector<bool> Reached(const std::vector<std::vector<OpId>>& edges, OpId from) {
-  std::vector<bool> seen(edges.size(), false);
-  std::vector<OpId> work = edges[from.index];
-  while (!work.empty()) {
-    const OpId id = work.back();
-    work.pop_back();
-    if (!seen[id.index]) {
-      seen[id.index] = true;
-      work.insert(work.end(), edges[id.index].begin(), edges[id.index].end());
-    }
-  }
-  return seen;
+  std::vector<bool> reached(edges.size());
+  analysis::FollowFlow(edges, edges[from.index], [&](OpId id) {
+    reached[id.index] = true;
+    return true;
+  });
+  return reached;
 }
 
 // How much may be kept across each barrier: what has a place, is made on a way to it, and is read on a way from it.
 void Report(const Function& f, const GroupPlan& plan, const GroupPlaces& places, KernelReport* report) {
-  const OpFlow flow = FindOpFlow(f);
+  const analysis::OpFlow flow = analysis::FindOpFlow(f);
   std::vector<std::vector<OpId>> users(f.values.size());
   std::vector<OpId> barriers;
   ir::ForEachOp(f, [&](OpId id) {
@@ -105,27 +96,22 @@ void Report(const Function& f, const GroupPlan& plan, const GroupPlaces& places,
 }
 
 // The barriers that may come next on a way, as GroupCheck wants them.
-std::optional<uint32_t> FirstBarrier(const Function& f, const OpFlow& flow, OpId way, uint32_t entry,
+std::optional<uint32_t> FirstBarrier(const Function& f, const analysis::OpFlow& flow, OpId way, uint32_t entry,
                                      uint32_t* function) {
-  std::vector<bool> seen(f.ops.size(), false);
-  std::vector<OpId> work{way};
-  while (!work.empty()) {
-    const OpId id = work.back();
-    work.pop_back();
-    if (seen[id.index]) {
-      continue;
+  std::optional<uint32_t> source;
+  analysis::FollowFlow(flow.next, {way}, [&](OpId id) {
+    const Op& op = f.op(id);
+    const bool is_barrier = op.code == Opcode::kBarrier;
+    if (is_barrier && !source) {
+      *function = op.origin != 0 ? op.origin - 1 : entry;
+      source = op.source;
     }
-    seen[id.index] = true;
-    if (f.op(id).code == Opcode::kBarrier) {
-      *function = f.op(id).origin != 0 ? f.op(id).origin - 1 : entry;
-      return f.op(id).source;
-    }
-    work.insert(work.end(), flow.next[id.index].begin(), flow.next[id.index].end());
-  }
-  return std::nullopt;
+    return !is_barrier && !source;
+  });
+  return source;
 }
 
-GroupCheck MakeCheck(const Function& f, const OpFlow& flow, OpId branch, uint32_t entry, uint32_t place) {
+GroupCheck MakeCheck(const Function& f, const analysis::OpFlow& flow, OpId branch, uint32_t entry, uint32_t place) {
   GroupCheck check{place, {}, entry};
   for (OpId way : flow.next[branch.index]) {
     check.barriers.push_back(FirstBarrier(f, flow, way, entry, &check.function));
@@ -162,7 +148,8 @@ ir::Module WithoutData(const ir::Module& module) {
 Status MakeSteps(ir::Module& module) {
   ir::Function& entry = module.function(module.entry);
   const std::vector<bool> levels = FindGroupLevel(entry);
-  const std::optional<Uniformity> known = AnalyseUniformity(module, Lanes::kSurelyGroup, &levels);
+  const std::optional<analysis::Uniformity> known =
+      analysis::AnalyseUniformity(module, analysis::Lanes::kSurelyGroup, &levels);
   if (!known.has_value()) {
     return Unimplemented("What is the same for all of a group could not be found within bounds.");
   }
@@ -182,7 +169,7 @@ StatusOr<GroupSplit> SplitBarriers(const ir::Module& module, KernelReport* repor
   GroupPlaces places;
   HPVMD_RETURN_IF_ERROR(PlaceValues(entry, plan, &places));
   split.value_bytes = places.bytes;
-  const OpFlow flow = FindOpFlow(entry);
+  const analysis::OpFlow flow = analysis::FindOpFlow(entry);
   std::vector<SegmentCall> calls;
   for (uint32_t s = 0; s < plan.segments.size(); ++s) {
     SegmentFunctions built = BuildSegment(split.module, entry, plan, places, s);
@@ -209,4 +196,4 @@ StatusOr<GroupSplit> SplitBarriers(const ir::Module& module, KernelReport* repor
   return split;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

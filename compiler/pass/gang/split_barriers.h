@@ -23,9 +23,9 @@
 
 #include "base/status.h"
 #include "compiler/api/report.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // After the segment all instances of the group must have the same i32 at `place` of their values: the loop's result.
 struct GroupCheck {
@@ -55,6 +55,6 @@ inline constexpr uint32_t kGroupValueBytesMax = 1024;
 // control around barriers is of another kind. `report` may be null.
 StatusOr<GroupSplit> SplitBarriers(const ir::Module& module, KernelReport* report = nullptr);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_SPLIT_BARRIERS_H_

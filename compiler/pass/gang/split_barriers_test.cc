@@ -8,7 +8,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ::testing::HasSubstr;
@@ -200,4 +200,4 @@ TEST(SplitBarriersTest, Report) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
 #include "compiler/pass/gang/group_plan.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 inline constexpr uint32_t kNoPlace = 0xffffffffu;
 
@@ -46,6 +46,6 @@ struct SegmentCall {
 ir::Function BuildDriver(const ir::Module& module, const ir::Function& entry, const GroupPlan& plan,
                          const std::vector<SegmentCall>& calls);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_GANG_SPLIT_BUILD_H_

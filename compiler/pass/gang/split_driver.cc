@@ -1,86 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 // What runs once a group: control around barriers, scalars, and calls of the segments' loops.
-#include "compiler/ir/spelling.h"
-#include "compiler/pass/gang/split_build.h"
+#include <algorithm>
+#include <array>
+#include <utility>
 
-namespace hpvm {
+#include "compiler/ir/walk.h"
+#include "compiler/pass/gang/split_build.h"
+#include "compiler/pass/rewrite/copy_function.h"
+
+namespace hpvm::pass {
 namespace {
 
 using ir::Function;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
 using ir::Target;
-using ir::ValueId;
 
-class DriverBuilder {
+class DriverBuilder final : public FunctionCopier {
  public:
   DriverBuilder(const ir::Module& module, const Function& f, const GroupPlan& plan,
                 const std::vector<SegmentCall>& calls)
-      : module_(module),
-        f_(f),
-        plan_(plan),
-        calls_(calls),
-        builder_(out_),
-        values_(f.values.size()),
-        ops_(f.ops.size()),
-        ways_(f.ops.size()) {}
+      : FunctionCopier(f), module_(module), plan_(plan), calls_(calls), ways_(f.ops.size()) {}
 
   Function Run() {
-    out_.name = f_.name + ".group";
-    out_.type = f_.type;
-    const std::span<const ValueId> params = builder_.BeginBody();
-    for (size_t i = 0; i < params.size(); ++i) {
-      values_[f_.region(f_.body).first_param.index + i] = params[i];
-    }
-    EmitRegion(f_.body);
-    return std::move(out_);
+    to_.name = f_.name + ".group";
+    CopyAll();
+    return std::move(to_);
   }
 
  private:
-  uint32_t OriginOf(const Op& op) const { return op.origin != 0 ? op.origin : module_.entry.index + 1; }
-
+  // Of jumps nobody asks it.
+  uint32_t OriginOf(const Op& op) const override {
+    const bool jumps = ir::IsTerminator(op.code) && op.code != Opcode::kTrap;
+    return jumps ? 0 : op.origin != 0 ? op.origin : module_.entry.index + 1;
+  }
   // Constants may stand where group level does not go.
-  ValueId Value(ValueId value) {
+  ValueId At(ValueId value) override {
     const OpId definition = plan_.definition[value.index];
     if (definition.valid() && f_.op(definition).code == Opcode::kConst) {
-      return builder_.Const(f_.type_of(value), f_.op(definition).imm);
+      return b_.Const(f_.type_of(value), f_.op(definition).imm);
     }
     HPVMD_CHECK(values_[value.index].valid());
     return values_[value.index];
   }
+  bool IsKept(ValueId slot) const override { return plan_.is_scalar[slot.index]; }
+  // Ways are numbered: of an if, 0 is its first region.
+  ValueId ConditionOf(OpId id) override {
+    const ValueId way = ways_[id.index];
+    if (!way.valid()) {
+      return FunctionCopier::ConditionOf(id);
+    }
+    return f_.op(id).code == Opcode::kIf ? b_.Append1({.code = Opcode::kEqz}, std::array{way}, ir::Type::kI32) : way;
+  }
 
-  void EmitRegion(RegionId region) {
+  void CopyRegion(RegionId region) override {
     for (const GroupStep& step : plan_.steps[region.index]) {
-      switch (step.kind) {
-        case GroupStep::Kind::kScalar:
-          EmitScalar(f_.op(step.op));
-          break;
-        case GroupStep::Kind::kSegment:
-          EmitCall(step.segment);
-          break;
-        case GroupStep::Kind::kConstruct:
-          EmitConstruct(step.op);
-          break;
-        case GroupStep::Kind::kEnd:
-          EmitEnd(step.op);
-          break;
+      if (step.kind == GroupStep::Kind::kSegment) {
+        EmitCall(step.segment);
+      } else {
+        CopyOp(step.op);
       }
     }
     if (plan_.tails[region.index].has_value()) {
       EmitTailEnd(region, *plan_.tails[region.index]);
     }
-  }
-
-  void EmitScalar(const Op& op) {
-    std::vector<ValueId> operands;
-    for (ValueId operand : f_.operands_of(op)) {
-      operands.push_back(Value(operand));
-    }
-    Op copy = op;
-    copy.origin = OriginOf(op);
-    values_[op.first_result.index] = builder_.Append1(copy, operands, f_.type_of(op.first_result));
   }
 
   void EmitCall(uint32_t segment) {
@@ -91,145 +72,50 @@ class DriverBuilder {
     std::vector<ValueId> operands;
     for (const SegmentArgument& argument : call.arguments) {
       if (argument.scalar.valid()) {
-        operands.push_back(Value(argument.scalar));
+        operands.push_back(At(argument.scalar));
         continue;
       }
       Op query{.code = argument.query};
       query.type = argument.type;
-      const ValueId dimension = builder_.Const(ir::Type::kI32, argument.dimension);
-      operands.push_back(builder_.Append1(query, std::array{dimension}, argument.type));
+      const ValueId dimension = b_.Const(ir::Type::kI32, argument.dimension);
+      operands.push_back(b_.Append1(query, std::array{dimension}, argument.type));
     }
     Op op{.code = Opcode::kCall};
     op.imm = call.loop.index;
     op.origin = module_.entry.index + 1;
     if (!call.is_checked) {
-      builder_.Append(op, operands, {});
+      b_.Append(op, operands, {});
       return;
     }
-    ways_[plan_.segments[segment].checked.index] = builder_.Append1(op, operands, ir::Type::kI32);
-  }
-
-  std::vector<ValueId> Scalars(ValueId first, uint32_t count, const Op& from, uint32_t first_operand) {
-    std::vector<ValueId> values;
-    for (uint32_t i = 0; i < count; ++i) {
-      if (plan_.is_scalar[first.index + i]) {
-        values.push_back(Value(f_.operands_of(from)[first_operand + i]));
-      }
-    }
-    return values;
-  }
-  void Bind(ValueId first, uint32_t count, const std::vector<ValueId>& made) {
-    size_t next = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-      if (plan_.is_scalar[first.index + i]) {
-        values_[first.index + i] = made[next++];
-      }
-    }
-  }
-
-  void EmitConstruct(OpId id) {
-    const Op& op = f_.op(id);
-    std::vector<ir::Type> results;
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      if (plan_.is_scalar[op.first_result.index + i]) {
-        results.push_back(f_.type_of(ValueId(op.first_result.index + i)));
-      }
-    }
-    if (op.code == Opcode::kIf) {
-      ops_[id.index] = builder_.BeginIf(Condition(id, op), results, op.source);
-      EmitRegion(op.body);
-      builder_.Else();
-      EmitRegion(op.otherwise);
-    } else {
-      const ir::Region& body = f_.region(op.body);
-      ops_[id.index] =
-          builder_.BeginBlock(op.code, Scalars(body.first_param, body.param_count, op, 0), results, op.source);
-      Bind(body.first_param, body.param_count, builder_.Params(ops_[id.index]));
-      EmitRegion(op.body);
-    }
-    builder_.End();
-    out_.op(ops_[id.index]).origin = OriginOf(op);
-    Bind(op.first_result, op.result_count, builder_.Results(ops_[id.index]));
-  }
-  // Ways are numbered: of an if, 0 is its first region.
-  ValueId Condition(OpId id, const Op& op) {
-    const ValueId way = ways_[id.index];
-    if (!way.valid()) {
-      return Value(f_.operands_of(op)[0]);
-    }
-    return op.code == Opcode::kIf ? builder_.Append1({.code = Opcode::kEqz}, std::array{way}, ir::Type::kI32) : way;
-  }
-
-  std::vector<ValueId> ScalarsTo(const Target& target, const Op& from, uint32_t first_operand) {
-    const Op& owner = f_.op(target.op);
-    const ir::Region& body = f_.region(owner.body);
-    return target.is_continue ? Scalars(body.first_param, body.param_count, from, first_operand)
-                              : Scalars(owner.first_result, owner.result_count, from, first_operand);
-  }
-  void EmitEnd(OpId id) {
-    const Op& op = f_.op(id);
-    switch (op.code) {
-      case Opcode::kReturn:
-        return builder_.Return({}, op.source);
-      case Opcode::kTrap:
-        builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-        out_.ops.back().origin = OriginOf(op);
-        return;
-      case Opcode::kLeaveTable: {
-        std::vector<Target> targets;
-        for (const Target& target : f_.targets_of(op)) {
-          targets.push_back({ops_[target.op.index], target.is_continue});
-        }
-        const ValueId way = Condition(id, op);
-        return builder_.LeaveTable(way, targets, ScalarsTo(f_.targets_of(op)[0], op, 1), op.source);
-      }
-      default:
-        return Jump(f_.targets_of(op)[0], op);
-    }
-  }
-  void Jump(const Target& target, const Op& from) {
-    const std::vector<ValueId> values = ScalarsTo(target, from, from.code == Opcode::kLeaveTable ? 1 : 0);
-    if (target.is_continue) {
-      builder_.Continue(ops_[target.op.index], values, from.source);
-    } else {
-      builder_.Leave(ops_[target.op.index], values, from.source);
-    }
+    ways_[plan_.segments[segment].checked.index] = b_.Append1(op, operands, ir::Type::kI32);
   }
 
   // Every jump of a tail brings the same scalars, so any one tells them.
   void EmitTailEnd(RegionId region, const GroupTarget& target) {
     if (!target.op.valid()) {
-      return builder_.Return({});
+      return b_.Return({});
     }
-    const uint32_t segment = plan_.steps[region.index].back().segment;
-    std::vector<OpId> work = plan_.segments[segment].ops;
-    while (!work.empty()) {
-      const Op& op = f_.op(work.back());
-      work.pop_back();
-      for (const Target& jump : f_.targets_of(op)) {
-        if (jump.op == target.op && jump.is_continue == target.is_continue) {
-          return Jump(jump, op);
-        }
-      }
-      if (ir::OwnsRegions(op.code)) {
-        work.insert(work.end(), f_.region(op.body).ops.begin(), f_.region(op.body).ops.end());
-      }
-      if (op.code == Opcode::kIf) {
-        work.insert(work.end(), f_.region(op.otherwise).ops.begin(), f_.region(op.otherwise).ops.end());
-      }
+    Op jump{.code = Opcode::kLeave};  // Stays so where they jump only through others, which bring nothing.
+    for (OpId top : plan_.segments[plan_.steps[region.index].back().segment].ops) {
+      ir::ForEachOpOf(f_, top, [&](OpId id) {
+        const bool is_one = std::ranges::any_of(f_.targets_of(f_.op(id)), [&](const Target& to) {
+          return to.op == target.op && to.is_continue == target.is_continue;
+        });
+        jump = is_one ? f_.op(id) : jump;
+      });
     }
-    Jump({target.op, target.is_continue}, Op{.code = Opcode::kLeave});  // Only through others, which bring nothing.
+    const std::vector<ValueId> values = Brought(jump, ir::SlotsOf(f_, {target.op, target.is_continue}));
+    if (target.is_continue) {
+      b_.Continue(ops_[target.op.index], values, jump.source);
+    } else {
+      b_.Leave(ops_[target.op.index], values, jump.source);
+    }
   }
 
   const ir::Module& module_;
-  const Function& f_;
   const GroupPlan& plan_;
   const std::vector<SegmentCall>& calls_;
-  Function out_;
-  ir::Builder builder_;
-  std::vector<ValueId> values_;  // By the entry's ValueId.
-  std::vector<OpId> ops_;        // By the entry's OpId.
-  std::vector<ValueId> ways_;    // By the entry's OpId of a checked branch.
+  std::vector<ValueId> ways_;  // By the entry's OpId of a checked branch.
 };
 
 }  // namespace
@@ -239,4 +125,4 @@ Function BuildDriver(const ir::Module& module, const Function& entry, const Grou
   return DriverBuilder(module, entry, plan, calls).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -2,35 +2,30 @@
 // A segment as functions: what one instance does in it, and a stub for the loop over a group.
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <utility>
 
 #include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
 #include "compiler/pass/gang/split_build.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 using ir::Function;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
 using ir::Target;
-using ir::ValueId;
 
-class SegmentBuilder {
+class SegmentBuilder final : public FunctionCopier {
  public:
   SegmentBuilder(const ir::Module& module, const Function& f, const GroupPlan& plan, const GroupPlaces& places,
                  uint32_t number)
-      : module_(module),
-        f_(f),
+      : FunctionCopier(f),
+        module_(module),
         plan_(plan),
         places_(places),
         number_(number),
         segment_(plan.segments[number]),
-        builder_(out_.gang),
-        values_(f.values.size()),
-        ops_(f.ops.size()),
         is_found_(f.values.size()) {}
 
   SegmentFunctions Run() {
@@ -48,31 +43,23 @@ class SegmentBuilder {
       EmitTail();
     } else {
       for (OpId id : segment_.ops) {
-        Clone(id);
+        CopyOp(id);
       }
     }
     EmitStores();
-    builder_.Return({});
+    b_.Return({});
     BuildLoop();
-    out_.original.resize(out_.gang.ops.size());
+    out_.original.resize(to_.ops.size());
+    out_.gang = std::move(to_);
     return std::move(out_);
   }
 
  private:
+  // From the end on: what the first ones take is brought in last, right before them.
   template <typename Visit>
   void ForEachInner(Visit visit) const {
-    std::vector<OpId> work = segment_.ops;
-    while (!work.empty()) {
-      const OpId id = work.back();
-      work.pop_back();
-      const Op& op = f_.op(id);
-      visit(op);
-      if (ir::OwnsRegions(op.code)) {
-        work.insert(work.end(), f_.region(op.body).ops.begin(), f_.region(op.body).ops.end());
-      }
-      if (op.code == Opcode::kIf) {
-        work.insert(work.end(), f_.region(op.otherwise).ops.begin(), f_.region(op.otherwise).ops.end());
-      }
+    for (OpId top : segment_.ops | std::views::reverse) {
+      ir::ForEachOpOf(f_, top, [&](OpId id) { visit(f_.op(id)); });
     }
   }
 
@@ -103,20 +90,15 @@ class SegmentBuilder {
       }
     }
     if (segment_.is_tail && segment_.tail_target.op.valid()) {
-      const auto [first, count] = TailSlots();
-      for (uint32_t i = 0; i < count; ++i) {
-        if (const ValueId slot(first.index + i); IsPlaced(slot)) {
-          tail_stores_.push_back({slot, i});
+      const ir::Slots slots = TailSlots();
+      for (uint32_t i = 0; i < slots.count; ++i) {
+        if (IsPlaced(slots[i])) {
+          tail_stores_.push_back({slots[i], i});
         }
       }
     }
   }
-  std::pair<ValueId, uint32_t> TailSlots() const {
-    const Op& owner = f_.op(segment_.tail_target.op);
-    const ir::Region& body = f_.region(owner.body);
-    return segment_.tail_target.is_continue ? std::pair(body.first_param, body.param_count)
-                                            : std::pair(owner.first_result, owner.result_count);
-  }
+  ir::Slots TailSlots() const { return ir::SlotsOf(f_, {segment_.tail_target.op, segment_.tail_target.is_continue}); }
 
   // What the segment reads and does not make, operands before what is made of them.
   void FindOutside() {
@@ -189,21 +171,21 @@ class SegmentBuilder {
   }
 
   void Begin() {
-    out_.gang.name = f_.name + ".segment" + std::to_string(number_);
+    to_.name = f_.name + ".segment" + std::to_string(number_);
+    to_.type = {};
     for (const SegmentArgument& argument : out_.arguments) {
-      out_.gang.type.params.push_back(argument.type);
+      to_.type.params.push_back(argument.type);
     }
-    out_.gang.type.params.push_back(module_.address_type());
-    const std::span<const ValueId> params = builder_.BeginBody();
+    to_.type.params.push_back(module_.address_type());
+    const std::span<const ValueId> params = b_.BeginBody();
     params_.assign(params.begin(), params.end());
   }
 
   ValueId Add(Op op, std::vector<ValueId> operands, ir::Type result, const Op& like) {
     op.source = like.source;
     op.origin = OriginOf(like);
-    return builder_.Append1(op, operands, result);
+    return b_.Append1(op, operands, result);
   }
-  uint32_t OriginOf(const Op& op) const { return op.origin != 0 ? op.origin : module_.entry.index + 1; }
 
   void Bring(ValueId value) {
     if (values_[value.index].valid()) {
@@ -211,7 +193,7 @@ class SegmentBuilder {
     }
     const ir::Type type = f_.type_of(value);
     if (IsConstant(value)) {
-      values_[value.index] = builder_.Const(type, f_.op(plan_.definition[value.index]).imm);
+      values_[value.index] = b_.Const(type, f_.op(plan_.definition[value.index]).imm);
     } else if (plan_.is_scalar[value.index]) {
       values_[value.index] = ArgumentOf({value, Opcode::kInstanceId, 0, type});
     } else if (IsPlaced(value)) {
@@ -220,9 +202,9 @@ class SegmentBuilder {
       load.space = ir::Space::kPrivate;
       load.width = static_cast<uint8_t>(ir::Bytes(type));
       load.imm = places_.of[value.index];
-      values_[value.index] = builder_.Append1(load, std::array{params_.back()}, type);
+      values_[value.index] = b_.Append1(load, std::array{params_.back()}, type);
     } else {
-      ClonePlain(plan_.definition[value.index]);
+      CopyOp(plan_.definition[value.index]);
     }
   }
 
@@ -232,7 +214,7 @@ class SegmentBuilder {
     store.space = ir::Space::kPrivate;
     store.width = static_cast<uint8_t>(ir::Bytes(type));
     store.imm = place;
-    builder_.Append(store, std::array{params_.back(), value}, {});
+    b_.Append(store, std::array{params_.back(), value}, {});
   }
   void EmitStores() {
     // All are read before the first is written: passing may exchange two.
@@ -250,7 +232,7 @@ class SegmentBuilder {
     if (branch.code == Opcode::kIf) {
       return Add(op, {condition}, ir::Type::kI32, branch);
     }
-    const ValueId last = builder_.Const(ir::Type::kI32, branch.target_count - 1);
+    const ValueId last = b_.Const(ir::Type::kI32, branch.target_count - 1);
     op.code = Opcode::kLtU;
     const ValueId is_below = Add(op, {condition, last}, ir::Type::kI32, branch);
     op.code = Opcode::kSelect;
@@ -261,120 +243,54 @@ class SegmentBuilder {
   void EmitTail() {
     std::vector<ir::Type> results;
     if (segment_.tail_target.op.valid()) {
-      const auto [first, count] = TailSlots();
-      for (uint32_t i = 0; i < count; ++i) {
-        results.push_back(f_.type_of(ValueId(first.index + i)));
+      const ir::Slots slots = TailSlots();
+      for (uint32_t i = 0; i < slots.count; ++i) {
+        results.push_back(f_.type_of(slots[i]));
       }
     }
-    tail_block_ = builder_.BeginBlock(Opcode::kBlock, {}, results);
+    tail_block_ = b_.BeginBlock(Opcode::kBlock, {}, results);
     for (OpId id : segment_.ops) {
-      Clone(id);
+      CopyOp(id);
     }
-    builder_.End();
-    const std::vector<ValueId> left = builder_.Results(tail_block_);
+    b_.End();
+    const std::vector<ValueId> left = b_.Results(tail_block_);
     for (const auto& [slot, index] : tail_stores_) {
       Store(places_.of[slot.index], left[index], f_.type_of(slot));
     }
   }
 
-  void Clone(OpId id) {
+  uint32_t OriginOf(const Op& op) const override { return op.origin != 0 ? op.origin : module_.entry.index + 1; }
+  // What leaves the tail leaves the block around it.
+  Target TargetOf(const Target& old) const override {
+    return ops_[old.op.index].valid() ? FunctionCopier::TargetOf(old) : Target{tail_block_, false};
+  }
+  void CopyReturn(const Op& op) override { b_.Leave(tail_block_, {}, op.source); }
+  void CopyOp(OpId id) override {
     const Op& op = f_.op(id);
-    if (ir::OwnsRegions(op.code)) {
-      CloneConstruct(id);
-    } else if (ir::IsTerminator(op.code)) {
-      CloneJump(op);
-    } else {
-      ClonePlain(id);
-    }
-  }
-  void CloneRegion(RegionId region) {
-    for (OpId id : f_.region(region).ops) {
-      Clone(id);
-    }
-  }
-  std::vector<ValueId> Mapped(const Op& op, uint32_t first = 0) const {
-    std::vector<ValueId> mapped;
-    for (ValueId operand : f_.operands_of(op).subspan(first)) {
-      mapped.push_back(values_[operand.index]);
-    }
-    return mapped;
-  }
-  std::vector<ir::Type> ResultTypes(const Op& op) const {
-    std::vector<ir::Type> types;
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      types.push_back(f_.type_of(ValueId(op.first_result.index + i)));
-    }
-    return types;
-  }
-  void Bind(ValueId first, const std::vector<ValueId>& made) {
-    for (size_t i = 0; i < made.size(); ++i) {
-      values_[first.index + i] = made[i];
-    }
-  }
-
-  void CloneConstruct(OpId id) {
-    const Op& op = f_.op(id);
-    if (op.code == Opcode::kIf) {
-      ops_[id.index] = builder_.BeginIf(values_[f_.operands_of(op)[0].index], ResultTypes(op), op.source);
-      CloneRegion(op.body);
-      builder_.Else();
-      CloneRegion(op.otherwise);
-    } else {
-      ops_[id.index] = builder_.BeginBlock(op.code, Mapped(op), ResultTypes(op), op.source);
-      Bind(f_.region(op.body).first_param, builder_.Params(ops_[id.index]));
-      CloneRegion(op.body);
-    }
-    builder_.End();
-    out_.gang.op(ops_[id.index]).origin = OriginOf(op);
-    Bind(op.first_result, builder_.Results(ops_[id.index]));
-  }
-
-  void CloneJump(const Op& op) {
-    std::vector<Target> targets;
-    for (const Target& target : f_.targets_of(op)) {
-      const OpId inner = ops_[target.op.index];
-      targets.push_back(inner.valid() ? Target{inner, target.is_continue} : Target{tail_block_, false});
-    }
-    if (op.code == Opcode::kLeaveTable) {
-      builder_.LeaveTable(values_[f_.operands_of(op)[0].index], targets, Mapped(op, 1), op.source);
-    } else if (op.code == Opcode::kTrap) {
-      builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-    } else if (op.code == Opcode::kReturn) {
-      builder_.Leave(tail_block_, {}, op.source);
-    } else if (targets[0].is_continue) {
-      builder_.Continue(targets[0].op, Mapped(op), op.source);
-    } else {
-      builder_.Leave(targets[0].op, Mapped(op), op.source);
-    }
-    out_.gang.ops.back().origin = OriginOf(op);
-  }
-
-  void ClonePlain(OpId id) {
-    const Op& op = f_.op(id);
-    if (SegmentArgument argument; Rewrites(op, &argument)) {
-      ValueId value = ArgumentOf(argument);
-      if (op.code == Opcode::kLocalId) {
-        Op query{.code = Opcode::kInstanceId};
-        query.type = op.type;
-        const ValueId own = Add(query, {values_[f_.operands_of(op)[0].index]}, argument.type, op);
-        Op difference{.code = Opcode::kSub};
-        difference.type = argument.type;
-        value = Add(difference, {own, value}, argument.type, op);
+    SegmentArgument argument;
+    if (!Rewrites(op, &argument)) {
+      FunctionCopier::CopyOp(id);
+      if (!ir::OwnsRegions(op.code) && !ir::IsTerminator(op.code)) {
+        out_.original.resize(to_.ops.size());
+        out_.original.back() = id;
       }
-      values_[op.first_result.index] = value;
       return;
     }
-    Op copy = op;
-    copy.origin = OriginOf(op);
-    const OpId made = builder_.Append(copy, Mapped(op), ResultTypes(op));
-    out_.original.resize(made.index + 1);
-    out_.original[made.index] = id;
-    Bind(op.first_result, builder_.Results(made));
+    ValueId value = ArgumentOf(argument);
+    if (op.code == Opcode::kLocalId) {
+      Op query{.code = Opcode::kInstanceId};
+      query.type = op.type;
+      const ValueId own = Add(query, {values_[f_.operands_of(op)[0].index]}, argument.type, op);
+      Op difference{.code = Opcode::kSub};
+      difference.type = argument.type;
+      value = Add(difference, {own, value}, argument.type, op);
+    }
+    values_[op.first_result.index] = value;
   }
 
   void BuildLoop() {
-    out_.loop.name = out_.gang.name + ".loop";
-    out_.loop.type.params.assign(out_.gang.type.params.begin(), out_.gang.type.params.end() - 1);
+    out_.loop.name = to_.name + ".loop";
+    out_.loop.type.params.assign(to_.type.params.begin(), to_.type.params.end() - 1);
     if (segment_.checked.valid()) {
       out_.loop.type.results = {ir::Type::kI32};
     }
@@ -384,16 +300,12 @@ class SegmentBuilder {
   }
 
   const ir::Module& module_;
-  const Function& f_;
   const GroupPlan& plan_;
   const GroupPlaces& places_;
   const uint32_t number_;
   const SegmentPlan& segment_;
   SegmentFunctions out_;
-  ir::Builder builder_;
-  std::vector<ValueId> values_;  // By the entry's ValueId: the gang's.
-  std::vector<OpId> ops_;        // By the entry's OpId of what owns regions.
-  std::vector<bool> is_found_;   // By ValueId: in outside_, or about to be.
+  std::vector<bool> is_found_;  // By ValueId: in outside_, or about to be.
   std::vector<ValueId> outside_, params_;
   std::vector<std::pair<ValueId, ValueId>> stores_;        // Whose place, what.
   std::vector<std::pair<ValueId, uint32_t>> tail_stores_;  // Whose place, which result of the tail's block.
@@ -407,4 +319,4 @@ SegmentFunctions BuildSegment(const ir::Module& module, const Function& entry, c
   return SegmentBuilder(module, entry, plan, places, segment).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

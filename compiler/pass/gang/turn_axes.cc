@@ -7,12 +7,8 @@
 #include "compiler/analysis/definitions.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
 
 bool TellsPlace(Opcode code) {
   return code == Opcode::kInstanceId || code == Opcode::kGroupId || code == Opcode::kLocalId;
@@ -32,7 +28,7 @@ bool OthersTellPlace(const ir::Module& module) {
 
 std::optional<ir::Module> TurnAxes(const ir::Module& module) {
   const ir::Function& entry = module.function(module.entry);
-  const Definitions definitions(entry);
+  const analysis::Definitions definitions(entry);
   bool uses_y = false, is_known = true, calls = false;
   ir::ForEachOp(entry, [&](OpId id) {
     const Op& op = entry.op(id);
@@ -74,4 +70,4 @@ std::optional<ir::Module> TurnAxes(const ir::Module& module) {
   return turned;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -10,7 +10,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 ir::Module Parse(const std::string& body, const std::string& functions = "") {
@@ -70,4 +70,4 @@ TEST(TurnAxesTest, StaysWhereMoreTellsThePlace) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -8,14 +8,8 @@
 
 #include "base/status.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Type;
-using ir::ValueId;
 
 class Expansion {
  public:
@@ -98,4 +92,4 @@ std::vector<OpId> ExpandBulk(ir::Function& function, OpId bulk, uint64_t bytes) 
   return function.op(bulk).code == Opcode::kMemoryCopy ? expansion.Copy(bytes) : expansion.Fill(bytes);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // In bytes. More is as quick in one operation, and would fill the registers.
 inline constexpr uint64_t kExpandedBytesMax = 256;
@@ -23,6 +23,6 @@ inline constexpr uint64_t kExpandedBytesOfKernelMax = 4'096;
 // has been written, and a source that does not fit is reported before a target that does not.
 std::vector<ir::OpId> ExpandBulk(ir::Function& function, ir::OpId bulk, uint64_t bytes);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_EXPAND_BULK_H_

@@ -11,7 +11,7 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/resolve_provenance.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // A kernel with buffers %a and %b and a number %n.
@@ -103,4 +103,4 @@ TEST(ExpandBulkTest, ManyStay) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -12,17 +12,11 @@
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
 #include "compiler/pass/memory/promote_stack.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Type;
-using ir::ValueId;
 
 class Expander final : public FunctionCopier {
  public:
@@ -30,9 +24,9 @@ class Expander final : public FunctionCopier {
       : FunctionCopier(module.function(module.entry)),
         frame_(*module.stack_frame),
         address_type_(module.address_type()),
-        ranges_(FindValueRanges(module, ~uint64_t{0})),
+        ranges_(analysis::FindValueRanges(module, ~uint64_t{0})),
         is_inside_(FindInsideStack(module)),
-        zeros_(FindTrailingZeros(f_, {.params = ZerosOfParams(module), .ranges = &ranges_})),
+        zeros_(analysis::FindTrailingZeros(f_, {.params = analysis::ZerosOfParams(module), .ranges = &ranges_})),
         is_split_(f_.ops.size()) {
     FindSplit();
   }
@@ -48,7 +42,7 @@ class Expander final : public FunctionCopier {
   // `word` is the access, or a word of it.
   std::vector<uint64_t> PlacesOf(OpId access, const Op& word) const {
     const ValueId address = f_.operands_of(word)[0];
-    const ValueRange& range = ranges_[address.index];
+    const analysis::ValueRange& range = ranges_[address.index];
     const uint64_t step = uint64_t{1} << std::min<uint8_t>(zeros_[address.index], 32);
     std::vector<uint64_t> places;
     const uint64_t first = (range.lo + step - 1) / step * step;
@@ -137,7 +131,7 @@ class Expander final : public FunctionCopier {
   void FindSplit() {
     std::vector<bool> is_word(frame_.bytes() / 4);  // By word of the frame: something touches it singly.
     const auto words_of = [&](const Op& op) {
-      const ValueRange& range = ranges_[f_.operands_of(op)[0].index];
+      const analysis::ValueRange& range = ranges_[f_.operands_of(op)[0].index];
       const uint64_t most = is_word.size() - 1;
       const auto word_at = [&](uint64_t address) {
         return address < frame_.begin ? 0 : std::min((address - frame_.begin) / 4, most);
@@ -217,7 +211,7 @@ class Expander final : public FunctionCopier {
 
   const ir::StackFrame frame_;
   const Type address_type_;
-  const std::vector<ValueRange> ranges_;
+  const std::vector<analysis::ValueRange> ranges_;
   const std::vector<bool> is_inside_;  // By OpId: the access surely lies in the frame.
   const std::vector<uint8_t> zeros_;   // By ValueId.
   std::vector<bool> is_split_;         // By OpId of accesses of 8 bytes.
@@ -238,4 +232,4 @@ bool ExpandPlaces(ir::Module& module) {
   return expanded.has_value();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Places of an access at most, and operations that all of them add.
 inline constexpr uint64_t kExpandedPlacesMax = 8;
@@ -18,6 +18,6 @@ inline constexpr uint64_t kExpandedOpsMax = 2'048;
 // Looks at loads and stores of Space::kStack in the entry. True if it changed any.
 bool ExpandPlaces(ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_EXPAND_PLACES_H_

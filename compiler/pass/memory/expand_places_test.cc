@@ -9,7 +9,7 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/stack_values.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // Makes a kernel with the buffer %b and the number %n; the frame's 64 bytes begin at %base.
@@ -112,4 +112,4 @@ TEST(ExpandPlaces, LeavesAlone) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -14,14 +14,10 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/resolve_provenance.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Space;
-using Origin = ValueRange::Origin;
+using Base = analysis::ValueRange::Base;
 
 // True if a called function leaves alone what an instance has on the stack.
 bool LeavesStackAlone(const ir::Function& function, uint32_t pointer) {
@@ -51,7 +47,7 @@ class Promoter {
       : module_(module),
         pointer_(pointer),
         f_(module.function(module.entry)),
-        ranges_(FindValueRanges(module, ~uint64_t{0})) {}
+        ranges_(analysis::FindValueRanges(module, ~uint64_t{0})) {}
 
   // False if the stack is not known; then nothing has changed.
   bool Run() {
@@ -78,14 +74,16 @@ class Promoter {
 
  private:
   // True also of what nothing reaches.
-  static bool IsConstant(const ValueRange& range) { return range.is_constant() || range.origin == Origin::kUnset; }
-  const ValueRange& RangeOf(const Op& op, uint32_t operand) const { return ranges_[f_.operands_of(op)[operand].index]; }
+  static bool IsConstant(const analysis::ValueRange& range) { return range.is_constant() || range.Is(Base::kUnset); }
+  const analysis::ValueRange& RangeOf(const Op& op, uint32_t operand) const {
+    return ranges_[f_.operands_of(op)[operand].index];
+  }
 
   // From the lowest constant on the way from the stack's pointer to its top.
   void FindFrame() {
     frame_.begin = frame_.end = module_.globals[pointer_].init;
-    for (const ValueRange& range : ranges_) {
-      if (range.origin == Origin::kStack && range.is_constant()) {
+    for (const analysis::ValueRange& range : ranges_) {
+      if (range.Is(Base::kStack) && range.is_constant()) {
         frame_.begin = std::min(frame_.begin, range.lo);
       }
     }
@@ -138,26 +136,24 @@ class Promoter {
   }
 
   bool UnderstandAccess(OpId id, const Op& op) {
-    const ValueRange& range = RangeOf(op, 0);
-    if (range.origin == Origin::kUnset) {
+    const analysis::ValueRange& range = RangeOf(op, 0);
+    if (range.Is(Base::kUnset)) {
       return true;  // Nothing reaches it.
     }
-    if (range.origin == Origin::kStack) {
+    if (range.Is(Base::kStack)) {
       accesses_.push_back(id);
       // Stacks grow downwards: what begins at the top or above is somebody's own pointer.
       return ir::Info(op.code).family == ir::Family::kMemory && op.imm <= frame_.begin &&
              op.width <= frame_.begin - op.imm && range.lo < frame_.end;
     }
-    uint64_t end = 0;
-    const bool is_bounded =
-        !__builtin_add_overflow(range.hi, op.imm, &end) && !__builtin_add_overflow(end, op.width, &end);
-    return is_bounded && (end <= frame_.begin || range.lo >= frame_.end);
+    const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
+    return end && (*end <= frame_.begin || range.lo >= frame_.end);
   }
 
   // Chooses the unit, and what accesses that are less aligned than it are to be cut into. False for those of 16 bytes.
   bool FindPieces() {
-    const std::vector<uint8_t> params = ZerosOfParams(module_);
-    const std::vector<uint8_t> zeros = FindTrailingZeros(f_, {.params = params, .ranges = &ranges_});
+    const std::vector<uint8_t> params = analysis::ZerosOfParams(module_);
+    const std::vector<uint8_t> zeros = analysis::FindTrailingZeros(f_, {.params = params, .ranges = &ranges_});
     const auto alignment = [&](const Op& op) {
       const int known = std::min<int>(zeros[f_.operands_of(op)[0].index], std::countr_zero(op.imm));
       return uint32_t{1} << std::min(known, 3);
@@ -304,7 +300,7 @@ class Promoter {
   ir::Module& module_;
   const uint32_t pointer_;
   ir::Function& f_;
-  const std::vector<ValueRange> ranges_;
+  const std::vector<analysis::ValueRange> ranges_;
   ir::StackFrame frame_;
   std::vector<OpId> accesses_;
   std::map<uint32_t, uint32_t> pieces_;  // By OpId: bytes that an access is cut into.
@@ -347,19 +343,18 @@ std::vector<bool> FindInsideStack(const ir::Module& module) {
   if (!module.stack_frame.has_value()) {
     return is_inside;
   }
-  const std::vector<ValueRange> ranges = FindValueRanges(module, ~uint64_t{0});
+  const std::vector<analysis::ValueRange> ranges = analysis::FindValueRanges(module, ~uint64_t{0});
   ir::ForEachOp(f, [&](OpId id) {
     const Op& op = f.op(id);
     if (!ir::HasSpace(op.code) || op.space != Space::kStack) {
       return;
     }
-    const ValueRange& range = ranges[f.operands_of(op)[0].index];
-    uint64_t end = 0;
-    is_inside[id.index] = range.origin != Origin::kUnset && range.lo + op.imm >= module.stack_frame->begin &&
-                          !__builtin_add_overflow(range.hi, op.imm, &end) &&
-                          !__builtin_add_overflow(end, op.width, &end) && end <= module.stack_frame->end;
+    const analysis::ValueRange& range = ranges[f.operands_of(op)[0].index];
+    const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
+    is_inside[id.index] = !range.Is(Base::kUnset) && range.lo + op.imm >= module.stack_frame->begin && end &&
+                          *end <= module.stack_frame->end;
   });
   return is_inside;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // An instance's frame; a larger one stays in module memory. Zeroing it takes an instruction for every vector.
 inline constexpr uint64_t kStackFrameBytesMax = 2'048;
@@ -34,6 +34,6 @@ bool BeginsAsZeros(const ir::Module& module, uint64_t begin, uint64_t end);
 // The result, by OpId of the entry, is true for accesses of Space::kStack that surely lie in the frame.
 std::vector<bool> FindInsideStack(const ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_PROMOTE_STACK_H_

@@ -12,7 +12,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // A kernel with the buffer %b and the number %n, whose frame has 32 bytes from %fp on; %p is the place of one of its
@@ -147,4 +147,4 @@ TEST(PromoteStackTest, KeepsTheMeaning) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -12,9 +12,9 @@
 #define HPVMD_COMPILER_PASS_MEMORY_RESOLVE_PROVENANCE_H_
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 Status ResolveProvenance(ir::Module& module);
 
@@ -22,6 +22,6 @@ Status ResolveProvenance(ir::Module& module);
 // stack, become loads and stores, too. Whether any was found.
 bool ExpandStackCopies(ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_RESOLVE_PROVENANCE_H_

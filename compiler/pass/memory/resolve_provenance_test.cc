@@ -7,7 +7,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // A kernel with buffers %a and %b and a number %n, whose body is `body`, after the pass.
@@ -44,6 +44,8 @@ TEST(ResolveProvenanceTest, FindsTheBuffer) {
       {"AlignedDown", "%m: i32 = const.i32 0xfffffff0\n %p: i32 = and.i32 %b, %m\n %v: i32 = load.i32 flat %p",
        "load.i32 param(1)"},
       {"LowBits", "%m: i32 = const.i32 31\n %p: i32 = and.i32 %b, %m\n %v: i32 = load.i32 flat %p", "load.i32 flat"},
+      {"Widened", "%w: i64 = extend_u.i32 %b\n %p: i32 = wrap.i64 %w\n %v: i32 = load.i32 flat %p",
+       "load.i32 param(1)"},
       {"GroupMemory", "%g: i32 = local_alloc %n\n %p: i32 = add.i32 %g, %n\n %v: i32 = load.i32 flat %p",
        "load.i32 group"},
       {"GroupOrBuffer", "%g: i32 = local_alloc %n\n %p: i32 = select.i32 %n, %g, %b\n %v: i32 = load.i32 flat %p",
@@ -74,6 +76,7 @@ TEST(ResolveProvenanceTest, SeparateBuffers) {
       {"ComparedToNumber", "%c: i32 = lt_u.i32 %a, %n\n store.i32 flat %b, %c", false},
       {"ComparedToOther", "%c: i32 = lt_u.i32 %a, %b\n store.i32 flat %b, %c", false},
       {"DistanceToOther", "%c: i32 = sub.i32 %a, %b\n store.i32 flat %b, %c", false},
+      {"Widened", "%w: i64 = extend_u.i32 %b\n %p: i32 = wrap.i64 %w\n %v: i32 = load.i32 flat %p", false},
       {"Multiplied", "%c: i32 = mul.i32 %a, %n\n store.i32 flat %b, %c", false},
       {"Subtracted", "%c: i32 = sub.i32 %n, %a\n store.i32 flat %b, %c", false},
       {"Condition", "if b0 %a {\n leave b0 ()\n} else {\n leave b0 ()\n}", false},
@@ -92,4 +95,4 @@ TEST(ResolveProvenanceTest, SeparateBuffers) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

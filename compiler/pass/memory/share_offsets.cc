@@ -11,15 +11,8 @@
 #include "compiler/ir/launch.h"
 #include "compiler/ir/spelling.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Space;
-using ir::ValueId;
 
 // Distances and immediates together.
 constexpr uint64_t kDistanceMax = ir::kBaseAlignment / 2;
@@ -117,7 +110,7 @@ class Sharer {
   std::map<Key, Earlier> known_;
   std::vector<std::pair<Key, std::optional<Earlier>>> replaced_;  // By the regions around, for their ends.
   ir::Function& f_;
-  const Definitions definitions_;
+  const analysis::Definitions definitions_;
 };
 
 }  // namespace
@@ -127,4 +120,4 @@ Status ShareOffsets(ir::Module& module) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -6,9 +6,9 @@
 #define HPVMD_COMPILER_PASS_MEMORY_SHARE_OFFSETS_H_
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // The entry, behind ResolveProvenance. Requires a verified module, which still verifies; its results, and traps, are
 // the same.
@@ -18,6 +18,6 @@ namespace hpvm {
 // (ir::AssignAddresses), which is further than any distance that this pass takes.
 Status ShareOffsets(ir::Module& module);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_SHARE_OFFSETS_H_

@@ -9,7 +9,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // The immediates of the accesses after the pass, in order, of a kernel with the buffers %a and %b of 64 bytes and the
@@ -88,4 +88,4 @@ TEST(ShareOffsetsTest, OnlyWhatRanForCertain) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

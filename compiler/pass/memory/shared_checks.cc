@@ -7,11 +7,8 @@
 
 #include "compiler/analysis/linear_form.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::OpId;
 
 // Bytes between the places of a check: what lies further apart may be beyond a buffer's end when the first is not.
 constexpr int64_t kApartMax = 256;
@@ -46,7 +43,7 @@ SharedCheck CheckOf(const ir::Function& f, const std::vector<Member>& members) {
 
 SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked, bool is_together) {
   const ir::Function& f = module.function(module.entry);
-  const LinearForms forms(f);
+  const analysis::LinearForms forms(f);
   SharedChecks found;
   found.of.assign(f.ops.size(), -1);
   for (const ir::Region& region : f.regions) {
@@ -74,7 +71,7 @@ SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>&
       if (!is_of_param || !is_asked[id.index] || is_far) {
         continue;
       }
-      const LinearForm form = forms.Of(f.operands_of(op)[0]);
+      const analysis::LinearForm form = forms.Of(f.operands_of(op)[0]);
       const int64_t offset = ir::SignedBits(module.address_type(), form.constant);
       const auto known = places.find(form.terms);
       const bool joins = known != places.end() && std::abs(offset - known->second[0].offset) <= kApartMax;
@@ -90,4 +87,4 @@ SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>&
   return found;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

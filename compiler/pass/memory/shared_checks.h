@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // The loads are inside if for each bound the lowest place, the first member's operand less `below` (wrapped to the
 // address type), and `reach` bytes from there on lie in the parameter's buffer.
@@ -33,6 +33,6 @@ struct SharedChecks {
 // branches, has an effect, waits or traps, no load of another place either.
 SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>& is_asked, bool is_together = false);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_SHARED_CHECKS_H_

@@ -6,7 +6,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/memory/resolve_provenance.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // Finds those of a kernel with the buffers %a and %c and the number %n, of which %p and %q are the places of element n.
@@ -64,4 +64,4 @@ TEST(SharedChecksTest, Together) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

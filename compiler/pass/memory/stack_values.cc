@@ -12,19 +12,13 @@
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/resolve_provenance.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
 using Slots = std::bitset<kStackValuesMax>;
 
 struct Access {
@@ -244,21 +238,20 @@ class Replacer final : public FunctionCopier {
 template <typename IsOfStack>
 std::vector<Access> FindAccesses(const ir::Module& module, IsOfStack is_of_stack) {
   const ir::Function& f = module.function(module.entry);
-  const std::vector<ValueRange> ranges = FindValueRanges(module, ~uint64_t{0});
+  const std::vector<analysis::ValueRange> ranges = analysis::FindValueRanges(module, ~uint64_t{0});
   std::vector<Access> accesses;
   ir::ForEachOp(f, [&](OpId id) {
     const Op& op = f.op(id);
     if (!ir::HasSpace(op.code)) {
       return;
     }
-    const ValueRange& range = ranges[f.operands_of(op)[0].index];
+    const analysis::ValueRange& range = ranges[f.operands_of(op)[0].index];
     if (!is_of_stack(op, range)) {
       return;
     }
-    Access access{id, range.lo + op.imm, range.hi, range.is_constant()};
-    const bool fits = access.begin >= range.lo && !__builtin_add_overflow(access.end, op.imm, &access.end) &&
-                      !__builtin_add_overflow(access.end, op.width, &access.end);
-    accesses.push_back(fits ? access : Access{id, 0, ~uint64_t{0}, false});
+    const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
+    accesses.push_back(end ? Access{id, range.lo + op.imm, *end, range.is_constant()}
+                           : Access{id, 0, ~uint64_t{0}, false});
   });
   return accesses;
 }
@@ -277,7 +270,7 @@ std::vector<StackBytes> Replace(ir::Function& f, SlotPlan plan) {
   return bytes;
 }
 
-bool IsStack(const Op& op, const ValueRange&) { return op.space == ir::Space::kStack; }
+bool IsStack(const Op& op, const analysis::ValueRange&) { return op.space == ir::Space::kStack; }
 
 }  // namespace
 
@@ -310,9 +303,9 @@ std::vector<StackBytes> AssumeStackValues(ir::Module& module) {
   if (has_bulk) {
     return {};
   }
-  std::vector<Access> accesses = FindAccesses(module, [](const Op& op, const ValueRange& range) {
+  std::vector<Access> accesses = FindAccesses(module, [](const Op& op, const analysis::ValueRange& range) {
     return (op.space == ir::Space::kFlat || op.space == ir::Space::kModule) &&
-           range.origin == ValueRange::Origin::kStack;
+           range.Is(analysis::ValueRange::Base::kStack);
   });
   std::erase_if(accesses, [](const Access& access) { return !access.is_constant; });
   SlotPlan plan = PlanSlots(f, std::move(accesses));
@@ -323,9 +316,9 @@ std::vector<StackBytes> AssumeStackValues(ir::Module& module) {
 }
 
 bool AvoidsStack(const ir::Module& module, std::span<const StackBytes> bytes) {
-  const std::vector<Access> accesses = FindAccesses(module, [](const Op& op, const ValueRange& range) {
+  const std::vector<Access> accesses = FindAccesses(module, [](const Op& op, const analysis::ValueRange& range) {
     return (op.space == ir::Space::kStack || op.space == ir::Space::kFlat || op.space == ir::Space::kModule) &&
-           range.origin != ValueRange::Origin::kUnset;
+           !range.Is(analysis::ValueRange::Base::kUnset);
   });
   return std::none_of(accesses.begin(), accesses.end(), [&](const Access& access) {
     return std::any_of(bytes.begin(), bytes.end(),
@@ -333,4 +326,4 @@ bool AvoidsStack(const ir::Module& module, std::span<const StackBytes> bytes) {
   });
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

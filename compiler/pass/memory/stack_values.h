@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Words of a kernel that become values at most, and values that edges bring for them.
 inline constexpr size_t kStackValuesMax = 256;
@@ -40,6 +40,6 @@ std::vector<StackBytes> AssumeStackValues(ir::Module& module);
 // of a buffer or of group memory do not reach the stack (ir.h, Space).
 bool AvoidsStack(const ir::Module& module, std::span<const StackBytes> bytes);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_STACK_VALUES_H_

@@ -15,7 +15,7 @@
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // A kernel that writes %out for each of 32 instances. %fp is the frame's begin, 32 bytes long; %v is of the instance.
@@ -325,4 +325,4 @@ TEST(StackValuesTest, KeepsTheMeaning) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

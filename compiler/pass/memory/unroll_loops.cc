@@ -8,18 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/fold.h"
 #include "compiler/ir/spelling.h"
-#include "compiler/pass/memory/copy_function.h"
-#include "compiler/pass/memory/fold.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/rewrite/copy_function.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 using Bits = std::optional<uint64_t>;
 
 // How the operations of a region end.
@@ -32,37 +28,20 @@ struct Content {
 };
 Content ContentOf(const ir::Function& f, RegionId region) {
   Content content;
-  for (OpId id : f.region(region).ops) {
+  ir::ForEachOpIn(f, region, [&](OpId id) {
     const Op& op = f.op(id);
     ++content.ops;
     content.has_stack |= ir::HasSpace(op.code) && op.space == ir::Space::kStack;
-    for (RegionId inner : {op.body, op.otherwise}) {
-      if (ir::OwnsRegions(op.code) && (inner == op.body || op.code == Opcode::kIf)) {
-        const Content more = ContentOf(f, inner);
-        content.ops += more.ops;
-        content.has_stack |= more.has_stack;
-      }
-    }
-  }
+  });
   return content;
 }
 
 // Whether any jump in the construct goes where `is_there` says.
-bool Jumps(const ir::Function& f, const Op& construct, const std::function<bool(const ir::Target&)>& is_there) {
-  for (RegionId region : {construct.body, construct.otherwise}) {
-    if (region != construct.body && construct.code != Opcode::kIf) {
-      continue;
-    }
-    for (OpId id : f.region(region).ops) {
-      const Op& op = f.op(id);
-      const std::span<const ir::Target> targets = f.targets_of(op);
-      if (std::any_of(targets.begin(), targets.end(), is_there) ||
-          (ir::OwnsRegions(op.code) && Jumps(f, op, is_there))) {
-        return true;
-      }
-    }
-  }
-  return false;
+bool Jumps(const ir::Function& f, OpId construct, const std::function<bool(const ir::Target&)>& is_there) {
+  bool jumps = false;
+  ir::ForEachOpOf(f, construct,
+                  [&](OpId id) { jumps = jumps || std::ranges::any_of(f.targets_of(f.op(id)), is_there); });
+  return jumps;
 }
 
 // Goes through a loop's iterations with what is constant, without writing anything.
@@ -145,7 +124,7 @@ class Rehearsal {
         ops_ = ops;
       }
       if (ir::OwnsRegions(op.code)) {
-        if (Jumps(f_, op, [&](const ir::Target& target) { return IsLost(target); })) {
+        if (Jumps(f_, id, [&](const ir::Target& target) { return IsLost(target); })) {
           return End::kUnknown;
         }
         ops_ += ContentOf(f_, op.body).ops + (op.code == Opcode::kIf ? ContentOf(f_, op.otherwise).ops : 0);
@@ -154,7 +133,7 @@ class Rehearsal {
       }
       Forget(op);
       if (op.result_count == 1) {
-        known_[op.first_result.index] = FoldInteger(op, f_.type_of(op.first_result), Known(op));
+        known_[op.first_result.index] = ir::FoldInteger(op, f_.type_of(op.first_result), Known(op));
       }
     }
     return End::kUnknown;
@@ -241,7 +220,8 @@ class Unroller final : public FunctionCopier {
     }
     if (op.result_count == 1 && !ir::OwnsRegions(op.code)) {
       const ir::Type type = f_.type_of(op.first_result);
-      if (const Bits bits = FoldInteger(op, type, Known(op)); bits && (is_unrolling_ || op.code == Opcode::kConst)) {
+      if (const Bits bits = ir::FoldInteger(op, type, Known(op));
+          bits && (is_unrolling_ || op.code == Opcode::kConst)) {
         Op constant = op;
         constant.code = Opcode::kConst;
         constant.type = type;
@@ -335,16 +315,17 @@ class Unroller final : public FunctionCopier {
         continue;
       }
       if (ir::IsTerminator(op.code)) {
-        return CopyEnd(op, writing);
+        return CopyEnd(id, writing);
       }
-      writing.leaves_early |= ir::OwnsRegions(op.code) && Jumps(f_, op, [&](const ir::Target& target) {
+      writing.leaves_early |= ir::OwnsRegions(op.code) && Jumps(f_, id, [&](const ir::Target& target) {
                                 return target.op == writing.loop && !target.is_continue;
                               });
       CopyOp(id);
     }
     return End::kLeft;
   }
-  End CopyEnd(const Op& op, Writing& writing) {
+  End CopyEnd(OpId id, Writing& writing) {
+    const Op& op = f_.op(id);
     const ir::Target target = f_.targets_of(op).empty() ? ir::Target{} : f_.targets_of(op)[0];
     if (op.code == Opcode::kContinue && target.op == writing.loop) {
       writing.arguments = Map(op);
@@ -359,7 +340,7 @@ class Unroller final : public FunctionCopier {
     if (op.code == Opcode::kLeave && target.op == writing.loop) {
       writing.results = Known(op);
     }
-    CopyTerminator(op);
+    CopyTerminator(id);
     return End::kLeft;
   }
 
@@ -385,4 +366,4 @@ Status UnrollLoops(ir::Module& module, const UnrollLimits& limits) {
   return absl::OkStatus();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

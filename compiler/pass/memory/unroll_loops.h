@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Iterations of a loop, operations that they have together, and those of all loops of a kernel.
 struct UnrollLimits {
@@ -29,6 +29,6 @@ inline constexpr size_t kUnrolledFromOpsMax = 20'000;
 // iteration's way to its end, or out, follows from constants. It becomes a block.
 Status UnrollLoops(ir::Module& module, const UnrollLimits& limits = {});
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_MEMORY_UNROLL_LOOPS_H_

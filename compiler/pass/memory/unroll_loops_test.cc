@@ -10,7 +10,7 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/promote_stack.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 struct Counts {
@@ -206,4 +206,4 @@ TEST(UnrollLoopsTest, ChoicesThatInnerLoopsMake) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -7,12 +7,8 @@
 #include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/spelling.h"
 
-namespace hpvm {
+namespace hpvm::pass::testing {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
 
 constexpr auto kNothing = static_cast<uint32_t>(-1);
 
@@ -158,4 +154,4 @@ StatusOr<std::vector<uint64_t>> CountOperations(const ir::Module& module, const 
   return counts;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass::testing

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/ir/ir.h"
 #include "compiler/ir/launch.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass::testing {
 
 struct TracedAccess {
   std::array<uint64_t, 3> instance{};
@@ -33,6 +33,6 @@ StatusOr<AccessTrace> TraceAccesses(const ir::Module& module, const ir::Launch& 
 // How often each operation of the entry ran, by OpId.
 StatusOr<std::vector<uint64_t>> CountOperations(const ir::Module& module, const ir::Launch& launch, uint64_t steps_max);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass::testing
 
 #endif  // HPVMD_COMPILER_PASS_TESTING_ACCESS_TRACE_H_

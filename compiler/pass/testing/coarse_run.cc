@@ -3,7 +3,7 @@
 
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass::testing {
 namespace {
 
 // A coarse kernel's id is that of its tile's first instance, and its extent the whole launch's; the interpreter counts
@@ -72,4 +72,4 @@ StatusOr<ir::TrapReport> RunCoarse(const ir::Module& module, const ir::Launch& l
   return ir::Interpret(coarse.module, smaller, options);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass::testing

@@ -7,13 +7,13 @@
 #include "compiler/ir/interpret/interpret.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::pass::testing {
 
 // The launch's extent is a multiple of the tile. kFailedPrecondition: a scalar has not the factor that the coarse
 // kernel asks for.
 StatusOr<ir::TrapReport> RunCoarse(const ir::Module& module, const ir::Launch& launch, const GpuTile& tile,
                                    const ir::InterpretOptions& options = {});
 
-}  // namespace hpvm
+}  // namespace hpvm::pass::testing
 
 #endif  // HPVMD_COMPILER_PASS_TESTING_COARSE_RUN_H_

@@ -10,7 +10,7 @@
 
 #include "compiler/ir/text/text.h"
 
-namespace hpvm {
+namespace hpvm::pass::testing {
 namespace {
 
 constexpr char kFolder[] = HPVMD_SOURCE_DIR "/tests/golden/bounds";
@@ -66,4 +66,4 @@ ir::BoundsFacts FactsOf(const ir::Module& module, const ir::Launch& launch) {
   return facts;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass::testing

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "compiler/ir/bounds.h"
-#include "compiler/ir/ir.h"
 #include "compiler/ir/launch.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass::testing {
 
 struct GoldenKernel {
   ir::Module module;
@@ -26,6 +26,6 @@ GoldenKernel ReadGoldenKernel(const std::string& name);
 // What a launch shows of itself.
 ir::BoundsFacts FactsOf(const ir::Module& module, const ir::Launch& launch);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass::testing
 
 #endif  // HPVMD_COMPILER_PASS_TESTING_GOLDEN_KERNEL_H_

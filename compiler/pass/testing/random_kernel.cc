@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::pass::testing {
 
 ir::Module BoundsKernel(const std::string& body, bool is_separate) {
   const bool has_group = body.find("local_alloc") != std::string::npos;
@@ -374,4 +374,4 @@ void KernelGenerator::Statements(int depth, int count, std::string* text) {
   group_.resize(group_count);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass::testing

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass::testing {
 
 // A kernel with a buffer %b and scalars %n and %m; the ids are %x and %y, constants are %c0 to %c9, %ones (-1) and
 // %fours (-4).
@@ -76,6 +76,6 @@ class KernelGenerator {
   int names_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass::testing
 
 #endif  // HPVMD_COMPILER_PASS_TESTING_RANDOM_KERNEL_H_

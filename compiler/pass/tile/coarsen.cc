@@ -10,13 +10,8 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // A larger body would not fit an instruction cache, and takes drivers long to compile.
 constexpr size_t kOpsMax = 20'000;
@@ -257,4 +252,4 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
   return Best(good);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -14,9 +14,9 @@
 #include "compiler/api/gpu_code.h"
 #include "compiler/api/gpu_target.h"
 #include "compiler/api/report.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 struct GpuTile {
   std::array<uint32_t, 3> size{1, 1, 1};  // Instances along x, y, z of a work item.
@@ -56,6 +56,6 @@ StatusOr<CoarseModule> Coarsen(const ir::Module& module, const GpuTile& tile);
 // The tiles worth making, the best guess first; never the trivial one, which is always made. At most three.
 std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& target, KernelReport* report);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_TILE_COARSEN_H_

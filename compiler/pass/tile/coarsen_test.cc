@@ -17,10 +17,10 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/testing/coarse_run.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const char kFolder[] = HPVMD_SOURCE_DIR "/tests/golden/coarsen";
 
@@ -50,7 +50,8 @@ TEST(CoarsenTest, TilesAgree) {
     for (const GpuTile& tile : kTiles) {
       SCOPED_TRACE(std::to_string(tile.size[0]) + " x " + std::to_string(tile.size[1]));
       ir::testing::CheckGoldenFile(path, [&](const ir::Module& module, const ir::Launch& launch) {
-        return launch.extent[1] % tile.size[1] == 0 ? RunCoarse(module, launch, tile) : ir::Interpret(module, launch);
+        return launch.extent[1] % tile.size[1] == 0 ? testing::RunCoarse(module, launch, tile)
+                                                    : ir::Interpret(module, launch);
       });
     }
   }
@@ -144,7 +145,7 @@ TEST(CoarsenTest, StagedLoadsAgree) {
         return launch;
       };
       const StatusOr<ir::TrapReport> single = ir::Interpret(module, launch_of(data));
-      const StatusOr<ir::TrapReport> staged = RunCoarse(module, launch_of(tiled), c.tile);
+      const StatusOr<ir::TrapReport> staged = testing::RunCoarse(module, launch_of(tiled), c.tile);
       ASSERT_TRUE(single.ok() && staged.ok()) << single.status() << staged.status();
       EXPECT_EQ(Coarsen(module, c.tile)->group, (std::array<uint32_t, 3>{16, 16, 1}));
       EXPECT_EQ(single->code, ir::TrapCode::kNone);
@@ -213,7 +214,7 @@ TEST(CoarsenTest, IndicesWrapInsideOfTiles) {
       launch.arguments = {{reinterpret_cast<uint8_t*>(want.data()), 128, 0}, {nullptr, 0, last - before}};
       ASSERT_TRUE(ir::Interpret(*module, launch).ok());
       launch.arguments[0].data = reinterpret_cast<uint8_t*>(found.data());
-      const StatusOr<ir::TrapReport> trap = RunCoarse(*module, launch, {{8, 1, 1}});
+      const StatusOr<ir::TrapReport> trap = testing::RunCoarse(*module, launch, {{8, 1, 1}});
       ASSERT_TRUE(trap.ok()) << trap.status();
       EXPECT_EQ(found, want);
     }
@@ -321,4 +322,4 @@ TEST(CoarsenTest, ChoosesTiles) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

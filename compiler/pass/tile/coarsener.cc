@@ -4,20 +4,12 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
+namespace hpvm::pass {
 
 namespace {
-
-bool IsConstruct(Opcode code) { return code == Opcode::kBlock || code == Opcode::kLoop || code == Opcode::kIf; }
 
 Op Like(const Op& op) {
   Op copy = op;
@@ -204,7 +196,7 @@ void Coarsener::EmitPlain(OpId id) {
 
 void Coarsener::EmitOp(OpId id) {
   const Op& op = f_.op(id);
-  if (IsConstruct(op.code)) {
+  if (ir::OwnsRegions(op.code)) {
     return plan_.gang.is_masked[id.index] ? Replicate(id) : EmitConstruct(id);
   }
   if (ir::IsTerminator(op.code)) {
@@ -275,10 +267,7 @@ void Coarsener::EmitTerminator(OpId id) {
   const Op& op = f_.op(id);
   const std::span<const ValueId> operands = f_.operands_of(op);
   const std::span<const ir::Target> targets = f_.targets_of(op);
-  const auto slots = [&](const ir::Target& target) {
-    const Op& owner = f_.op(target.op);
-    return target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
-  };
+  const auto slots = [&](const ir::Target& target) { return ir::SlotsOf(f_, target).first; };
   switch (op.code) {
     case Opcode::kLeave:
       return builder_.Leave(new_ops_[targets[0].op.index], Flatten(operands, slots(targets[0])), op.source);
@@ -518,4 +507,4 @@ CoarseModule Coarsener::Run() {
   return coarse;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

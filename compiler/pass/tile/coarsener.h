@@ -20,12 +20,12 @@
 #include <vector>
 
 #include "compiler/analysis/definitions.h"
-#include "compiler/ir/ir.h"
 #include "compiler/pass/gang/gang_plan.h"
+#include "compiler/pass/rewrite/words.h"
 #include "compiler/pass/tile/coarsen.h"
 #include "compiler/pass/tile/stage_loads.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // How a value is kept along x and y.
 struct TileLayout {
@@ -162,7 +162,7 @@ class Coarsener {
   ir::Function out_;
   ir::Builder builder_;
   std::vector<std::vector<ir::ValueId>> copies_;  // By ValueId: place (x, y) at y * (copies along x) + x.
-  const Definitions definitions_{f_};
+  const analysis::Definitions definitions_{f_};
   Stage stage_;
   std::vector<ir::ValueId> clones_;            // By ValueId: in the construct that is being copied.
   std::vector<ir::OpId> new_ops_;              // By OpId of open constructs.
@@ -178,6 +178,6 @@ class Coarsener {
   double weight_ = 1, cost_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_TILE_COARSENER_H_

@@ -2,37 +2,21 @@
 // What a tile's instances do one after the other: constructs in which their control differs, and the whole kernel where
 // a guard does.
 
+#include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
+namespace hpvm::pass {
 
 // Along which dimensions anything in the construct differs.
 std::array<bool, 2> Coarsener::DimensionsIn(OpId construct) const {
   std::array<bool, 2> dimensions{};
-  std::vector<OpId> open = {construct};
-  while (!open.empty()) {
-    const Op& op = f_.op(open.back());
-    open.pop_back();
+  ir::ForEachOpOf(f_, construct, [&](OpId id) {
+    const Op& op = f_.op(id);
     NoteDimensions(op, &dimensions);
-    for (RegionId region : {op.body, op.otherwise}) {
-      const bool has_regions = op.code == Opcode::kBlock || op.code == Opcode::kLoop || op.code == Opcode::kIf;
-      if (has_regions && (region == op.body || op.code == Opcode::kIf)) {
-        open.insert(open.end(), f_.region(region).ops.begin(), f_.region(region).ops.end());
-      }
+    for (size_t d = 0; d < 2 && op.code == Opcode::kInstanceId; ++d) {
+      dimensions[d] = dimensions[d] || LayoutOf(op.first_result).Differs(d);
     }
-    if (op.code == Opcode::kInstanceId) {
-      for (size_t d = 0; d < 2; ++d) {
-        dimensions[d] = dimensions[d] || LayoutOf(op.first_result).Differs(d);
-      }
-    }
-  }
+  });
   return dimensions;
 }
 
@@ -200,4 +184,4 @@ void Coarsener::EmitSlowWay() {
   builder_.Return({});
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -17,13 +17,7 @@
 
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Type;
-using ir::ValueId;
+namespace hpvm::pass {
 
 namespace {
 
@@ -415,4 +409,4 @@ std::vector<ValueId> Coarsener::EmitStage(const Op& loop) {
   return arguments;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

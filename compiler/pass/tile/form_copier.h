@@ -1,19 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a kernel, or a coarse form of one, into a form that does the same accesses another way, for passes that change
-// loads. Internal to this folder.
+// What passes that change loads share: plans by loops, and a copier of a kernel, or of a coarse form of one, into a
+// form that does the same accesses another way. Internal to this folder.
 #ifndef HPVMD_COMPILER_PASS_TILE_FORM_COPIER_H_
 #define HPVMD_COMPILER_PASS_TILE_FORM_COPIER_H_
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/counted_loops.h"
 #include "compiler/ir/spelling.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/rewrite/copy_function.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::pass {
+
+// By OpId of their loops: plans that plan_of(loop) makes of a function's loops, whose `ops` add up to no more than
+// `ops_max`; the first ones of the text.
+template <typename Plan, typename PlanOf>
+std::map<uint32_t, Plan> PlanLoops(const ir::Function& function, uint32_t ops_max, PlanOf&& plan_of) {
+  std::map<uint32_t, Plan> plans;
+  ir::ForEachOp(function, [&](ir::OpId id) {
+    std::optional<Plan> plan = function.op(id).code == ir::Opcode::kLoop ? plan_of(id) : std::nullopt;
+    if (plan && plan->ops <= ops_max) {
+      ops_max -= plan->ops;
+      plans.emplace(id.index, *std::move(plan));
+    }
+  });
+  return plans;
+}
 
 class FormCopier : public FunctionCopier {
  protected:
@@ -45,6 +65,29 @@ class FormCopier : public FunctionCopier {
       NoteOriginal(ir::OpId(static_cast<uint32_t>(to_.ops.size() - 1)), id);
     }
   }
+  // What Make makes from now on serves that place in the module's file.
+  void SetSource(uint32_t source) { source_ = source; }
+  ir::ValueId Make(ir::Opcode code, ir::Type type, std::span<const ir::ValueId> operands, ir::Type result) {
+    return b_.Append1({.code = code, .type = type, .source = source_}, operands, result);
+  }
+  ir::ValueId Make(ir::Opcode code, ir::ValueId a, ir::ValueId b) {
+    const ir::Type type = to_.type_of(a);
+    const bool is_comparison = ir::Info(code).family == ir::Family::kIntCompare;
+    return Make(code, type, std::array{a, b}, is_comparison ? ir::Type::kI32 : type);
+  }
+  // The form in the loop's first iteration.
+  ir::ValueId First(const analysis::LoopForm& form, ir::Type type) {
+    ir::ValueId sum;
+    for (const auto& [value, factor] : form.terms) {
+      const ir::ValueId own = values_[value.index];
+      const ir::ValueId term = factor == 1 ? own : Make(ir::Opcode::kMul, own, b_.Const(type, factor));
+      sum = sum.valid() ? Make(ir::Opcode::kAdd, sum, term) : term;
+    }
+    if (!sum.valid()) {
+      return b_.Const(type, form.constant);
+    }
+    return form.constant == 0 ? sum : Make(ir::Opcode::kAdd, sum, b_.Const(type, form.constant));
+  }
   // `made`, of the copy, does the access of `id`.
   void NoteOriginal(ir::OpId made, ir::OpId id) {
     original_.resize(to_.ops.size());
@@ -58,8 +101,9 @@ class FormCopier : public FunctionCopier {
   const CoarseModule* coarse_;
   std::vector<ir::OpId> original_;             // By new OpId.
   std::vector<std::array<uint8_t, 2>> place_;  // By new OpId.
+  uint32_t source_ = 0;
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_TILE_FORM_COPIER_H_

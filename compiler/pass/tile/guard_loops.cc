@@ -11,22 +11,14 @@
 #include <utility>
 
 #include "compiler/analysis/counted_loops.h"
+#include "compiler/analysis/nesting.h"
 #include "compiler/analysis/trailing_zeros.h"
-#include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
-#include "compiler/ir/walk.h"
-#include "compiler/pass/memory/copy_function.h"
+#include "compiler/pass/tile/form_copier.h"
 #include "compiler/pass/tile/wide_loads.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
 
 // With a step of at most kStepMax and fewer than 2^32 iterations all sums of a check stay below 2^63.
 constexpr int64_t kStepMax = 1 << 20;
@@ -41,7 +33,7 @@ constexpr size_t kSearchesMax = 4;
 // Accesses to a parameter's buffer that differ by constants.
 struct Hull {
   uint32_t param = 0;
-  LoopForm lowest;                                 // The offset of the lowest of them, without its immediate.
+  analysis::LoopForm lowest;                       // The offset of the lowest of them, without its immediate.
   uint64_t reach = 0;                              // Bytes from `lowest` to the end of the last of them.
   std::vector<std::pair<OpId, uint64_t>> members;  // In order, with their forms' constants.
 };
@@ -51,7 +43,7 @@ struct Search {
   uint64_t reach = 0;
 };
 struct LoopPlan {
-  LoopCount count;
+  analysis::LoopCount count;
   std::vector<Hull> hulls;
   std::vector<Search> searches;
   std::map<uint32_t, size_t> search_of;        // By OpId of a load: in `searches`.
@@ -66,58 +58,39 @@ bool IsOfParam(const Op& op) { return ir::HasSpace(op.code) && op.space == ir::S
 class Planner {
  public:
   Planner(const ir::Module& module, const std::vector<bool>& is_unproven)
-      : module_(module), f_(module.function(module.entry)), is_unproven_(is_unproven) {}
+      : module_(module),
+        f_(module.function(module.entry)),
+        is_unproven_(is_unproven),
+        numbers_(module, analysis::kGpuIdMax) {}
 
-  // The plans by OpId of their loops.
   std::map<uint32_t, LoopPlan> Run() {
-    std::map<uint32_t, LoopPlan> plans;
-    uint32_t left = kGuardedOpsMax;
-    ir::ForEachOp(f_, [&](OpId id) {
-      if (f_.op(id).code != Opcode::kLoop) {
-        return;
-      }
-      std::optional<LoopPlan> plan = PlanOf(id);
-      if (plan && plan->ops <= left) {
-        left -= plan->ops;
-        plans.emplace(id.index, *std::move(plan));
-      }
-    });
-    return plans;
+    return PlanLoops<LoopPlan>(f_, kGuardedOpsMax, [&](OpId id) { return PlanOf(id); });
   }
 
  private:
   struct Content {
-    std::vector<OpId> accesses;              // Loads and stores of parameters.
-    std::map<uint32_t, RegionId> region_of;  // By OpId of an access.
+    std::vector<OpId> accesses;  // Loads and stores of parameters.
     bool has_loop = false, has_wait = false, has_unproven = false;
     bool only_computes = true;  // But for its loads: no effect, no trap, no way out but the loop's end.
   };
-  void Collect(OpId loop, RegionId region, Content& content) {
-    for (OpId id : f_.region(region).ops) {
+  Content ContentOf(OpId loop) const {
+    Content content;
+    for (OpId id : nesting_.OpsOf(loop).subspan(1)) {
       const Op& op = f_.op(id);
       content.has_loop |= op.code == Opcode::kLoop;
       content.has_wait |= (ir::Info(op.code).effects & ir::kSyncs) != 0;
       const bool is_access = IsOfParam(op) && ir::Info(op.code).family == ir::Family::kMemory;
       if (is_access) {
         content.accesses.push_back(id);
-        content.region_of[id.index] = region;
         content.has_unproven |= is_unproven_[id.index];
       }
       const uint8_t allowed = is_access && IsLoad(op) ? ir::kReads | ir::kTraps : ir::kReads | ir::kControl;
       content.only_computes &= (ir::Info(op.code).effects & ~allowed) == 0 && op.code != Opcode::kReturn;
       for (const ir::Target& target : f_.targets_of(op)) {
-        content.only_computes &= target.op == loop || region_owners_.contains(target.op.index);
-      }
-      if (ir::OwnsRegions(op.code)) {
-        region_owners_.insert(id.index);
-        parent_of_[op.body.index] = region;
-        Collect(loop, op.body, content);
-        if (op.code == Opcode::kIf) {
-          parent_of_[op.otherwise.index] = region;
-          Collect(loop, op.otherwise, content);
-        }
+        content.only_computes &= nesting_.IsIn(target.op, loop);
       }
     }
+    return content;
   }
 
   std::optional<LoopPlan> PlanOf(OpId loop) {
@@ -126,12 +99,9 @@ class Planner {
     if (plan.ops > kGuardedLoopOpsMax) {
       return std::nullopt;
     }
-    Content content;
-    region_owners_.clear();
-    parent_of_.clear();
-    Collect(loop, f_.op(loop).body, content);
-    const LoopForms forms(loops_, loop);
-    std::optional<LoopCount> count = forms.Count();
+    const Content content = ContentOf(loop);
+    const analysis::LoopForms forms(loops_, loop);
+    std::optional<analysis::LoopCount> count = forms.Count();
     if (content.has_loop || content.has_wait || !content.has_unproven || !count || count->type != Type::kI32) {
       return std::nullopt;
     }
@@ -143,9 +113,9 @@ class Planner {
       }
     }
     if (content.only_computes) {
-      PlanSearches(others, content, f_.op(loop).body, plan);
+      PlanSearches(others, f_.op(loop).body, plan);
       for (const Hull& hull : plan.hulls) {
-        FindWide(hull, content, plan);
+        FindWide(hull, plan);
       }
     }
     const auto gains = [&](OpId id) {
@@ -161,9 +131,9 @@ class Planner {
   static int64_t From(const Hull& hull, uint64_t constant) {
     return ir::SignedBits(Type::kI32, constant - hull.lowest.constant);
   }
-  bool Cover(OpId id, const LoopForms& forms, LoopPlan& plan) const {
+  bool Cover(OpId id, const analysis::LoopForms& forms, LoopPlan& plan) const {
     const Op& op = f_.op(id);
-    const std::optional<LoopForm> form = forms.Of(f_.operands_of(op)[0]);
+    const std::optional<analysis::LoopForm> form = forms.Of(f_.operands_of(op)[0]);
     if (!form || std::abs(form->step) > kStepMax || op.imm > kImmediateMax ||
         (!IsLoad(op) && !module_.params[op.space_index].is_writable)) {
       return false;
@@ -195,12 +165,12 @@ class Planner {
   }
 
   // All of the loads that no hull covers, or none: what is read in place of what they miss must not lead to a trap.
-  void PlanSearches(const std::vector<OpId>& loads, const Content& content, RegionId body, LoopPlan& plan) const {
+  void PlanSearches(const std::vector<OpId>& loads, RegionId body, LoopPlan& plan) const {
     std::vector<Search> searches;
     std::map<uint32_t, size_t> search_of;
     for (OpId id : loads) {
       const Op& op = f_.op(id);
-      if (content.region_of.at(id.index) != body || op.imm > kImmediateMax) {
+      if (nesting_.RegionOf(id) != body || op.imm > kImmediateMax) {
         return;
       }
       const Search search = {op.space_index, op.imm + op.width};
@@ -218,21 +188,8 @@ class Planner {
     }
   }
 
-  // True if the region is `inner`, or around it.
-  bool IsAround(RegionId region, RegionId inner) const {
-    for (;;) {
-      if (region == inner) {
-        return true;
-      }
-      const auto parent = parent_of_.find(inner.index);
-      if (parent == parent_of_.end()) {
-        return false;
-      }
-      inner = parent->second;
-    }
-  }
   // All members lie inside in every iteration, so that each may be loaded before it is asked for.
-  void FindWide(const Hull& hull, const Content& content, LoopPlan& plan) {
+  void FindWide(const Hull& hull, LoopPlan& plan) {
     std::map<int64_t, OpId> words;  // By place; the first of those alike.
     for (const auto& [id, constant] : hull.members) {
       const Op& op = f_.op(id);
@@ -240,10 +197,9 @@ class Planner {
         words.emplace(From(hull, constant) + static_cast<int64_t>(op.imm), id);
       }
     }
-    const auto is_aligned = [&](OpId lowest) { return IsAligned(f_.op(lowest)); };
+    const auto is_aligned = [&](OpId lowest) { return numbers_.IsAligned(f_.op(lowest), 4); };
     const auto may_join = [&](OpId lowest, OpId other) {
-      return IsBefore(hull, lowest, other) &&
-             IsAround(content.region_of.at(lowest.index), content.region_of.at(other.index));
+      return IsBefore(hull, lowest, other) && nesting_.Encloses(nesting_.RegionOf(lowest), nesting_.RegionOf(other));
     };
     for (std::vector<OpId>& wide : FindWideLoads(words, 4, is_aligned, may_join)) {
       plan.wide.emplace(wide[0].index, std::move(wide));
@@ -255,37 +211,22 @@ class Planner {
     };
     return place(a) < place(b);
   }
-  bool IsAligned(const Op& op) {
-    if (zeros_.empty()) {
-      const std::vector<ValueRange> ranges = FindValueRanges(module_, kGpuIdMax);
-      zeros_ = FindTrailingZeros(f_, {.params = ZerosOfParams(module_), .ranges = &ranges});
-    }
-    return zeros_[f_.operands_of(op)[0].index] >= 4 && op.imm % 16 == 0;
-  }
-
   const ir::Module& module_;
   const ir::Function& f_;
   const std::vector<bool>& is_unproven_;
-  const CountedLoops loops_{f_};
-  std::vector<uint8_t> zeros_;              // By ValueId; made when first asked for.
-  std::set<uint32_t> region_owners_;        // The constructs in the loop that is being looked at.
-  std::map<uint32_t, RegionId> parent_of_;  // By RegionId: the region around one of theirs.
+  const analysis::CountedLoops loops_{f_};
+  const analysis::Nesting nesting_{f_};
+  analysis::EntryNumbers numbers_;
 };
 
-class Writer final : public FunctionCopier {
+class Writer final : public FormCopier {
  public:
   Writer(const ir::Module& module, const std::map<uint32_t, LoopPlan>& plans)
-      : FunctionCopier(module.function(module.entry)), plans_(plans), is_done_(f_.ops.size()) {}
+      : FormCopier(module, nullptr), plans_(plans), is_done_(f_.ops.size()) {}
 
-  CoarseModule Run(const ir::Module& module) && {
-    CopyAll();
-    CoarseModule guarded;
-    guarded.module = module;
-    original_.resize(to_.ops.size());
-    guarded.original = std::move(original_);
-    guarded.place.resize(to_.ops.size());
+  CoarseModule Run() && {
+    CoarseModule guarded = Copy();
     guarded.needs_alignment = has_wide_;
-    guarded.module.function(module.entry) = std::move(to_);
     return guarded;
   }
 
@@ -296,26 +237,19 @@ class Writer final : public FunctionCopier {
       return WriteGuarded(id, plan->second);
     }
     if (plan_ == nullptr || !IsOfParam(op) || !CopyAccess(id)) {
-      FunctionCopier::CopyOp(id);
-      if (!ir::OwnsRegions(op.code)) {
-        NoteOriginal(id);
-      }
+      FormCopier::CopyOp(id);
     }
-  }
-  void NoteOriginal(OpId id) {
-    original_.resize(to_.ops.size());
-    original_.back() = id;
   }
 
   // block { if check { first copy; leave block }  second copy; leave block }
   void WriteGuarded(OpId id, const LoopPlan& plan) {
     const Op& loop = f_.op(id);
-    source_ = loop.source;
+    SetSource(loop.source);
     const OpId block = b_.BeginBlock(Opcode::kBlock, {}, ResultTypes(loop), loop.source);
     const OpId choice = b_.BeginIf(WriteCheck(plan), {}, loop.source);
     highest_.assign(plan.searches.size(), b_.Const(Type::kI32, 0));
     plan_ = &plan;
-    FunctionCopier::CopyConstruct(id);
+    CopyConstruct(id);
     plan_ = nullptr;
     if (plan.searches.empty()) {
       b_.Leave(block, Results(loop));
@@ -330,7 +264,7 @@ class Writer final : public FunctionCopier {
     b_.Else();
     b_.Leave(choice, {});
     b_.End();
-    FunctionCopier::CopyConstruct(id);
+    CopyConstruct(id);
     b_.Leave(block, Results(loop));
     b_.End();
     Bind(loop.first_result, b_.Results(block));
@@ -343,37 +277,17 @@ class Writer final : public FunctionCopier {
     return values;
   }
 
-  ValueId Make(Opcode code, Type type, std::initializer_list<ValueId> operands, Type result) {
-    Op op{.code = code, .type = type};
-    op.source = source_;
-    return b_.Append1(op, operands, result);
-  }
-  ValueId Make(Opcode code, ValueId a, ValueId b) {
-    const Type type = to_.type_of(a);
-    const bool is_comparison = ir::Info(code).family == ir::Family::kIntCompare;
-    return Make(code, type, {a, b}, is_comparison ? Type::kI32 : type);
-  }
   ValueId Number(int64_t value) { return b_.Const(Type::kI64, static_cast<uint64_t>(value)); }
   ValueId Wide(ValueId value, bool is_signed) {
-    return Make(is_signed ? Opcode::kExtendS : Opcode::kExtendU, Type::kI32, {value}, Type::kI64);
+    return Make(is_signed ? Opcode::kExtendS : Opcode::kExtendU, Type::kI32, std::array{value}, Type::kI64);
   }
   ValueId Choose(ValueId condition, ValueId a, ValueId b) {
-    return Make(Opcode::kSelect, to_.type_of(a), {condition, a, b}, to_.type_of(a));
-  }
-  // The form in the loop's first iteration.
-  ValueId First(const LoopForm& form) {
-    ValueId sum = b_.Const(Type::kI32, form.constant);
-    for (const auto& [value, factor] : form.terms) {
-      const ValueId term = values_[value.index];
-      const bool is_one = factor == 1;
-      sum = Make(Opcode::kAdd, sum, is_one ? term : Make(Opcode::kMul, term, b_.Const(Type::kI32, factor)));
-    }
-    return sum;
+    return Make(Opcode::kSelect, to_.type_of(a), std::array{condition, a, b}, to_.type_of(a));
   }
   ValueId Size(uint32_t param) {
     ValueId& size = sizes_[param];
     if (!size.valid()) {
-      size = Make(Opcode::kBufferSize, Type::kI64, {b_.Const(Type::kI32, param)}, Type::kI64);
+      size = Make(Opcode::kBufferSize, Type::kI64, std::array{b_.Const(Type::kI32, param)}, Type::kI64);
     }
     return size;
   }
@@ -385,7 +299,7 @@ class Writer final : public FunctionCopier {
     sizes_.clear();
     const ValueId more = WriteCount(plan.count);
     for (const Hull& hull : plan.hulls) {
-      const ValueId first = Wide(First(hull.lowest), false);
+      const ValueId first = Wide(First(hull.lowest, Type::kI32), false);
       const ValueId way = Make(Opcode::kMul, more, Number(std::abs(hull.lowest.step)));
       ValueId last = first;
       if (hull.lowest.step > 0) {
@@ -402,26 +316,27 @@ class Writer final : public FunctionCopier {
     for (const Search& search : plan.searches) {
       const ValueId last = Make(Opcode::kSub, Size(search.param), Number(static_cast<int64_t>(search.reach)));
       Require(Make(Opcode::kGeS, last, Number(0)));
-      last_place_.push_back(Make(Opcode::kWrap, Type::kI64, {last}, Type::kI32));
+      last_place_.push_back(Make(Opcode::kWrap, Type::kI64, std::array{last}, Type::kI32));
     }
     return check_;
   }
   // How many iterations follow the first, as an i64.
-  ValueId WriteCount(const LoopCount& count) {
+  ValueId WriteCount(const analysis::LoopCount& count) {
     const int64_t step = count.tested.step;
     const uint64_t size = count.step_size();
     const auto log2 = std::countr_zero(size);
-    const ValueId tested = First(count.tested), bound = First(count.bound);
-    if (count.test == LoopCount::Test::kNotEqual) {
+    const ValueId tested = First(count.tested, Type::kI32), bound = First(count.bound, Type::kI32);
+    if (count.test == analysis::LoopCount::Test::kNotEqual) {
       // Modulo 2^32 the bound is met first after this way, if at all.
       const ValueId way = step > 0 ? Make(Opcode::kSub, bound, tested) : Make(Opcode::kSub, tested, bound);
       if (log2 != 0) {
         const ValueId rest = Make(Opcode::kAnd, way, b_.Const(Type::kI32, size - 1));
-        Require(Make(Opcode::kEqz, Type::kI32, {rest}, Type::kI32));
+        Require(Make(Opcode::kEqz, Type::kI32, std::array{rest}, Type::kI32));
       }
       return Wide(Make(Opcode::kShrU, way, b_.Const(Type::kI32, static_cast<uint64_t>(log2))), false);
     }
-    const bool or_equal = count.test == LoopCount::Test::kLessOrEqual || count.test == LoopCount::Test::kGreaterOrEqual;
+    const bool or_equal = count.test == analysis::LoopCount::Test::kLessOrEqual ||
+                          count.test == analysis::LoopCount::Test::kGreaterOrEqual;
     const ValueId from = Wide(tested, count.is_signed), to = Wide(bound, count.is_signed);
     const ValueId way = step > 0 ? Make(Opcode::kSub, to, from) : Make(Opcode::kSub, from, to);
     const ValueId up = Make(Opcode::kAdd, way, Number(static_cast<int64_t>(size) - (or_equal ? 0 : 1)));
@@ -486,15 +401,14 @@ class Writer final : public FunctionCopier {
     Op inside = op;
     inside.is_inside = true;
     const OpId made = b_.Append(inside, operands, ResultTypes(op));
-    NoteOriginal(id);
+    NoteOriginal(made, id);
     Bind(op.first_result, b_.Results(made));
     return true;
   }
   void CopyWide(const std::vector<OpId>& loads) {
     has_wide_ = true;
     const WideLoad made = AppendWideLoad(b_, f_, loads, Map(f_.op(loads[0]))[0], /*is_inside=*/true);
-    original_.resize(to_.ops.size());
-    original_[made.op.index] = loads[0];
+    NoteOriginal(made.op, loads[0]);
     for (size_t i = 0; i < loads.size(); ++i) {
       Bind(f_.op(loads[i]).first_result, std::span(made.values).subspan(i, 1));
       is_done_[loads[i].index] = plan_;
@@ -502,13 +416,11 @@ class Writer final : public FunctionCopier {
   }
 
   const std::map<uint32_t, LoopPlan>& plans_;
-  std::vector<OpId> original_;                 // By new OpId.
   std::vector<const LoopPlan*> is_done_;       // By OpId: the loop in whose first copy another load has loaded it.
   const LoopPlan* plan_ = nullptr;             // In a first copy: its loop's.
   ValueId check_;                              // Of the loop that is being written, as far as it has come.
   std::map<uint32_t, ValueId> sizes_;          // By parameter, for that check.
   std::vector<ValueId> last_place_, highest_;  // One a search.
-  uint32_t source_ = 0;
   bool has_wide_ = false;
 };
 
@@ -537,7 +449,7 @@ std::optional<CoarseModule> GuardLoops(const ir::Module& module, const std::vect
               "; a loop that fails it runs with all of them.");
     }
   }
-  return Writer(module, plans).Run(module);
+  return Writer(module, plans).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "compiler/api/report.h"
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Larger loops stay as they are; and what is written twice of a kernel has a limit.
 inline constexpr uint32_t kGuardedLoopOpsMax = 384;
@@ -31,6 +31,6 @@ inline constexpr uint32_t kGuardedOpsMax = 1'536;
 std::optional<CoarseModule> GuardLoops(const ir::Module& module, const std::vector<bool>& is_unproven,
                                        KernelReport* report);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_TILE_GUARD_LOOPS_H_

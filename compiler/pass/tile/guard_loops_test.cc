@@ -8,7 +8,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // Makes a kernel with the buffers in %a, which has words, in %x, which has floats, and inout %b, and the numbers %n and
@@ -212,4 +212,4 @@ TEST(GuardLoops, LeavesAlone) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

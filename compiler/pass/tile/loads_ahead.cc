@@ -16,26 +16,20 @@
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/form_copier.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
-using Test = LoopCount::Test;
+using Test = analysis::LoopCount::Test;
 
 constexpr uint32_t kTogetherMax = 8;
 // N - 1 steps stay far below the range of a counter.
 constexpr uint64_t kStepMax = 1 << 20;
 
 struct LoopPlan {
-  LoopEnd end;
-  LoopCount count;
-  uint32_t together = 1;
-  uint32_t width_max = 1;  // Bytes of the widest load.
+  analysis::LoopEnd end;
+  analysis::LoopCount count;
+  uint32_t together = 1, ops = 0;  // Iterations, and operations of all of them.
+  uint32_t width_max = 1;          // Bytes of the widest load.
   // By parameter of the loop: the first one that grows by the same; itself, if there is none.
   std::vector<uint32_t> leader;
   // From the first test of N iterations to the last.
@@ -105,45 +99,33 @@ class Content {
 class Planner {
  public:
   Planner(const ir::Module& module, const std::vector<bool>& is_free)
-      : module_(module), f_(module.function(module.entry)), is_free_(is_free) {}
+      : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, analysis::kGpuIdMax) {}
 
-  // The plans by OpId of their loops.
   std::map<uint32_t, LoopPlan> Run() {
-    std::map<uint32_t, LoopPlan> plans;
-    uint32_t left = kAheadKernelOpsMax;
-    ir::ForEachOp(f_, [&](OpId id) {
-      if (f_.op(id).code != Opcode::kLoop) {
-        return;
-      }
-      const Content content(f_, id, is_free_);
-      LoopPlan plan;
-      plan.together = content.Together();
-      plan.width_max = content.width_max();
-      const uint32_t ops = plan.together * content.ops();
-      if (plan.together > 1 && ops <= left && Find(id, plan)) {
-        left -= ops;
-        plans.emplace(id.index, std::move(plan));
-      }
-    });
-    return plans;
+    return PlanLoops<LoopPlan>(f_, kAheadKernelOpsMax, [&](OpId id) { return PlanOf(id); });
   }
 
  private:
-  bool Find(OpId id, LoopPlan& plan) {
-    const std::optional<LoopEnd> end = loops_.EndOf(id);
-    std::optional<LoopCount> count = LoopForms(loops_, id).Count();
-    if (!end || !count || !count->tested_param || count->step_size() > kStepMax) {
-      return false;
+  std::optional<LoopPlan> PlanOf(OpId id) {
+    const Content content(f_, id, is_free_);
+    LoopPlan plan;
+    plan.together = content.Together();
+    plan.width_max = content.width_max();
+    plan.ops = plan.together * content.ops();
+    const std::optional<analysis::LoopEnd> end = loops_.EndOf(id);
+    std::optional<analysis::LoopCount> count = analysis::LoopForms(loops_, id).Count();
+    if (plan.together == 1 || !end || !count || !count->tested_param || count->step_size() > kStepMax) {
+      return std::nullopt;
     }
     plan.end = *end;
     plan.count = *std::move(count);
     FindLeaders(id, plan);
-    return !IsShort(id, plan);
+    return IsShort(id, plan) ? std::nullopt : std::optional(std::move(plan));
   }
   // Compilers that unroll give each access an offset of its own, which grow alike. Each takes a register, and NVIDIA's
   // compiler for OpenCL has loads wait rather than use more than 32 of them.
   void FindLeaders(OpId id, LoopPlan& plan) {
-    std::vector<std::optional<LinearForm>> steps;
+    std::vector<std::optional<analysis::LinearForm>> steps;
     for (uint32_t i = 0; i < f_.region(f_.op(id).body).param_count; ++i) {
       steps.push_back(StepOf(id, plan.end, i));
       uint32_t leader = 0;
@@ -159,20 +141,17 @@ class Planner {
   // has as much.
   bool MayFollow(OpId id, uint32_t param, uint32_t leader, uint32_t width_max) {
     const uint32_t first = f_.region(f_.op(id).body).first_param.index;
-    if (zeros_.empty()) {
-      FindRanges();
-      zeros_ = FindTrailingZeros(f_, {.params = ZerosOfParams(module_), .ranges = &ranges_});
-    }
-    return f_.type_of(ValueId(first + param)) == f_.type_of(ValueId(first + leader)) &&
-           zeros_[first + leader] >= std::min<int>(zeros_[first + param], std::countr_zero(width_max));
+    const ValueId own(first + param), other(first + leader);
+    return f_.type_of(own) == f_.type_of(other) &&
+           numbers_.ZerosOf(other) >= std::min<int>(numbers_.ZerosOf(own), std::countr_zero(width_max));
   }
   // What an iteration adds to the loop's parameter, if that is the same in all of them.
-  std::optional<LinearForm> StepOf(OpId id, const LoopEnd& end, uint32_t param) const {
+  std::optional<analysis::LinearForm> StepOf(OpId id, const analysis::LoopEnd& end, uint32_t param) const {
     const ValueId value(f_.region(f_.op(id).body).first_param.index + param);
     if (!ir::IsInt(f_.type_of(value))) {
       return std::nullopt;
     }
-    LinearForm next = linear_.Of(f_.operands_of(f_.op(end.again))[param]);
+    analysis::LinearForm next = linear_.Of(f_.operands_of(f_.op(end.again))[param]);
     const auto own = std::find(next.terms.begin(), next.terms.end(), std::pair(value.index, uint64_t{1}));
     if (own == next.terms.end()) {
       return std::nullopt;
@@ -184,29 +163,20 @@ class Planner {
   }
   // The rest of a loop that was unrolled before has fewer iterations than run together: from a small number down to 0.
   bool IsShort(OpId id, const LoopPlan& plan) {
-    const LoopForm& bound = plan.count.bound;
+    const analysis::LoopForm& bound = plan.count.bound;
     if (plan.count.test != Test::kNotEqual || plan.count.tested.step >= 0 || !bound.terms.empty() ||
         bound.constant != 0) {
       return false;
     }
-    FindRanges();
     const ValueId first = f_.operands_of(f_.op(id))[plan.count.tested_param->param];
-    return ranges_[first.index].hi <= plan.together * plan.count.step_size();
+    return numbers_.RangeOf(first).hi <= plan.together * plan.count.step_size();
   }
 
-  void FindRanges() {
-    if (ranges_.empty()) {
-      ranges_ = FindValueRanges(module_, kGpuIdMax);
-    }
-  }
-
-  const ir::Module& module_;
   const ir::Function& f_;
   const std::vector<bool>& is_free_;
-  const CountedLoops loops_{f_};
-  const LinearForms linear_{f_};
-  std::vector<ValueRange> ranges_;  // By ValueId; made when first asked for, as the next.
-  std::vector<uint8_t> zeros_;
+  analysis::EntryNumbers numbers_;
+  const analysis::CountedLoops loops_{f_};
+  const analysis::LinearForms linear_{f_};
 };
 
 class Writer final : public FormCopier {
@@ -229,7 +199,7 @@ class Writer final : public FormCopier {
   // the loop as it was, from `rest` on
   void WriteTwice(OpId id, const LoopPlan& plan) {
     const Op& loop = f_.op(id);
-    source_ = loop.source;
+    SetSource(loop.source);
     const std::vector<ValueId> first = Map(loop);
     WriteLimit(plan);
     MeasureDistances(plan, first);
@@ -297,7 +267,7 @@ class Writer final : public FormCopier {
 
   // From an iteration's beginning to the next one's, whose values are next_ then. False: it goes on behind
   // plan.end.block.
-  bool CopyIteration(RegionId region, const LoopEnd& end) {
+  bool CopyIteration(RegionId region, const analysis::LoopEnd& end) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
       if (id == end.block && !CopyIteration(op.body, end)) {
@@ -334,32 +304,10 @@ class Writer final : public FormCopier {
     Bind(loop.first_result, results);
   }
 
-  ValueId Make(Opcode code, ValueId a, ValueId b) {
-    const Type type = to_.type_of(a);
-    Op op{.code = code, .type = type};
-    op.source = source_;
-    const bool is_comparison = ir::Info(code).family == ir::Family::kIntCompare;
-    const std::array<ValueId, 2> operands = {a, b};
-    return b_.Append1(op, operands, is_comparison ? Type::kI32 : type);
-  }
-  // The form in the loop's first iteration.
-  ValueId First(const LoopForm& form, Type type) {
-    ValueId sum;
-    for (const auto& [value, factor] : form.terms) {
-      const ValueId own = values_[value.index];
-      const ValueId term = factor == 1 ? own : Make(Opcode::kMul, own, b_.Const(type, factor));
-      sum = sum.valid() ? Make(Opcode::kAdd, sum, term) : term;
-    }
-    if (!sum.valid()) {
-      return b_.Const(type, form.constant);
-    }
-    return form.constant == 0 ? sum : Make(Opcode::kAdd, sum, b_.Const(type, form.constant));
-  }
-
   // What a test of N iterations at once compares with. The last of them has gone plan.way() further: where the bound is
   // too near to the end of its type for that, none run together (has_room_).
   void WriteLimit(const LoopPlan& plan) {
-    const LoopCount& count = plan.count;
+    const analysis::LoopCount& count = plan.count;
     const Type type = count.type;
     limit_ = First(count.bound, type);
     has_room_ = ValueId();
@@ -381,8 +329,8 @@ class Writer final : public FormCopier {
   // Whether more than N iterations follow from those values on, this one among them. For `!=`, modulo 2^32: the bound
   // is met after |bound - tested|, if at all, so not within N - 1 steps if that is larger.
   ValueId More(const LoopPlan& plan, const std::vector<ValueId>& values) {
-    const LoopCount& count = plan.count;
-    const ParamSum& sum = *count.tested_param;
+    const analysis::LoopCount& count = plan.count;
+    const analysis::ParamSum& sum = *count.tested_param;
     ValueId tested = values[sum.param];
     if (sum.constant != 0) {
       tested = Make(Opcode::kAdd, tested, b_.Const(count.type, sum.constant));
@@ -412,7 +360,6 @@ class Writer final : public FormCopier {
   std::vector<ValueId> next_;       // What the next iteration begins with.
   std::vector<ValueId> distances_;  // By parameter of the loop that is being written.
   ValueId limit_, has_room_;        // Of the loop that is being written.
-  uint32_t source_ = 0;
 };
 
 }  // namespace
@@ -427,4 +374,4 @@ std::optional<CoarseModule> LoadAhead(const ir::Module& module, const std::vecto
   return plans.empty() ? std::nullopt : std::optional(Writer(module, plans, coarse).Run());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -13,10 +13,10 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // Limits of the iterations that run together: words that they load (as many as hide a way to memory behind each other),
 // operations, and those of all loops of a kernel.
@@ -29,6 +29,6 @@ inline constexpr uint32_t kAheadWordsMax = 16, kAheadOpsMax = 256, kAheadKernelO
 std::optional<CoarseModule> LoadAhead(const ir::Module& module, const std::vector<bool>& is_free,
                                       const CoarseModule* coarse);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_TILE_LOADS_AHEAD_H_

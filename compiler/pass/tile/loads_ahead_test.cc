@@ -10,7 +10,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // Makes a kernel of the buffers "a", which loops read, and "b", the numbers %n and %m, and `body`.
@@ -246,4 +246,4 @@ TEST(LoadsAheadTest, TilesKeepTheirPlaces) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

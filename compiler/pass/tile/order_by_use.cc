@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
-
-bool IsConstruct(Opcode code) { return code == Opcode::kBlock || code == Opcode::kLoop || code == Opcode::kIf; }
 
 class Orderer {
  public:
@@ -64,7 +57,7 @@ class Orderer {
       Place(run, &after);
       run.clear();
       after.push_back(op_id);
-      if (IsConstruct(op.code)) {
+      if (ir::OwnsRegions(op.code)) {
         Order(op.body);
         if (op.code == Opcode::kIf) {
           Order(op.otherwise);
@@ -127,4 +120,4 @@ class Orderer {
 
 void OrderByUse(ir::Function& function) { Orderer(function).Run(); }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

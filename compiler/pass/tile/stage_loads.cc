@@ -6,17 +6,12 @@
 
 #include "compiler/analysis/counted_loops.h"
 #include "compiler/analysis/definitions.h"
+#include "compiler/analysis/uniformity.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
 
 // What every device has, and a part of what most have: several groups share a multiprocessor.
 constexpr uint64_t kPanelBytesMax = 32 * 1024;
@@ -44,7 +39,6 @@ class Planner {
       return std::nullopt;
     }
     *reason = "no loop has loads that rows share and loads that columns share";
-    FindSteady();
     bool is_over = false;
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
@@ -75,21 +69,6 @@ class Planner {
 
   // Whether the value is made of scalars and the launch's shape, so that no store of anyone changes it.
   bool IsSteady(ValueId id) const { return is_steady_[id.index]; }
-  void FindSteady() {
-    is_steady_.assign(f_.values.size(), false);
-    for (uint32_t i = 0; i < module_.params.size(); ++i) {
-      is_steady_[f_.region(f_.body).first_param.index + i] = true;
-    }
-    // Definitions stand before uses.
-    ir::ForEachOp(f_, [&](OpId id) {
-      const Op& op = f_.op(id);
-      const bool computes = (ir::Info(op.code).effects & ~ir::kTraps) == 0 && op.code != Opcode::kInstanceId;
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        is_steady_[op.first_result.index + i] =
-            computes && std::ranges::all_of(f_.operands_of(op), [&](ValueId operand) { return IsSteady(operand); });
-      }
-    });
-  }
   // What has to be computed so as to have the value for another instance and iteration: of what all share, ids, and the
   // parameters of the loop that grow by steps. Nothing when that is not enough, or too much work.
   bool IsSlice(ValueId id, OpId loop) const {
@@ -129,7 +108,7 @@ class Planner {
 
   // Whether the loop is the one, or at least may be passed over.
   bool Take(OpId loop) {
-    const std::optional<LoopEnd> end = loops_.EndOf(loop);
+    const std::optional<analysis::LoopEnd> end = loops_.EndOf(loop);
     if (tile_.gang.is_masked[loop.index] || !end || !IsPlain(loop)) {
       return false;
     }
@@ -244,9 +223,9 @@ class Planner {
   const ir::Module& module_;
   const TilePlan& tile_;
   const ir::Function& f_;
-  const Definitions definitions_;
-  const CountedLoops loops_{f_};
-  std::vector<bool> is_steady_;  // By ValueId.
+  const analysis::Definitions definitions_;
+  const analysis::CountedLoops loops_{f_};
+  const std::vector<bool> is_steady_ = analysis::FindFixed(f_, /*of_group=*/false);
   StagePlan plan_;
 };
 
@@ -256,4 +235,4 @@ std::optional<StagePlan> PlanStage(const ir::Module& module, const TilePlan& til
   return Planner(module, tile).Run(reason);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

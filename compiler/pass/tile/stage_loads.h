@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 struct TilePlan;
 
@@ -50,6 +50,6 @@ struct StagePlan {
 // group have to take part; and nothing may be stored before it.
 std::optional<StagePlan> PlanStage(const ir::Module& module, const TilePlan& tile, std::string* reason);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_TILE_STAGE_LOADS_H_

@@ -4,17 +4,14 @@
 #include <bit>
 
 #include "base/limits.h"
+#include "compiler/analysis/definitions.h"
+#include "compiler/analysis/nesting.h"
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // 16 bytes.
 constexpr uint8_t kVectorAlignment = 4;
@@ -22,9 +19,9 @@ constexpr uint32_t kVectorBytes = 16;
 
 // By ValueId, for the first instance of a tile.
 std::vector<uint8_t> FindAlignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars) {
-  const std::vector<uint8_t> params = ZerosOfParams(module, scalars);
+  const std::vector<uint8_t> params = analysis::ZerosOfParams(module, scalars);
   const auto id_x = static_cast<uint8_t>(std::has_single_bit(tile_x) ? std::countr_zero(tile_x) : 0);
-  return FindTrailingZeros(module.function(module.entry), {.params = params, .id_x = id_x});
+  return analysis::FindTrailingZeros(module.function(module.entry), {.params = params, .id_x = id_x});
 }
 
 std::string TextOf(const GpuTile& tile) {
@@ -57,9 +54,7 @@ class Planner {
     // A jump through a table passes the same values whichever way it goes, so that its targets must keep them alike.
     bool is_alike = true;
     const auto slot = [&](const ir::Target& target, uint32_t i) {
-      const Op& owner = f_.op(target.op);
-      const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
-      return plan_.layouts[first.index + i];
+      return plan_.layouts[ir::SlotsOf(f_, target)[i].index];
     };
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
@@ -97,20 +92,12 @@ class Planner {
     if (!module_.formats.empty()) {
       return "it prints";
     }
-    std::vector<std::optional<uint64_t>> constants(f_.values.size());
+    const analysis::Definitions definitions(f_);
     std::string reason;
-    ir::ForEachOp(f_, [&](OpId id) {
-      const Op& op = f_.op(id);
-      if (op.code == Opcode::kConst) {
-        constants[op.first_result.index] = op.imm;
-      }
-      if (reason.empty()) {
-        reason = RefuseOp(op, constants);
-      }
-    });
+    ir::ForEachOp(f_, [&](OpId id) { reason = reason.empty() ? RefuseOp(f_.op(id), definitions) : reason; });
     return reason;
   }
-  std::string RefuseOp(const Op& op, std::span<const std::optional<uint64_t>> constants) const {
+  std::string RefuseOp(const Op& op, const analysis::Definitions& definitions) const {
     switch (op.code) {
       case Opcode::kCall:
         return "it calls a function that is not inlined";
@@ -118,7 +105,8 @@ class Planner {
       case Opcode::kLocalId:
         return "it asks for its place in a group";
       case Opcode::kInstanceId:
-        return constants[f_.operands_of(op)[0].index] ? "" : "it asks for its id in a dimension that is computed";
+        return definitions.ConstantOf(f_.operands_of(op)[0]) ? ""
+                                                             : "it asks for its id in a dimension that is computed";
       default:
         return "";
     }
@@ -163,16 +151,11 @@ class Planner {
   // By OpId: what is run for one instance after the other; of constructs, what is in them.
   std::vector<bool> FindApart(const GangPlan& gang) const {
     std::vector<bool> is_apart(f_.ops.size());
-    ir::ForEachOp(f_, [&](OpId id) {
-      const Op& op = f_.op(id);
-      for (ir::RegionId inner : {op.body, op.otherwise}) {
-        if (op.body.valid() && inner.valid() && f_.region(inner).owner == id) {
-          for (OpId child : f_.region(inner).ops) {
-            is_apart[child.index] = is_apart[id.index] || gang.is_masked[id.index];
-          }
-        }
-      }
-    });
+    const analysis::Nesting nesting(f_);
+    for (const OpId id : nesting.order()) {
+      const OpId owner = nesting.OwnerOf(id);
+      is_apart[id.index] = owner.valid() && (is_apart[owner.index] || gang.is_masked[owner.index]);
+    }
     return is_apart;
   }
   // Whether something that the plan takes to be the same for a tile stands where instances run one after the other:
@@ -245,4 +228,4 @@ StatusOr<TilePlan> PlanTile(const ir::Module& module, const GpuTile& tile) {
   return planner.Take();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

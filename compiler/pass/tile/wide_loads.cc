@@ -9,19 +9,11 @@
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/linear_form.h"
 #include "compiler/analysis/trailing_zeros.h"
-#include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/pass/tile/form_copier.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
 
 constexpr uint32_t kWideBytes = 16;
 constexpr uint8_t kWideZeros = 4;
@@ -32,7 +24,7 @@ using Plan = std::map<uint32_t, std::vector<OpId>>;
 class Planner {
  public:
   Planner(const ir::Module& module, const std::vector<bool>& is_free)
-      : module_(module), f_(module.function(module.entry)), is_free_(is_free) {}
+      : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, analysis::kGpuIdMax) {}
 
   Plan Run() {
     for (const ir::Region& region : f_.regions) {
@@ -67,14 +59,14 @@ class Planner {
       return;
     }
     const ValueId address = f_.operands_of(op)[0];
-    LinearForm form = linear_.Of(address);
+    analysis::LinearForm form = linear_.Of(address);
     // No wrap-around hides here: what is free lies in the buffer, which begins far above 16 bytes.
     const int64_t place = ir::SignedBits(f_.type_of(address), form.constant + op.imm);
     loads_[{op.space_index, op.width, op.is_inside, std::move(form.terms)}].emplace(place, id);
   }
   void Join(const ir::Region& region) {
     for (const auto& [key, loads] : loads_) {
-      const auto is_aligned = [&](OpId id) { return IsAligned(f_.op(id)); };
+      const auto is_aligned = [&](OpId id) { return numbers_.IsAligned(f_.op(id), kWideZeros); };
       const auto all = [](OpId, OpId) { return true; };
       for (std::vector<OpId>& wide : FindWideLoads(loads, std::get<1>(key), is_aligned, all)) {
         if (const std::optional<OpId> where = PlaceOf(wide, region)) {
@@ -103,23 +95,14 @@ class Planner {
     }
     return wide[0];
   }
-  bool IsAligned(const Op& op) {
-    if (zeros_.empty()) {
-      ranges_ = FindValueRanges(module_, kGpuIdMax);
-      zeros_ = FindTrailingZeros(f_, {.params = ZerosOfParams(module_), .ranges = &ranges_});
-    }
-    return zeros_[f_.operands_of(op)[0].index] >= kWideZeros && op.imm % kWideBytes == 0;
-  }
 
-  const ir::Module& module_;
   const ir::Function& f_;
   const std::vector<bool>& is_free_;
-  const Definitions definitions_{f_};
-  const LinearForms linear_{f_};
+  analysis::EntryNumbers numbers_;
+  const analysis::Definitions definitions_{f_};
+  const analysis::LinearForms linear_{f_};
   std::map<uint32_t, uint32_t> position_;  // By OpId, in the region that is looked through.
   std::map<Key, std::map<int64_t, OpId>> loads_;
-  std::vector<ValueRange> ranges_;  // By ValueId; made when first asked for, as the next.
-  std::vector<uint8_t> zeros_;
   Plan plan_;
 };
 
@@ -228,4 +211,4 @@ std::optional<CoarseModule> WidenLoads(const ir::Module& module, const std::vect
   return plan.empty() ? std::nullopt : std::optional(Writer(module, plan, coarse).Run());
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::pass

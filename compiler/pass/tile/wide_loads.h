@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/pass/rewrite/words.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 
 // The module with wide loads, whose needs_alignment is set: only buffers that begin at multiples of 16 bytes have them
 // aligned. Loads are joined that stand in one region, with nothing between them that writes, waits, traps or branches.
@@ -39,6 +39,6 @@ struct WideLoad {
 WideLoad AppendWideLoad(ir::Builder& builder, const ir::Function& from, std::span<const ir::OpId> loads,
                         ir::ValueId address, bool is_inside);
 
-}  // namespace hpvm
+}  // namespace hpvm::pass
 
 #endif  // HPVMD_COMPILER_PASS_TILE_WIDE_LOADS_H_

@@ -10,7 +10,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::pass {
 namespace {
 
 // A kernel of the buffers "a" and "b", and `body`, which has the places %x, a multiple of 16 bytes into "a", and %y,
@@ -167,4 +167,4 @@ TEST(WideLoadsTest, WhatStandsForTheOriginal) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::pass

@@ -32,7 +32,7 @@ FunctionEmitter::FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Functio
     for (size_t i = 0; proven_ != nullptr && i < is_asked.size(); ++i) {
       is_asked[i] = is_asked[i] && !(*proven_)[i];
     }
-    shared_ = FindSharedChecks(m_.source, is_asked);
+    shared_ = pass::FindSharedChecks(m_.source, is_asked);
   }
   for (unsigned d = 0; d < 3; ++d) {
     id_[d] = function_->getArg(kFirstId + d);

@@ -131,12 +131,12 @@ void FunctionEmitter::CheckOrRepeat(ir::OpId id, const Fast& fast) {
   if (index < 0) {
     return RepeatIf(b_.CreateICmpUGE(fast.offset, fast.valid));
   }
-  const SharedCheck& check = shared_.checks[static_cast<size_t>(index)];
+  const pass::SharedCheck& check = shared_.checks[static_cast<size_t>(index)];
   if (check.members[0] != id) {
     return;  // The first member dominates it, and has looked.
   }
   llvm::Value* limit = nullptr;
-  for (const SharedCheck::Bound& bound : check.bounds) {
+  for (const pass::SharedCheck::Bound& bound : check.bounds) {
     llvm::Value* valid = ParamValid(bound.param, bound.reach - 1, /*is_store=*/false);
     limit = limit == nullptr ? valid : entry_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, limit, valid);
   }

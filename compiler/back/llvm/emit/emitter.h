@@ -20,10 +20,10 @@
 #include "llvm/IR/Module.h"
 
 #include "base/status.h"
+#include "compiler/analysis/index_loads.h"
 #include "compiler/api/report.h"
 #include "compiler/back/llvm/emit/arith.h"
 #include "compiler/ir/ir.h"
-#include "compiler/pass/index_loads.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/shared_checks.h"
 
@@ -73,7 +73,8 @@ struct ModuleEmitter {
   llvm::MDNode* kernel_tag = nullptr;
   llvm::MDNode* context_tag = nullptr;
 
-  ModuleEmitter(const ir::Module& m, const Machine& on) : source(m), machine(on), is_inside_stack(FindInsideStack(m)) {}
+  ModuleEmitter(const ir::Module& m, const Machine& on)
+      : source(m), machine(on), is_inside_stack(pass::FindInsideStack(m)) {}
   // The two emitters exchange the code that they have so far: one for another form of the same kernel adds to it, and
   // gives it back by another exchange.
   void ExchangeCode(ModuleEmitter& other);
@@ -264,9 +265,9 @@ class FunctionEmitter {
   llvm::Function* function_;
   const std::vector<bool>* proven_;
   const std::vector<bool>* repeatable_;
-  SharedChecks shared_;      // The checks of repeatable loads that are not proven.
-  llvm::IRBuilder<> b_;      // The current place.
-  llvm::IRBuilder<> entry_;  // The function's first block, for what is loaded once a call.
+  pass::SharedChecks shared_;  // The checks of repeatable loads that are not proven.
+  llvm::IRBuilder<> b_;        // The current place.
+  llvm::IRBuilder<> entry_;    // The function's first block, for what is loaded once a call.
   class Arith final : public ArithEmitter {
    public:
     explicit Arith(FunctionEmitter& function) : ArithEmitter(function.b_), function_(function) {}
@@ -284,8 +285,8 @@ class FunctionEmitter {
   llvm::Value* arguments_;
   llvm::Value* id_[3];
   Values values_;
-  const std::vector<bool> index_loads_ = FindIndexLoads(m_.source, ir::FunctionId(index_));  // By ValueId.
-  std::vector<Open> open_;                                                                   // By operation.
+  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(m_.source, ir::FunctionId(index_));  // By ValueId.
+  std::vector<Open> open_;                                                                             // By operation.
   llvm::BasicBlock* body_block_ = nullptr;
   llvm::BasicBlock* failed_block_ = nullptr;  // Returns a callee's status.
   llvm::BasicBlock* repeat_block_ = nullptr;  // Returns kRepeatStatus.

@@ -58,7 +58,7 @@ llvm::Function* DeclareGang(ModuleEmitter& m) {
 
 }  // namespace
 
-GangTile::GangTile(ModuleEmitter& module, const GangPlan& gang_plan, const GangFunction& function_kind,
+GangTile::GangTile(ModuleEmitter& module, const pass::GangPlan& gang_plan, const GangFunction& function_kind,
                    const std::vector<bool>& proven_accesses, KernelReport* kernel_report)
     : m(module),
       plan(gang_plan),
@@ -72,15 +72,15 @@ GangTile::GangTile(ModuleEmitter& module, const GangPlan& gang_plan, const GangF
       fields(m, b, function->getArg(0), function->getArg(1)),
       entry_fields(m, entry, function->getArg(0), function->getArg(1)),
       written_in(m.WrittenIn(m.source.entry.index)),
-      gives_up(kind.gives_up ? FindBeforeEffects(m.source) : std::vector<bool>()),
+      gives_up(kind.gives_up ? analysis::FindBeforeEffects(m.source) : std::vector<bool>()),
       values_(f.values.size()) {}
 
-GangEmitter::GangEmitter(ModuleEmitter& m, const GangPlan& plan, const GangFunction& kind,
+GangEmitter::GangEmitter(ModuleEmitter& m, const pass::GangPlan& plan, const GangFunction& kind,
                          const std::vector<bool>& proven, KernelReport* report)
     : tile_(m, plan, kind, proven, report), open_(f_.ops.size()) {
   // An audit looks at each access where it stands.
   if (kind.is_unchecked && !kind.is_masked && !m.machine.audits_proofs) {
-    records_ = FindRecords(m.source, plan);
+    records_ = pass::FindRecords(m.source, plan);
   }
 }
 
@@ -101,7 +101,7 @@ StatusOr<llvm::Function*> GangEmitter::Emit() {
     masks_.Become({b_.CreateICmpULT(tile_.Spread(b_.getInt32(0), 1, 0), tile_.Splat(count))});
   }
   if (tile_.report != nullptr) {
-    ExplainGang(m_.source, tile_.plan, tile_.report);
+    pass::ExplainGang(m_.source, tile_.plan, tile_.report);
   }
   NoteEdges();
   EmitStackCheck();
@@ -137,22 +137,22 @@ llvm::BasicBlock* GangTile::Mixed() {
 llvm::Type* GangTile::VectorOf(llvm::Type* scalar) const { return llvm::FixedVectorType::get(scalar, lanes()); }
 
 llvm::Value* GangTile::Scalar(ir::ValueId id, unsigned row) {
-  const Layout& layout = LayoutOf(id);
+  const pass::Layout& layout = LayoutOf(id);
   const Tiled& value = values_[id.index];
   const unsigned r = layout.by_row && row != kAllRows ? row : 0;
-  if (layout.kind == Layout::Kind::kVarying) {  // Only in code that nothing reaches.
+  if (layout.kind == pass::Layout::Kind::kVarying) {  // Only in code that nothing reaches.
     return b.CreateExtractElement(value[r * columns()], uint64_t{0});
   }
   return value[r];
 }
 
 llvm::Value* GangTile::Vector(ir::ValueId id, unsigned row, unsigned column) {
-  const Layout& layout = LayoutOf(id);
+  const pass::Layout& layout = LayoutOf(id);
   const unsigned r = layout.by_row && row != kAllRows ? row : 0;
-  if (layout.kind == Layout::Kind::kVarying) {
+  if (layout.kind == pass::Layout::Kind::kVarying) {
     return values_[id.index][r * columns() + column];
   }
-  return Spread(values_[id.index][r], layout.kind == Layout::Kind::kLinear ? layout.step : 0, column);
+  return Spread(values_[id.index][r], layout.kind == pass::Layout::Kind::kLinear ? layout.step : 0, column);
 }
 
 llvm::Value* GangTile::Spread(llvm::Value* base, uint64_t step, unsigned column) {
@@ -169,8 +169,8 @@ llvm::Value* GangTile::Spread(llvm::Value* base, uint64_t step, unsigned column)
 }
 
 void GangTile::Set(ir::ValueId id, Tiled value) {
-  const Layout& layout = LayoutOf(id);
-  HPVMD_CHECK(value.size() == RowsOf(layout) * (layout.kind == Layout::Kind::kVarying ? columns() : 1));
+  const pass::Layout& layout = LayoutOf(id);
+  HPVMD_CHECK(value.size() == RowsOf(layout) * (layout.kind == pass::Layout::Kind::kVarying ? columns() : 1));
   if (index_loads_[id.index]) {
     for (llvm::Value*& part : value) {
       part = b.CreateFreeze(part);
@@ -189,8 +189,8 @@ llvm::Value* GangTile::Operand(const ir::Op& op, uint32_t index, unsigned row, u
 
 void GangOps::EmitArith(const ir::Op& op) {
   const ir::ValueId result = op.first_result;
-  const Layout& layout = tile_.LayoutOf(result);
-  const bool is_scalar = layout.kind != Layout::Kind::kVarying;
+  const pass::Layout& layout = tile_.LayoutOf(result);
+  const bool is_scalar = layout.kind != pass::Layout::Kind::kVarying;
   b_.setFastMathFlags(m_.FastMathOf(tile_.written_in));
   Tiled value;
   for (unsigned r = 0; r < tile_.RowsOf(layout); ++r) {
@@ -216,8 +216,8 @@ llvm::Value* GangOps::EmitVector(const ir::Op& op, ir::Type result, llvm::ArrayR
 }
 
 Slots GangTile::NewSlots(ir::ValueId like) {
-  const Layout& layout = LayoutOf(like);
-  const bool is_scalar = layout.kind != Layout::Kind::kVarying;
+  const pass::Layout& layout = LayoutOf(like);
+  const bool is_scalar = layout.kind != pass::Layout::Kind::kVarying;
   llvm::Type* type = is_scalar ? TypeOf(like) : VectorOf(TypeOf(like));
   Slots slots;
   for (unsigned i = 0; i < RowsOf(layout) * (is_scalar ? 1 : columns()); ++i) {

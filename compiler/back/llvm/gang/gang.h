@@ -60,7 +60,7 @@ class GangOps {
 // The whole, and its control (gang_control.cc, gang_jump.cc).
 class GangEmitter {
  public:
-  GangEmitter(ModuleEmitter& m, const GangPlan& plan, const GangFunction& kind, const std::vector<bool>& proven,
+  GangEmitter(ModuleEmitter& m, const pass::GangPlan& plan, const GangFunction& kind, const std::vector<bool>& proven,
               KernelReport* report);
   StatusOr<llvm::Function*> Emit();
 
@@ -92,7 +92,7 @@ class GangEmitter {
   void EmitAssumed(const ir::Op& op);
   void EmitAssumedExtension(const ir::Op& op);
   void EmitAssumedChoice(const ir::Op& op);
-  void EmitAssumedDivision(const ir::Op& op, const EdgeForm& form);
+  void EmitAssumedDivision(const ir::Op& op, const analysis::EdgeForm& form);
   void GiveUpIf(llvm::Value* is_mixed);
   int64_t ReachOf(const ir::Op& op, uint32_t operand) const;
   llvm::BasicBlock* Mixed();
@@ -115,12 +115,12 @@ class GangEmitter {
   ModuleEmitter& m_ = tile_.m;
   llvm::IRBuilder<>& b_ = tile_.b;
   const ir::Function& f_ = tile_.f;
-  const Definitions definitions_{f_};
+  const analysis::Definitions definitions_{f_};
   GangMasks masks_{tile_};
   GangTraps traps_{tile_, masks_};
   GangOps ops_{tile_, masks_, traps_};
   GangFrame frame_{tile_};
-  GangRecords records_;
+  pass::GangRecords records_;
   // Where control goes when no lane is active any more: to the end of the innermost masked construct, or arm.
   llvm::BasicBlock* join_ = nullptr;
   llvm::BasicBlock* done_ = nullptr;          // Returns kGangDone.
@@ -132,7 +132,7 @@ class GangEmitter {
 // The entry of a variant that runs tiles (gang_entry.cc).
 struct TileEntry {
   std::string name;
-  GangShape shape;
+  pass::GangShape shape;
   llvm::Function* whole = nullptr;   // Runs whole tiles; null: all are run by `masked`.
   llvm::Function* masked = nullptr;  // Of shape lanes x 1 x 1.
   bool is_along_y = false;           // The functions are of the kernel with its axes turned; one row.

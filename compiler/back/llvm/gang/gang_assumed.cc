@@ -32,14 +32,14 @@ Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
 
 void GangEmitter::EmitAssumed(const ir::Op& op) {
   HPVMD_CHECK(masks_.IsWhole() && !tile_.kind.is_masked);
-  const EdgeForm form = FindEdgeForm(f_, definitions_, op);
+  const analysis::EdgeForm form = analysis::FindEdgeForm(f_, definitions_, op);
   switch (form.kind) {
-    case EdgeForm::Kind::kNone:
+    case analysis::EdgeForm::Kind::kNone:
       return EmitAssumedExtension(op);
-    case EdgeForm::Kind::kChoice:
+    case analysis::EdgeForm::Kind::kChoice:
       return EmitAssumedChoice(op);
-    case EdgeForm::Kind::kRemainder:
-    case EdgeForm::Kind::kQuotient:
+    case analysis::EdgeForm::Kind::kRemainder:
+    case analysis::EdgeForm::Kind::kQuotient:
       return EmitAssumedDivision(op, form);
   }
 }
@@ -77,8 +77,8 @@ void GangEmitter::EmitAssumedExtension(const ir::Op& op) {
 
 // All lanes choose the operand that the plan took for the usual one.
 void GangEmitter::EmitAssumedChoice(const ir::Op& op) {
-  const uint32_t usual = UsualOperand(f_, definitions_, op, tile_.LayoutOf(tile_.OperandId(op, 1)).step,
-                                      tile_.LayoutOf(tile_.OperandId(op, 2)).step);
+  const uint32_t usual = analysis::UsualOperand(f_, definitions_, op, tile_.LayoutOf(tile_.OperandId(op, 1)).step,
+                                                tile_.LayoutOf(tile_.OperandId(op, 2)).step);
   const Mask others = masks_.Narrowed(tile_.OperandId(op, 0), usual == 2);
   GiveUpIf(masks_.Any(others));
   tile_.Set(op.first_result, tile_.As(op.first_result, tile_.OperandId(op, usual)));
@@ -86,7 +86,7 @@ void GangEmitter::EmitAssumedChoice(const ir::Op& op) {
 
 // The first lane's remainder and the last one's lie between 0 and the divisor without a division between them: so all
 // lanes have one quotient.
-void GangEmitter::EmitAssumedDivision(const ir::Op& op, const EdgeForm& form) {
+void GangEmitter::EmitAssumedDivision(const ir::Op& op, const analysis::EdgeForm& form) {
   ops_.EmitArith(op);
   llvm::Type* const wide = b_.getInt64Ty();
   const bool is_narrow = op.type == ir::Type::kI32;
@@ -100,7 +100,7 @@ void GangEmitter::EmitAssumedDivision(const ir::Op& op, const EdgeForm& form) {
     llvm::Value* dividend = extended(tile_.Operand(op, 0, row));
     llvm::Value* divisor = form.divisor != 0 ? b_.getInt64(form.divisor) : extended(tile_.Operand(op, 1, row));
     llvm::Value* result = extended(tile_.Scalar(op.first_result, row));
-    llvm::Value* rest = form.kind == EdgeForm::Kind::kRemainder ? result
+    llvm::Value* rest = form.kind == analysis::EdgeForm::Kind::kRemainder ? result
                         : form.is_of_bits ? b_.CreateAnd(dividend, b_.CreateSub(divisor, b_.getInt64(1)))
                                           : b_.CreateSub(dividend, b_.CreateMul(result, divisor));
     is_mixed = b_.CreateOr(is_mixed, b_.CreateICmpUGE(b_.CreateAdd(rest, reach), divisor));

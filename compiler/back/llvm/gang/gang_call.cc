@@ -65,8 +65,8 @@ llvm::Value* GangOps::AlongX(llvm::Value* lane, unsigned column) {
 GangOps::LaneValues GangOps::SpillOperands(const ir::Op& op, unsigned row, unsigned column) {
   LaneValues operands;
   for (uint32_t i = 0; i < op.operand_count; ++i) {
-    const Layout& layout = tile_.LayoutOf(tile_.OperandId(op, i));
-    if (layout.kind == Layout::Kind::kUniform) {
+    const pass::Layout& layout = tile_.LayoutOf(tile_.OperandId(op, i));
+    if (layout.kind == pass::Layout::Kind::kUniform) {
       operands.push_back(tile_.Operand(op, i, row));
       continue;
     }
@@ -79,7 +79,7 @@ GangOps::LaneValues GangOps::SpillOperands(const ir::Op& op, unsigned row, unsig
 
 llvm::Value* GangOps::OfLane(const ir::Op& op, uint32_t index, const LaneValues& operands, llvm::Value* lane) {
   const ir::ValueId id = tile_.OperandId(op, index);
-  if (tile_.LayoutOf(id).kind == Layout::Kind::kUniform) {
+  if (tile_.LayoutOf(id).kind == pass::Layout::Kind::kUniform) {
     return operands[index];
   }
   llvm::Type* type = tile_.TypeOf(id);
@@ -113,10 +113,10 @@ void GangOps::EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm
   traps_.TrapLaneIf(row, column, lane, b_.CreateICmpNE(status, tile_.I32(0)), nullptr, op.source);
   for (uint32_t i = 0; i < op.result_count; ++i) {
     const ir::ValueId id(op.first_result.index + i);
-    const Layout& layout = tile_.LayoutOf(id);
+    const pass::Layout& layout = tile_.LayoutOf(id);
     llvm::Value* value = b_.CreateExtractValue(call, i + 1);
     const unsigned r = layout.by_row ? row : 0;
-    if (layout.kind == Layout::Kind::kVarying) {
+    if (layout.kind == pass::Layout::Kind::kVarying) {
       llvm::AllocaInst* slot = results[i][r * tile_.columns() + column];
       b_.CreateStore(value, b_.CreateInBoundsGEP(tile_.TypeOf(id), slot, lane));
       continue;
@@ -131,8 +131,8 @@ void GangOps::EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm
 }
 
 Status GangOps::EmitQuery(const ir::Op& op) {
-  const Layout& layout = tile_.LayoutOf(op.first_result);
-  const bool is_scalar = layout.kind != Layout::Kind::kVarying;
+  const pass::Layout& layout = tile_.LayoutOf(op.first_result);
+  const bool is_scalar = layout.kind != pass::Layout::Kind::kVarying;
   llvm::Type* type = is_scalar ? tile_.TypeOf(op.first_result) : tile_.VectorOf(tile_.TypeOf(op.first_result));
   Tiled value;
   for (unsigned r = 0; r < tile_.RowsOf(layout); ++r) {
@@ -222,9 +222,9 @@ Status GangOps::EmitGlobal(const ir::Op& op) {
   llvm::Value* slot = b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), globals, op.imm);
   llvm::LoadInst* load = b_.CreateLoad(m_.TypeOf(op.type), slot);
   load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(m_.context(), {}));
-  const Layout& layout = tile_.LayoutOf(op.first_result);
-  Tiled value(tile_.RowsOf(layout) * (layout.kind == Layout::Kind::kVarying ? tile_.columns() : 1),
-              layout.kind == Layout::Kind::kVarying ? tile_.Splat(load) : load);
+  const pass::Layout& layout = tile_.LayoutOf(op.first_result);
+  Tiled value(tile_.RowsOf(layout) * (layout.kind == pass::Layout::Kind::kVarying ? tile_.columns() : 1),
+              layout.kind == pass::Layout::Kind::kVarying ? tile_.Splat(load) : load);
   tile_.Set(op.first_result, std::move(value));
   return absl::OkStatus();
 }

@@ -75,10 +75,10 @@ Status GangEmitter::EmitControl(const ir::Op& op, OpId id) {
 // --- Slots.
 
 Tiled GangTile::As(ValueId like, ValueId value) {
-  const Layout& layout = LayoutOf(like);
+  const pass::Layout& layout = LayoutOf(like);
   Tiled tiled;
   for (unsigned row = 0; row < RowsOf(layout); ++row) {
-    if (layout.kind != Layout::Kind::kVarying) {
+    if (layout.kind != pass::Layout::Kind::kVarying) {
       tiled.push_back(Scalar(value, row));
       continue;
     }
@@ -90,15 +90,15 @@ Tiled GangTile::As(ValueId like, ValueId value) {
 }
 
 void GangMasks::StoreTo(const Slots& slots, ValueId like, ValueId value, bool blends) {
-  const Layout& layout = tile_.LayoutOf(like);
+  const pass::Layout& layout = tile_.LayoutOf(like);
   const Tiled tiled = tile_.As(like, value);
   for (size_t i = 0; i < slots.size(); ++i) {
     llvm::Value* active = nullptr;
     if (blends && !mask_.empty()) {
       // All that bring a scalar bring the same, but for rows with their own.
-      active = layout.kind != Layout::Kind::kVarying ? (layout.by_row ? RowIsActive(i) : nullptr)
-               : layout.by_row                       ? mask_[i]
-                                                     : SharedMask(i);
+      active = layout.kind != pass::Layout::Kind::kVarying ? (layout.by_row ? RowIsActive(i) : nullptr)
+               : layout.by_row                             ? mask_[i]
+                                                           : SharedMask(i);
     }
     llvm::Value* next = tiled[i];
     if (active != nullptr) {
@@ -164,8 +164,8 @@ Mask GangMasks::Narrowed(ValueId condition, bool holds) {
 }
 
 bool GangTile::IsOne(ValueId id) const {
-  const Layout& layout = LayoutOf(id);
-  return layout.kind == Layout::Kind::kUniform && RowsOf(layout) == 1;
+  const pass::Layout& layout = LayoutOf(id);
+  return layout.kind == pass::Layout::Kind::kUniform && RowsOf(layout) == 1;
 }
 
 // --- Constructs.
@@ -330,7 +330,7 @@ Status GangEmitter::EmitArm(RegionId region, const Mask& mask, llvm::BasicBlock*
 }
 
 // Whether running the region without an active lane does no harm and costs less than a branch. Scalars that its jump
-// brings are the same whoever brings them (compiler/pass/uniformity.h), or belong to a row and are blended.
+// brings are the same whoever brings them (compiler/analysis/uniformity.h), or belong to a row and are blended.
 bool GangEmitter::IsCheap(RegionId region) const {
   constexpr size_t kOpsMax = 6;
   const std::vector<OpId>& ops = f_.region(region).ops;

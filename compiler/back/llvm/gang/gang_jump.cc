@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/back/llvm/gang/gang.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::cpu {
 
@@ -80,12 +81,10 @@ void GangEmitter::Jump(const ir::Target& target, const ir::Op& op, uint32_t firs
 
 // Stores what the active lanes bring to the target, and notes that they are there.
 void GangEmitter::Bring(const ir::Target& target, const ir::Op& op, uint32_t first_operand) {
-  const ir::Op& owner = f_.op(target.op);
   Open& open = open_[target.op.index];
   const auto& slots = target.is_continue ? open.next : open.results;
-  const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    masks_.StoreTo(slots[i], ValueId(first.index + i), tile_.OperandId(op, first_operand + i),
+    masks_.StoreTo(slots[i], ir::SlotsOf(f_, target)[i], tile_.OperandId(op, first_operand + i),
                    target.is_continue ? open.blends_next : open.blends_results);
   }
   if (target.is_continue && IsMasked(target.op)) {

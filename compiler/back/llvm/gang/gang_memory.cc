@@ -24,7 +24,7 @@ bool Is128(const ir::Op& op) { return op.code == Opcode::kLoad128 || op.code == 
 // Of accesses by wide vectors and shuffles, in elements; with fewer lanes a vector would reach beyond the last one's.
 constexpr uint32_t kStrideMax = 4;
 
-int64_t SignedStep(const Layout& layout, ir::Type type) {
+int64_t SignedStep(const pass::Layout& layout, ir::Type type) {
   return type == ir::Type::kI32 ? int64_t{static_cast<int32_t>(layout.step)} : static_cast<int64_t>(layout.step);
 }
 
@@ -51,8 +51,8 @@ Status GangEmitter::EmitMemory(const ir::Op& op, ir::OpId id) {
     case Opcode::kMemorySize: {
       llvm::Value* bytes = tile_.fields.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
       llvm::Value* pages = b_.CreateTrunc(b_.CreateLShr(bytes, 16), m_.TypeOf(f_.type_of(op.first_result)));
-      const Layout& layout = tile_.LayoutOf(op.first_result);
-      const bool is_vector = layout.kind == Layout::Kind::kVarying;
+      const pass::Layout& layout = tile_.LayoutOf(op.first_result);
+      const bool is_vector = layout.kind == pass::Layout::Kind::kVarying;
       const unsigned count = (layout.by_row ? tile_.kind.shape.rows : 1) * (is_vector ? tile_.kind.shape.columns : 1);
       tile_.Set(op.first_result, Tiled(count, is_vector ? b_.CreateVectorSplat(tile_.kind.shape.lanes, pages) : pages));
       return absl::OkStatus();
@@ -68,7 +68,7 @@ bool GangEmitter::EmitOfRecord(ir::OpId id) {
   if (index < 0 || !masks_.IsWhole()) {
     return false;
   }
-  const GangRecord& record = records_.records[static_cast<size_t>(index)];
+  const pass::GangRecord& record = records_.records[static_cast<size_t>(index)];
   const bool is_proven = std::all_of(record.members.begin(), record.members.end(),
                                      [&](ir::OpId member) { return tile_.proven[member.index]; });
   if (!is_proven || !GangRecordAccess::IsPossible(tile_, record)) {
@@ -189,14 +189,14 @@ void GangAccess::FindForm() {
   for (uint32_t i = 1; i < op_.operand_count; ++i) {
     is_shared_ = is_shared_ && !tile_.LayoutOf(tile_.f.operands_of(op_)[i]).by_row;
   }
-  if (at_.kind == Layout::Kind::kUniform) {
+  if (at_.kind == pass::Layout::Kind::kUniform) {
     form_ = Form::kUniform;
     return;
   }
   if (IsTransposed() && ir::Info(op_.code).family == ir::Family::kMemory) {
     form_ = Form::kTransposed;
   }
-  if (at_.kind != Layout::Kind::kLinear) {
+  if (at_.kind != pass::Layout::Kind::kLinear) {
     return;
   }
   step_ = SignedStep(at_, tile_.f.type_of(tile_.f.operands_of(op_)[0]));
@@ -222,7 +222,7 @@ void GangAccess::Remark() const {
                                       (!place_.is_store ? "wide loads and shuffles"
                                        : words_ > 1     ? "shuffles and wide stores"
                                                         : "shuffles and masked stores")
-      : at_.kind == Layout::Kind::kLinear
+      : at_.kind == pass::Layout::Kind::kLinear
           ? "has a stride of " + std::to_string(step_) + " bytes: " + (place_.is_store ? "a scatter" : "a gather")
           : std::string(place_.is_store ? "scatters" : "gathers");
   const std::string rows_share = tile_.rows() > 1 && is_shared_ ? "; rows share it" : "";
@@ -498,8 +498,8 @@ Status GangAccess::EmitLoad() {
     tile_.Set(op_.first_result, LoadTransposed());
     return absl::OkStatus();
   }
-  const Layout& layout = tile_.LayoutOf(op_.first_result);
-  const bool is_vector = layout.kind == Layout::Kind::kVarying;
+  const pass::Layout& layout = tile_.LayoutOf(op_.first_result);
+  const bool is_vector = layout.kind == pass::Layout::Kind::kVarying;
   llvm::SmallVector<Tiled, 4> results(words_);
   Row row_words;
   for (unsigned r = 0; r < tile_.RowsOf(layout); ++r) {

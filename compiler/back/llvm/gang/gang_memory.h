@@ -146,7 +146,7 @@ class GangAccess {
   llvm::IRBuilder<>& b_ = tile_.b;
   const ir::Op& op_;
   GangPlace place_;
-  const Layout at_;  // The address's.
+  const pass::Layout at_;  // The address's.
   const unsigned lanes_, columns_;
   const unsigned words_;       // 4 for load128 and store128, else 1.
   const unsigned word_bytes_;  // Of each.

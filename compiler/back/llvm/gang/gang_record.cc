@@ -10,7 +10,7 @@
 
 namespace hpvm::cpu {
 
-GangRecordAccess::GangRecordAccess(GangTile& tile, GangTraps& traps, GangFrame& frame, const GangRecord& record)
+GangRecordAccess::GangRecordAccess(GangTile& tile, GangTraps& traps, GangFrame& frame, const pass::GangRecord& record)
     : tile_(tile),
       record_(record),
       first_(tile.f.op(record.members[0])),
@@ -19,7 +19,7 @@ GangRecordAccess::GangRecordAccess(GangTile& tile, GangTraps& traps, GangFrame& 
       lanes_(tile.lanes()),
       word_(b_.getIntNTy(8 * record.width)) {}
 
-bool GangRecordAccess::IsPossible(const GangTile& tile, const GangRecord& record) {
+bool GangRecordAccess::IsPossible(const GangTile& tile, const pass::GangRecord& record) {
   return !record.is_store || std::all_of(record.members.begin(), record.members.end(), [&](ir::OpId id) {
     const ir::Op& op = tile.f.op(id);
     return tile.LayoutOf(tile.OperandId(op, 0)).by_row || !tile.LayoutOf(tile.OperandId(op, 1)).by_row;

@@ -13,9 +13,9 @@ namespace hpvm::cpu {
 // alone, loads the words between them, too.
 class GangRecordAccess {
  public:
-  GangRecordAccess(GangTile& tile, GangTraps& traps, GangFrame& frame, const GangRecord& record);
+  GangRecordAccess(GangTile& tile, GangTraps& traps, GangFrame& frame, const pass::GangRecord& record);
   // False where rows differ in what they store at one place, so that the last of them counts.
-  static bool IsPossible(const GangTile& tile, const GangRecord& record);
+  static bool IsPossible(const GangTile& tile, const pass::GangRecord& record);
   void EmitLoads();
   void EmitStores();
 
@@ -33,10 +33,10 @@ class GangRecordAccess {
   GangTile& tile_;
   ModuleEmitter& m_ = tile_.m;
   llvm::IRBuilder<>& b_ = tile_.b;
-  const GangRecord& record_;
-  const ir::Op& first_;  // The member that comes first.
-  GangPlace place_;      // Its.
-  const Layout at_;      // Its address's.
+  const pass::GangRecord& record_;
+  const ir::Op& first_;    // The member that comes first.
+  GangPlace place_;        // Its.
+  const pass::Layout at_;  // Its address's.
   const unsigned lanes_;
   llvm::Type* const word_;
 };

@@ -29,7 +29,7 @@ GangStackAccess::GangStackAccess(GangTile& tile, GangMasks& masks, GangTraps& tr
       frame_(frame),
       op_(op),
       is_inside_(m_.is_inside_stack[id.index]),
-      is_uniform_(tile.LayoutOf(tile.f.operands_of(op)[0]).kind == Layout::Kind::kUniform),
+      is_uniform_(tile.LayoutOf(tile.f.operands_of(op)[0]).kind == pass::Layout::Kind::kUniform),
       units_(std::max(op.width / of_.unit, 1u)),
       unit_type_(b_.getIntNTy(8 * of_.unit)) {}
 

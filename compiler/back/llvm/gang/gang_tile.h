@@ -44,7 +44,7 @@ using Mask = llvm::SmallVector<llvm::Value*, 1>;
 using Tiled = llvm::SmallVector<llvm::Value*, 1>;
 
 struct GangFunction {
-  GangShape shape;
+  pass::GangShape shape;
   bool is_masked = false;     // Has a mask from the start: lanes i < count; one row, one column.
   bool is_unchecked = false;  // Accesses in `proven` are known to be inside, buffers to have at most 2^31 bytes.
   // A load that misses its buffer before anything has had an effect gives the tile up (kGangMixed), and whoever calls
@@ -61,16 +61,16 @@ class GangTile {
  public:
   // `proven` holds, by OpId, the accesses that ProveBounds covers; all false for a checked function. `report` may be
   // null. Everything is borrowed.
-  GangTile(ModuleEmitter& module, const GangPlan& gang_plan, const GangFunction& function_kind,
+  GangTile(ModuleEmitter& module, const pass::GangPlan& gang_plan, const GangFunction& function_kind,
            const std::vector<bool>& proven_accesses, KernelReport* kernel_report);
 
   unsigned rows() const { return kind.shape.rows; }
   unsigned columns() const { return kind.shape.columns; }
   unsigned lanes() const { return kind.shape.lanes; }
   unsigned parts() const { return rows() * columns(); }
-  const Layout& LayoutOf(ir::ValueId id) const { return plan.layouts[id.index]; }
+  const pass::Layout& LayoutOf(ir::ValueId id) const { return plan.layouts[id.index]; }
   // How many rows a value of that layout is kept for: 1 when they share it.
-  unsigned RowsOf(const Layout& layout) const { return layout.by_row ? rows() : 1; }
+  unsigned RowsOf(const pass::Layout& layout) const { return layout.by_row ? rows() : 1; }
   // Whether all active lanes of the tile have the same scalar.
   bool IsOne(ir::ValueId id) const;
   // The scalar of a uniform or linear value in a row (linear: of the row's lane 0 of column 0).
@@ -101,7 +101,7 @@ class GangTile {
   llvm::Value* I64(uint64_t value) { return b.getInt64(value); }
 
   ModuleEmitter& m;
-  const GangPlan& plan;
+  const pass::GangPlan& plan;
   const GangFunction kind;
   const std::vector<bool>& proven;
   KernelReport* const report;
@@ -117,7 +117,7 @@ class GangTile {
  private:
   llvm::BasicBlock* mixed_ = nullptr;  // Returns kGangMixed; null until asked for.
   std::vector<Tiled> values_;
-  const std::vector<bool> index_loads_ = FindIndexLoads(m.source, m.source.entry);  // By ValueId.
+  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(m.source, m.source.entry);  // By ValueId.
 };
 
 // The active lanes at the current place, some of which are, and what is done with masks (gang.cc, gang_control.cc).

@@ -43,7 +43,7 @@ GangAccess::Row GangAccess::LoadUniform(unsigned row) {
 
 // The value of the last lane that is active: lanes count as if they ran one after the other.
 llvm::Value* GangAccess::LastActive(unsigned row, uint32_t operand) {
-  if (tile_.LayoutOf(tile_.f.operands_of(op_)[operand]).kind == Layout::Kind::kUniform) {
+  if (tile_.LayoutOf(tile_.f.operands_of(op_)[operand]).kind == pass::Layout::Kind::kUniform) {
     return tile_.Operand(op_, operand, row);
   }
   if (masks_.IsWhole()) {

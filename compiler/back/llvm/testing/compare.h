@@ -35,7 +35,7 @@ class Compared {
     EXPECT_TRUE(interpreter.ok()) << interpreter.status();
     ir::Module lowered = module;
     if (with_passes) {
-      Status passed = RunCpuPipeline(lowered, {.verify_each = true});
+      Status passed = pass::RunCpuPipeline(lowered, {.verify_each = true});
       EXPECT_TRUE(passed.ok()) << passed;
     }
     StatusOr<Artifact> artifact = EmitCpuImage(lowered, *HostCpuTarget());

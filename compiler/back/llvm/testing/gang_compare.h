@@ -75,15 +75,15 @@ struct GangInput {
   std::array<uint64_t, 3> group{1, 1, 1};
 };
 
-inline constexpr GangShape kGangTestShapes[] = {{4, 1, 1}, {8, 2, 1}, {16, 1, 3}};
+inline constexpr pass::GangShape kGangTestShapes[] = {{4, 1, 1}, {8, 2, 1}, {16, 1, 3}};
 inline constexpr const char* kGangTestLevels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
 
 class GangCompared {
  public:
   // `is_refused`: no tile may run the kernel.
   explicit GangCompared(const std::string& text, bool is_refused = false,
-                        const std::vector<GangShape>& shapes = {std::begin(kGangTestShapes),
-                                                                std::end(kGangTestShapes)}) {
+                        const std::vector<pass::GangShape>& shapes = {std::begin(kGangTestShapes),
+                                                                      std::end(kGangTestShapes)}) {
     StatusOr<ir::Module> module = ir::ParseModule(text);
     EXPECT_TRUE(module.ok()) << module.status() << text;
     if (!module.ok()) {
@@ -97,7 +97,7 @@ class GangCompared {
       return;
     }
     interpreter_ = std::make_unique<ir::Interpreter>(*std::move(interpreter));
-    EXPECT_TRUE(RunCpuPipeline(*module, {.verify_each = true}).ok());
+    EXPECT_TRUE(pass::RunCpuPipeline(*module, {.verify_each = true}).ok());
     for (const char* level : kGangTestLevels) {
       KernelReport report;
       CpuOptions options;

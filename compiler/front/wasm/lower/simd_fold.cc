@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PureOps knows without building an operation: constants, neutral operands, and lanes that are taken out of a word
 // that was just put together.
+#include <array>
 #include <span>
 
 #include "compiler/front/wasm/lower/simd_ops.h"
+#include "compiler/ir/fold.h"
 
 namespace hpvm::wasm {
 namespace {
@@ -16,33 +18,6 @@ using ir::ValueId;
 // what is not simplified is right all the same.
 constexpr int kFoldDepthMax = 6;
 constexpr int kBitsDepthMax = 4;
-
-// What an operation on constants gives, in 64 bits; the caller cuts it to the type. `width` is the type's.
-std::optional<uint64_t> Compute(Opcode code, uint64_t a, uint64_t b, uint32_t width) {
-  const uint32_t count = static_cast<uint32_t>(b) % width;
-  switch (code) {
-    case Opcode::kAdd:
-      return a + b;
-    case Opcode::kSub:
-      return a - b;
-    case Opcode::kMul:
-      return a * b;
-    case Opcode::kAnd:
-      return a & b;
-    case Opcode::kOr:
-      return a | b;
-    case Opcode::kXor:
-      return a ^ b;
-    case Opcode::kShl:
-      return a << count;
-    case Opcode::kShrU:
-      return a >> count;
-    case Opcode::kShrS:
-      return static_cast<uint64_t>((width == 32 ? static_cast<int32_t>(a) : static_cast<int64_t>(a)) >> count);
-    default:
-      return std::nullopt;
-  }
-}
 
 }  // namespace
 
@@ -59,7 +34,7 @@ std::optional<ValueId> PureOps::FoldBinary(Opcode code, ValueId a, ValueId b) {
   }
   const std::optional<uint64_t> left = BitsOf(a), right = BitsOf(b);
   if (left && right) {
-    if (const std::optional<uint64_t> bits = Compute(code, *left, *right, ir::Bytes(type) * 8)) {
+    if (const auto bits = ir::FoldInteger({.code = code, .type = type}, type, std::array{left, right})) {
       return Const(type, *bits);
     }
   }

@@ -32,8 +32,8 @@
 //   clock_gettime, exit.
 // The zygote locks itself and its children down (sandbox/call_rules.cc); a sandbox outside must only not refuse what
 // stands here.
-#ifndef HPVMD_COMPILER_API_ZYGOTE_H_
-#define HPVMD_COMPILER_API_ZYGOTE_H_
+#ifndef HPVMD_COMPILER_DRIVER_ZYGOTE_H_
+#define HPVMD_COMPILER_DRIVER_ZYGOTE_H_
 
 #include <cstdint>
 #include <string>
@@ -41,7 +41,7 @@
 #include "base/limits.h"
 #include "compiler/api/service.h"
 
-namespace hpvm {
+namespace hpvm::compile {
 
 struct ZygoteOptions {
   int socket = -1;
@@ -59,6 +59,6 @@ struct ZygoteOptions {
 // Serves until the client goes away; the process's exit status. Single-threaded; call from main only, since it forks.
 int RunZygote(const ZygoteOptions& options);
 
-}  // namespace hpvm
+}  // namespace hpvm::compile
 
-#endif  // HPVMD_COMPILER_API_ZYGOTE_H_
+#endif  // HPVMD_COMPILER_DRIVER_ZYGOTE_H_

@@ -2,18 +2,16 @@
 // Which values of a function accesses to buffers rest on: addresses, the conditions under which they happen, and what
 // both are made of. The rest, such as what sine does with the bits of its argument, tells nothing of where an access
 // lies. A backward slice (Weiser, "Program Slicing", 1981) over structured control flow.
-#ifndef HPVMD_COMPILER_PASS_RELEVANT_VALUES_H_
-#define HPVMD_COMPILER_PASS_RELEVANT_VALUES_H_
+#ifndef HPVMD_COMPILER_ANALYSIS_RELEVANT_VALUES_H_
+#define HPVMD_COMPILER_ANALYSIS_RELEVANT_VALUES_H_
 
 #include <cstdint>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "compiler/analysis/definitions.h"
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // Whether the operation may reach a parameter's buffer or group memory.
 bool MayReachBuffers(const ir::Op& op);
@@ -45,12 +43,10 @@ class RelevantValues {
   std::vector<bool> is_relevant_;  // By ValueId.
   std::vector<bool> is_quiet_;     // By OpId.
   const Definitions definitions_;
-  std::unordered_map<uint32_t, std::pair<ir::OpId, uint32_t>> params_;  // By ValueId: whose parameter, and which.
-  std::unordered_map<uint32_t, std::vector<ir::OpId>> leaves_,
-      backs_;                      // By OpId: jumps to the end, and to the beginning.
+  const std::vector<std::vector<ir::ValueId>> sources_;
   std::vector<ir::ValueId> open_;  // Marked and not followed.
 };
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
-#endif  // HPVMD_COMPILER_PASS_RELEVANT_VALUES_H_
+#endif  // HPVMD_COMPILER_ANALYSIS_RELEVANT_VALUES_H_

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/index_loads.h"
+#include "compiler/analysis/index_loads.h"
 
 #include "compiler/analysis/definitions.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 using ir::Family;
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 class Search {
  public:
   Search(const ir::Function& function, bool is_entry)
-      : f_(function), is_entry_(is_entry), definitions_(f_), sources_(f_.values.size()) {
-    ir::ForEachOp(f_, [&](OpId id) { Note(id); });
-  }
+      : f_(function), is_entry_(is_entry), definitions_(f_), sources_(FindSources(f_)) {}
 
   std::vector<bool> Run() && {
     reached_.resize(f_.values.size());
@@ -45,25 +39,6 @@ class Search {
   }
 
  private:
-  void Note(OpId id) {
-    const Op& op = f_.op(id);
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      const ir::Region& body = f_.region(op.body);
-      Bring(body.first_param, body.param_count, op, 0);
-    }
-    for (const ir::Target& target : f_.targets_of(op)) {
-      const Op& owner = f_.op(target.op);
-      const ir::Region& body = f_.region(owner.body);
-      Bring(target.is_continue ? body.first_param : owner.first_result,
-            target.is_continue ? body.param_count : owner.result_count, op, op.code == Opcode::kLeaveTable ? 1 : 0);
-    }
-  }
-  void Bring(ValueId first, uint32_t count, const Op& op, uint32_t first_operand) {
-    for (uint32_t i = 0; i < count; ++i) {
-      sources_[first.index + i].push_back(f_.operands_of(op)[first_operand + i]);
-    }
-  }
-
   void NeedAddresses(const Op& op) {
     switch (op.code) {
       case Opcode::kLoad:
@@ -129,8 +104,8 @@ class Search {
   const ir::Function& f_;
   const bool is_entry_;
   const Definitions definitions_;
-  std::vector<std::vector<ValueId>> sources_;  // By ValueId: what edges bring to it.
-  std::vector<bool> reached_;                  // By ValueId.
+  const std::vector<std::vector<ValueId>> sources_;
+  std::vector<bool> reached_;  // By ValueId.
   std::vector<ValueId> work_;
   bool stops_at_floats_ = false;
 };
@@ -141,4 +116,4 @@ std::vector<bool> FindIndexLoads(const ir::Module& module, ir::FunctionId functi
   return Search(module.function(function), function == module.entry).Run();
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

@@ -14,17 +14,17 @@
 // The divergence of structured control follows the branches out of a varying `if`: the code behind it varies up to the
 // end of the block that the branch leaves. Loops are as in Karrenberg and Hack, "Improving Performance of OpenCL on
 // CPUs" (CC 2012): a loop with a varying exit varies as a whole.
-#ifndef HPVMD_COMPILER_PASS_UNIFORMITY_H_
-#define HPVMD_COMPILER_PASS_UNIFORMITY_H_
+#ifndef HPVMD_COMPILER_ANALYSIS_UNIFORMITY_H_
+#define HPVMD_COMPILER_ANALYSIS_UNIFORMITY_H_
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 struct Shape {
   enum class Kind : uint8_t { kUnset, kLinear, kUnknown, kVarying };
@@ -66,6 +66,11 @@ enum class Lanes : uint8_t { kGroup, kAlongX, kAlongY, kAlongZ, kSurelyGroup };
 std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lanes = Lanes::kGroup,
                                             const std::vector<bool>* assumed = nullptr);
 
-}  // namespace hpvm
+// By ValueId: surely the same for all instances of a launch, or of a group, whenever each of them computes it: made
+// without effects of parameters and what the launch, or group, gives to all. Control plays no part, so that what a loop
+// or a choice brings is not among them. Requires a verified function.
+std::vector<bool> FindFixed(const ir::Function& function, bool of_group);
 
-#endif  // HPVMD_COMPILER_PASS_UNIFORMITY_H_
+}  // namespace hpvm::analysis
+
+#endif  // HPVMD_COMPILER_ANALYSIS_UNIFORMITY_H_

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/uniformity.h"
+#include "compiler/analysis/uniformity.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/edge_forms.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
 
 // Shapes rise three steps at most, but a change may need one sweep for every loop it leaves.
 constexpr int kSweepsMax = 64;
@@ -150,25 +146,22 @@ class FunctionSweep {
     }
   }
   void Jumps(OpId id, const Op& op) {
-    const bool is_table = op.code == Opcode::kLeaveTable;
-    const OpId decider = is_table && At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
+    const OpId decider = op.code == Opcode::kLeaveTable && At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
     for (const ir::Target& target : f_.targets_of(op)) {
-      Jump(op, target, is_table ? 1 : 0, decider);
+      Jump(op, target, decider);
     }
   }
-  void Jump(const Op& op, const ir::Target& target, uint32_t first_operand, OpId decider) {
+  void Jump(const Op& op, const ir::Target& target, OpId decider) {
     const size_t level = level_of_[target.op.index];
     if (!decider.valid()) {
       decider = Decider(level);
     }
-    const Op& owner = f_.op(target.op);
+    const ir::Slots slots = ir::SlotsOf(f_, target);
     const Edges& edges = edges_[target.op.index];
-    const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
-    const uint32_t count = target.is_continue ? f_.region(owner.body).param_count : owner.result_count;
     const bool merges = (target.is_continue ? edges.continues : edges.leaves) > 1;
-    for (uint32_t i = 0; i < count; ++i) {
-      const ValueId slot(first.index + i);
-      const ValueId value = f_.operands_of(op)[first_operand + i];
+    for (uint32_t i = 0; i < slots.count; ++i) {
+      const ValueId slot = slots[i];
+      const ValueId value = f_.operands_of(op)[ir::FirstBrought(op.code) + i];
       const Shape& shape = out_.shapes[value.index];
       // An instance's value depends on the way it came, or on the iteration in which it left.
       const bool differs =
@@ -457,4 +450,25 @@ std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lane
   return std::nullopt;
 }
 
-}  // namespace hpvm
+std::vector<bool> FindFixed(const ir::Function& function, bool of_group) {
+  std::vector<bool> is_fixed(function.values.size());
+  const ir::Slots params = ir::ParamsOf(function.region(function.body));
+  for (uint32_t i = 0; i < params.count; ++i) {
+    is_fixed[params[i].index] = true;
+  }
+  // Operations that compute stand behind those of their operands.
+  ir::ForEachOp(function, [&](OpId id) {
+    const Op& op = function.op(id);
+    const bool is_id = op.code == Opcode::kInstanceId || op.code == Opcode::kLocalId;
+    const bool computes =
+        (ir::Info(op.code).effects & ~ir::kTraps) == 0 && !is_id && (of_group || op.code != Opcode::kGroupId);
+    const bool are_operands =
+        std::ranges::all_of(function.operands_of(op), [&](ValueId v) { return is_fixed[v.index]; });
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      is_fixed[op.first_result.index + i] = (computes && are_operands) || (of_group && op.code == Opcode::kLocalAlloc);
+    }
+  });
+  return is_fixed;
+}
+
+}  // namespace hpvm::analysis

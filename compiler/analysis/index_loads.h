@@ -6,20 +6,20 @@
 // second reading gives wrong numbers at worst, as any race does (docs/KERNELS.md, S70). So back ends emit these loads
 // such that all uses see one value: LLVM's `freeze`, an identity that an OpenCL driver cannot see through, SPIR-V's
 // Volatile. All others stay as they are.
-#ifndef HPVMD_COMPILER_PASS_INDEX_LOADS_H_
-#define HPVMD_COMPILER_PASS_INDEX_LOADS_H_
+#ifndef HPVMD_COMPILER_ANALYSIS_INDEX_LOADS_H_
+#define HPVMD_COMPILER_ANALYSIS_INDEX_LOADS_H_
 
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/analysis/words.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 
 // By ValueId of the function: results of loads that reach, by whatever way through the function, an address, a size, a
 // table's index, an operand of an operation that may trap, or a condition; and what is passed to other functions,
 // returned to them, or kept in a global. Floats that are only compared are not among them.
 std::vector<bool> FindIndexLoads(const ir::Module& module, ir::FunctionId function);
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis
 
-#endif  // HPVMD_COMPILER_PASS_INDEX_LOADS_H_
+#endif  // HPVMD_COMPILER_ANALYSIS_INDEX_LOADS_H_

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/relevant_values.h"
+#include "compiler/analysis/relevant_values.h"
 
 #include <algorithm>
 
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
-
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
+namespace hpvm::analysis {
 
 bool MayReachBuffers(const Op& op) {
   switch (op.code) {
@@ -27,20 +21,12 @@ bool MayReachBuffers(const Op& op) {
 }
 
 RelevantValues::RelevantValues(const ir::Function& function)
-    : f_(function), is_relevant_(function.values.size()), is_quiet_(function.ops.size()), definitions_(function) {
+    : f_(function),
+      is_relevant_(function.values.size()),
+      is_quiet_(function.ops.size()),
+      definitions_(function),
+      sources_(FindSources(function)) {
   Look(f_.body);
-  ir::ForEachOp(f_, [&](OpId id) {
-    const Op& op = f_.op(id);
-    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
-      const ir::Region& body = f_.region(op.body);
-      for (uint32_t i = 0; i < body.param_count; ++i) {
-        params_[body.first_param.index + i] = {id, i};
-      }
-    }
-    for (const ir::Target& target : f_.targets_of(op)) {
-      (target.is_continue ? backs_ : leaves_)[target.op.index].push_back(id);
-    }
-  });
   Collect(f_.body);
   while (!open_.empty()) {
     const ValueId value = open_.back();
@@ -58,7 +44,7 @@ RelevantValues::Found RelevantValues::Look(RegionId region) {
     for (const ir::Target& target : f_.targets_of(op)) {
       found.goals.push_back(target.op);
     }
-    if (op.code != Opcode::kBlock && op.code != Opcode::kLoop && op.code != Opcode::kIf) {
+    if (!ir::OwnsRegions(op.code)) {
       continue;
     }
     Found inner = Look(op.body);
@@ -88,7 +74,7 @@ void RelevantValues::Collect(RegionId region) {
       Mark(f_.operands_of(op)[0]);
       Collect(op.body);
       Collect(op.otherwise);
-    } else if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+    } else if (ir::OwnsRegions(op.code)) {
       Collect(op.body);
     } else if (op.code == Opcode::kLeaveTable || op.code == Opcode::kLocalAlloc ||
                (MayReachBuffers(op) && op.operand_count > 0)) {
@@ -111,30 +97,13 @@ void RelevantValues::MarkOperands(const Op& op) {
 }
 
 void RelevantValues::Follow(ValueId value) {
-  const auto mark_brought = [&](const std::vector<OpId>& jumps, uint32_t index) {
-    for (const OpId id : jumps) {
-      const Op& jump = f_.op(id);
-      Mark(f_.operands_of(jump)[(jump.code == Opcode::kLeaveTable ? 1 : 0) + index]);
-    }
-  };
   const OpId id = definitions_.Of(value);
-  if (!id.valid()) {
-    const auto param = params_.find(value.index);
-    if (param != params_.end()) {
-      const auto [owner, index] = param->second;
-      Mark(f_.operands_of(f_.op(owner))[index]);
-      mark_brought(backs_[owner.index], index);
-    }
-    return;
+  if (id.valid() && !ir::OwnsRegions(f_.op(id).code)) {
+    return MarkOperands(f_.op(id));
   }
-  const Op& op = f_.op(id);
-  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop || op.code == Opcode::kIf) {
-    if (!is_quiet_[id.index]) {
-      mark_brought(leaves_[id.index], value.index - op.first_result.index);
-    }
-    return;
+  if (!id.valid() || !is_quiet_[id.index]) {
+    std::ranges::for_each(sources_[value.index], [&](ValueId source) { Mark(source); });
   }
-  MarkOperands(op);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::analysis

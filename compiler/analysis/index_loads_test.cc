@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/index_loads.h"
+#include "compiler/analysis/index_loads.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::analysis {
 namespace {
 
 // Of each load in the order of the text '1' if it is one, else '0'.
@@ -83,4 +83,4 @@ TEST(IndexLoadsTest, OtherFunctionsAndGlobals) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::analysis

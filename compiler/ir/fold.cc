@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/pass/memory/fold.h"
+#include "compiler/ir/fold.h"
 
 #include <algorithm>
 #include <type_traits>
 
-namespace hpvm {
+namespace hpvm::ir {
 namespace {
-
-using ir::Opcode;
 
 template <typename U>
 std::optional<uint64_t> Fold(Opcode code, U a, U b) {
@@ -70,12 +68,11 @@ std::optional<uint64_t> Fold(Opcode code, U a, U b) {
 
 }  // namespace
 
-std::optional<uint64_t> FoldInteger(const ir::Op& op, ir::Type result,
-                                    std::span<const std::optional<uint64_t>> operands) {
+std::optional<uint64_t> FoldInteger(const Op& op, Type result, std::span<const std::optional<uint64_t>> operands) {
   if (op.code == Opcode::kConst) {
     return op.imm;
   }
-  if (operands.empty() || !ir::IsInt(result) || !ir::IsInt(op.type) ||
+  if (operands.empty() || !IsInt(result) || !IsInt(op.type) ||
       std::any_of(operands.begin(), operands.end(), [](const std::optional<uint64_t>& bits) { return !bits; })) {
     return std::nullopt;
   }
@@ -92,8 +89,7 @@ std::optional<uint64_t> FoldInteger(const ir::Op& op, ir::Type result,
       break;
   }
   const uint64_t a = *operands[0], b = operands.size() > 1 ? *operands[1] : 0;
-  return ir::Bytes(op.type) == 4 ? Fold(op.code, static_cast<uint32_t>(a), static_cast<uint32_t>(b))
-                                 : Fold(op.code, a, b);
+  return Bytes(op.type) == 4 ? Fold(op.code, static_cast<uint32_t>(a), static_cast<uint32_t>(b)) : Fold(op.code, a, b);
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::ir

@@ -93,6 +93,7 @@ class Floats : private Room {
   SpvId CompareByOrder(ir::Opcode code, SpvId a, SpvId b);
   SpvId UnknownZero(ir::Type type);
   bool IsSeenAsBits(ir::ValueId value);
+  bool IsExactOfAuthor(const ir::Op& op) const;
   bool HidesMasks(const ir::Op& op);
   bool IsHidden(const ir::Op& constant) const;
   SpvId Mask(ir::Type type, uint64_t mask, bool is_hidden);

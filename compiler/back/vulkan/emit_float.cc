@@ -83,10 +83,16 @@ bool Floats::IsSeenAsBits(ValueId value) {
   return seen_as_bits_[value.index];
 }
 
+// Exact, and an author's. The math library is right without help: gpu_math_test compares it on that driver.
+bool Floats::IsExactOfAuthor(const ir::Op& op) const {
+  const uint32_t written = op.origin != 0 ? op.origin - 1 : v_.module.entry.index;
+  return !v_.options.fast_math && v_.module.functions[written].fast_math == ir::FastMath::kAll;
+}
+
 // NVIDIA's compiler knows changes of a sign by their masks and makes operations on floats of them, which take denormals
 // for zeros. Where the result's bits are seen it does not get to know the mask.
 bool Floats::HidesMasks(const ir::Op& op) {
-  return op.type == Type::kF32 && !v_.m.target.is_processor && !v_.m.target.keeps_denormals && !v_.options.fast_math &&
+  return op.type == Type::kF32 && !v_.m.target.is_processor && !v_.m.target.keeps_denormals && IsExactOfAuthor(op) &&
          IsSeenAsBits(op.first_result);
 }
 
@@ -170,7 +176,7 @@ bool Floats::IsHidden(const ir::Op& constant) const {
   if (v_.m.target.is_processor) {
     return (constant.imm & MagnitudeBits(as_float)) == (is_wide ? 0x3ff0000000000000 : 0x3f800000);
   }
-  return constant.type == as_float && constant.imm == SignBit(as_float) && !v_.options.fast_math;
+  return constant.type == as_float && constant.imm == SignBit(as_float) && IsExactOfAuthor(constant);
 }
 
 SpvId Floats::EmitConst(const ir::Op& op) {

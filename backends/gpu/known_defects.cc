@@ -84,9 +84,12 @@ constexpr std::string_view kCountersText = R"(
 __kernel void counters(__global const ulong* x, __global ulong* out, uint extra) {
   int end = (int)x[4];
   uint limit = (uint)x[3] - 4u + extra;
-  for (uint i = 0u; (int)i < end; ++i) {
-    if (i < limit) {
-      out[i] = 1ul;
+  if (end != 0) {
+    uint i = 0u;
+    for (;;) {
+      if ((int)i >= end) break;
+      if (limit > i) out[i] = 1ul;
+      i = i + 1u;
     }
   }
 }

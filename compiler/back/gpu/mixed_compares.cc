@@ -38,21 +38,22 @@ class Finder {
     ir::ForEachOp(f_, [&](ir::OpId id) {
       if (IsSigned(f_.op(id).code)) {
         for (const ValueId operand : f_.operands_of(f_.op(id))) {
-          if (const uint32_t counter = CounterOf(operand); counter != kNone) {
-            is_signed_[counter] = true;
+          if (const Counter counter = CounterOf(operand); counter.index != kNone) {
+            is_signed_[counter.index] = true;
           }
         }
       }
     });
     ir::ForEachOp(f_, [&](ir::OpId id) {
       const Op& op = f_.op(id);
-      if (!IsUnsigned(op.code)) {
+      if (!IsUnsigned(op.code) && !IsSigned(op.code)) {
         return;
       }
       const auto operands = f_.operands_of(op);
       for (uint8_t i = 0; i < 2; ++i) {
-        const uint32_t counter = CounterOf(operands[i]);
-        if (counter != kNone && is_signed_[counter]) {
+        const Counter counter = CounterOf(operands[i]);
+        const bool is_mixed = counter.index != kNone && IsUnsigned(op.code) && is_signed_[counter.index];
+        if (is_mixed || counter.is_turned) {
           hidden[op.first_result.index] = static_cast<uint8_t>(1 + i);
         }
       }
@@ -61,23 +62,44 @@ class Finder {
   }
 
  private:
-  // The loop's parameter that the value is, or differs from by a constant.
-  uint32_t CounterOf(ValueId value) const {
-    for (;;) {
-      if (is_counter_[value.index]) {
-        return value.index;
-      }
-      const Op* op = definitions_.OpOf(value, Opcode::kAdd);
-      op = op != nullptr ? op : definitions_.OpOf(value, Opcode::kSub);
-      if (op == nullptr) {
-        return kNone;
+  struct Counter {
+    uint32_t index = kNone;  // The loop's parameter.
+    bool is_turned = false;  // By an exclusive or: what is unsigned may be signed.
+  };
+  // The loop's parameter that the value is but for sums with constants and what the compiler sees through.
+  Counter CounterOf(ValueId value) const {
+    Counter counter;
+    while (!is_counter_[value.index]) {
+      const uint32_t by = definitions_.Of(value).index;
+      const Op* op = by < f_.ops.size() ? &f_.ops[by] : nullptr;
+      if (op == nullptr || ir::Info(op->code).family != ir::Family::kIntBinary) {
+        return {};
       }
       const auto operands = f_.operands_of(*op);
-      const bool is_second = op->code == Opcode::kAdd && definitions_.OpOf(operands[0], Opcode::kConst) != nullptr;
-      if (!is_second && definitions_.OpOf(operands[1], Opcode::kConst) == nullptr) {
-        return kNone;
+      const Op* first = definitions_.OpOf(operands[0], Opcode::kConst);
+      const Op* second = definitions_.OpOf(operands[1], Opcode::kConst);
+      const Op* constant = first != nullptr ? first : second;
+      if (constant == nullptr || !IsSeenThrough(*op, constant->imm)) {
+        return {};
       }
-      value = operands[is_second ? 1 : 0];
+      counter.is_turned = counter.is_turned || op->code == Opcode::kXor;
+      value = operands[first != nullptr ? 1 : 0];
+    }
+    counter.index = value.index;
+    return counter;
+  }
+  static bool IsSeenThrough(const Op& op, uint64_t constant) {
+    switch (op.code) {
+      case Opcode::kAdd:
+      case Opcode::kSub:
+      case Opcode::kXor:
+        return true;
+      case Opcode::kMul:
+        return constant == 1;
+      case Opcode::kAnd:
+        return constant == (op.type == ir::Type::kI32 ? 0xffffffffu : ~uint64_t{0});
+      default:
+        return constant == 0;  // Shifts, or.
     }
   }
 

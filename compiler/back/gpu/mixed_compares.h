@@ -18,7 +18,8 @@ namespace hpvm::gpu {
 
 // By ValueId of the result: 0, or 1 + the place of the operand (0 or 1) that the compiler must not know to be a
 // counter. Of the two signednesses with which a counter is compared, the unsigned one is hidden. A loop's parameter is
-// a counter, and so is what differs from one by a constant.
+// a counter, and so is what differs from one by a constant. One that an exclusive or has turned around is always
+// hidden.
 std::vector<uint8_t> FindMixedCompares(const ir::Function& function);
 
 }  // namespace hpvm::gpu

@@ -39,6 +39,14 @@ TEST(MixedComparesTest, TheUnsignedOneOfTwo) {
   EXPECT_EQ(Hidden("%x: i32 = lt_s.i32 %i, %n\n%y: i32 = lt_u.i32 %next, %m"), "lt_u 0; ");
 }
 
+TEST(MixedComparesTest, WhatTheCompilerSeesThrough) {
+  EXPECT_EQ(Hidden("%k: i32 = mul.i32 %one, %i\n%x: i32 = lt_s.i32 %i, %n\n%y: i32 = gt_u.i32 %m, %k"), "gt_u 1; ");
+  EXPECT_EQ(Hidden("%k: i32 = shl.i32 %i, %zero\n%x: i32 = lt_s.i32 %k, %n\n%y: i32 = gt_u.i32 %m, %i"), "gt_u 1; ");
+  EXPECT_EQ(Hidden("%k: i32 = shl.i32 %i, %one\n%x: i32 = lt_s.i32 %k, %n\n%y: i32 = gt_u.i32 %m, %i"), "");
+  const std::string turned = "%s: i32 = const.i32 0x80000000\n%k: i32 = xor.i32 %i, %s\n";
+  EXPECT_EQ(Hidden(turned + "%x: i32 = lt_u.i32 %i, %n\n%y: i32 = lt_u.i32 %k, %m"), "lt_u 0; ");
+}
+
 TEST(MixedComparesTest, NotWhatAgreesOrIsNoCounter) {
   EXPECT_EQ(Hidden("%x: i32 = lt_s.i32 %i, %n\n%y: i32 = gt_s.i32 %m, %i"), "");
   EXPECT_EQ(Hidden("%x: i32 = lt_u.i32 %i, %n\n%y: i32 = gt_u.i32 %m, %i"), "");

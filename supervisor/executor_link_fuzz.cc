@@ -345,7 +345,7 @@ void Session::Play(Input input) {
 }  // namespace hpvm::supervisor
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace hpvm;
+  using namespace hpvm::supervisor;
   static ExecutorHub* const hub = ExecutorHub::Create()->release();
   Session(*hub).Play(Input(data, size));
   return 0;

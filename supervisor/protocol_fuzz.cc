@@ -64,6 +64,7 @@ StatusOr<internal::Envelope> Decode(bool is_from_executor, std::string_view head
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hpvm;
+  using supervisor::Decode, supervisor::UseCosts, supervisor::UseRun, supervisor::UseUsage;
   if (size < 3) {
     return 0;
   }

@@ -75,7 +75,7 @@ class CpuExecutable final : public Executable {
   LaneCache lanes_;
   backends::ClassTable classes_;
   CpuProofs proofs_;
-  backends::LaunchClass* only_class_ = nullptr;  // Of a kernel with one variant.
+  backends::LaunchClass* only_class_ = nullptr;  // Set for kernels with one variant.
   std::mutex mutex_;
   std::vector<std::unique_ptr<GroupRunner>> group_runners_;  // Guarded by mutex_; idle.
 };

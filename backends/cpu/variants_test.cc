@@ -243,7 +243,7 @@ TEST(ClassTableTest, RestoresWhatWasLearnt) {
   backends::ClassTable elsewhere(3, "there");
   elsewhere.Restore(record);
   EXPECT_EQ(elsewhere.ClassOf(0b111, {1000, 1, 1}, {1, 1, 1}).winner, LaunchClass::kUnsettled);
-  backends::ClassTable fewer(2, "here");  // Of an image with fewer variants.
+  backends::ClassTable fewer(2, "here");  // An image with fewer variants has it.
   fewer.Restore(record);
   EXPECT_EQ(fewer.ClassOf(0b11, {1000, 1, 1}, {1, 1, 1}).winner, LaunchClass::kUnsettled);
 }

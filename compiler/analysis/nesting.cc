@@ -37,7 +37,7 @@ Nesting::Nesting(const ir::Function& function)
       enter(op.otherwise, DepthOf(id) + 1);
     }
   });
-  // What stands in an operation comes behind it.
+  // An operation comes before those that stand in it.
   for (size_t i = order_.size(); i-- > 0;) {
     const Op& op = function.op(order_[i]);
     places_[order_[i].index].end =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where operations stand: in which region, in which construct, and in which order.
+// The places of operations: their regions, their constructs and their order.
 #ifndef HPVMD_COMPILER_ANALYSIS_NESTING_H_
 #define HPVMD_COMPILER_ANALYSIS_NESTING_H_
 
@@ -22,7 +22,7 @@ class Nesting {
   uint32_t IndexOf(ir::OpId id) const { return places_[id.index].index; }
   // The construct around it; invalid in the function's body.
   ir::OpId OwnerOf(ir::OpId id) const { return function_.region(RegionOf(id)).owner; }
-  // How many constructs are around it.
+  // The number of constructs around it.
   uint32_t DepthOf(ir::OpId id) const { return places_[id.index].depth; }
   // The next operation of its region; invalid behind the last.
   ir::OpId Behind(ir::OpId id) const {
@@ -40,7 +40,8 @@ class Nesting {
     const uint32_t number = places_[id.index].number;
     return places_[construct.index].number <= number && number < places_[construct.index].end;
   }
-  // Whose result the value is, or whose region's parameter; invalid: a parameter of the function.
+  // The operation that has the value as a result, or as a parameter of its region; invalid: a parameter of the
+  // function.
   ir::OpId MakerOf(ir::ValueId value) const { return makers_[value.index]; }
   // True if the value is a result or a region's parameter of `construct` or of an operation in it.
   bool IsMadeIn(ir::ValueId value, ir::OpId construct) const {
@@ -62,7 +63,7 @@ class Nesting {
 
   const ir::Function& function_;
   std::vector<Place> places_;     // By OpId.
-  std::vector<ir::OpId> order_;   // Of the text.
+  std::vector<ir::OpId> order_;   // As in the text.
   std::vector<ir::OpId> makers_;  // By ValueId.
 };
 

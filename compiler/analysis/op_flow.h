@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which operation runs after which, as a graph over a function's operations.
+// The order in which operations may run, as a graph over a function's operations.
 //
 // Structured operations stand for their beginning: a block is followed by the first operation of its region, an if by
 // those of both; a leave by what stands behind the operation that it leaves.

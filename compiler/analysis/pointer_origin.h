@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an address stands on: the stack, group memory, or which parameter's buffer.
+// The origin of an address: the stack, group memory, or the buffer of a parameter.
 //
 // FindValueRanges (value_ranges.h) finds it for each value of an entry; how it passes from operands to results is here.
 // kNumber and kStack are sure. kGroup and kParam are guesses: whatever is added to such an address is an index to it,
@@ -38,11 +38,11 @@ struct PointerOrigin {
   friend bool operator==(const PointerOrigin&, const PointerOrigin&) = default;
 };
 
-// Of a value that is one of the two.
+// The origin of a value that is one of the two.
 PointerOrigin Join(const PointerOrigin& a, const PointerOrigin& b);
 
-// Of the operation's only or every result; not of global_get. `rounds_down`: it is an `and` that keeps the highest bits
-// or is of constants; others leave only a few low bits of an address, which point nowhere near the buffer.
+// The origin of each result of the operation; not for global_get. `rounds_down`: it is an `and` that keeps the highest
+// bits or is of constants; others leave only a few low bits of an address, which point nowhere near the buffer.
 PointerOrigin OriginOf(const ir::Op& op, const std::array<PointerOrigin, 3>& operands, bool rounds_down);
 
 }  // namespace hpvm::analysis

@@ -24,7 +24,7 @@ constexpr size_t kGlobalsMax = 8;
 constexpr uint64_t kI32Max = (uint64_t{1} << 31) - 1;
 
 uint64_t MaxOf(ir::Type type) { return ir::Bytes(type) == 4 ? 0xffffffffull : ~uint64_t{0}; }
-// What a value lies in, as an unsigned number.
+// The range of a value, as an unsigned number.
 struct Interval {
   uint64_t lo = 0, hi = 0;
 };

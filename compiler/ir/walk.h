@@ -64,7 +64,7 @@ struct Slots {
 };
 inline Slots ParamsOf(const Region& region) { return {region.first_param, region.param_count}; }
 inline Slots ResultsOf(const Op& op) { return {op.first_result, op.result_count}; }
-// What a jump to the target brings values to.
+// The values that a jump to the target gives values to.
 inline Slots SlotsOf(const Function& function, const Target& target) {
   const Op& owner = function.op(target.op);
   return target.is_continue ? ParamsOf(function.region(owner.body)) : ResultsOf(owner);

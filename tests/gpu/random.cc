@@ -44,27 +44,41 @@ constexpr uint64_t kBatch = 64;
 struct Arguments {
   std::string device = "opencl:0", seeds = "0..49";
   uint32_t seconds = 0, findings_max = 1, jobs = 1;
-  std::vector<std::string> replayed;
+  std::vector<std::string> replayed;  // Files.
+  std::vector<spmd::Kernel> kernels;  // Of those files.
   bool has_text = false, has_records = false, has_rows = false, shrinks = false;
 };
 
-// A seed, or the place of a file among those to replay.
-spmd::Kernel Generate(uint64_t seed, const Arguments& arguments) {
-  if (!arguments.replayed.empty()) {
-    std::ifstream file(arguments.replayed[seed]);
+// Reads the files that are replayed; false, with a message, where one holds no kernel.
+bool ReadKernels(Arguments* arguments) {
+  for (const std::string& path : arguments->replayed) {
+    std::ifstream file(path);
     StatusOr<spmd::Kernel> kernel = spmd::FromText({std::istreambuf_iterator<char>(file), {}});
     if (!kernel.ok()) {
-      std::fprintf(stderr, "%s: %s\n", arguments.replayed[seed].c_str(), Message(kernel.status()).c_str());
-      _exit(2);
+      std::fprintf(stderr, "%s: %s\n", path.c_str(), Message(kernel.status()).c_str());
+      return false;
     }
-    return *std::move(kernel);
+    arguments->kernels.push_back(*std::move(kernel));
+  }
+  return true;
+}
+
+// `seed` is a seed, or the place of a file among those that are replayed.
+std::string NameOf(uint64_t seed, const Arguments& arguments) {
+  return (arguments.replayed.empty() ? "seed " + std::to_string(seed) : arguments.replayed[seed]) + " on " +
+         arguments.device;
+}
+
+spmd::Kernel Generate(uint64_t seed, const Arguments& arguments) {
+  if (!arguments.kernels.empty()) {
+    return arguments.kernels[seed];
   }
   return arguments.has_records ? spmd::GenerateRecords(seed)
          : arguments.has_rows  ? spmd::GenerateRows(seed)
                                : spmd::Generate(seed);
 }
 
-// What a child writes after each seed. Fits a pipe's atomic writes.
+// A child writes one after each seed. It fits a pipe's atomic writes.
 struct Answer {
   uint64_t seed = 0;
   int outcome = kSame;
@@ -88,8 +102,7 @@ struct Answer {
   DeviceRun device(arguments.device);
   for (uint64_t seed = first; seed <= last; ++seed) {
     spmd::LimitSeconds(kSecondsMax);
-    const std::string name = (arguments.replayed.empty() ? "seed " + std::to_string(seed) : arguments.replayed[seed]) +
-                             " on " + arguments.device;
+    const std::string name = NameOf(seed, arguments);
     const Outcome outcome = Compare(Generate(seed, arguments), name, device, arguments.has_text);
     if (outcome == kDiffers && arguments.shrinks) {
       PrintShrunk(Generate(seed, arguments), name, device);
@@ -109,6 +122,7 @@ struct Child {
   pid_t id = -1;
   int answers = -1;
   uint64_t first = 0, next = 0, last = 0;
+  bool has_found = false;
 };
 
 class Search {
@@ -157,7 +171,7 @@ class Search {
       RunSeeds(first, last, arguments_, ends[1]);
     }
     close(ends[1]);
-    children_.push_back({id, ends[0], first, first, last});
+    children_.push_back({id, ends[0], first, first, last, false});
   }
 
   // One step of each child that has something to say.
@@ -186,6 +200,7 @@ class Search {
     }
     Count(answer.seed, answer.outcome);
     child.next = answer.seed + 1;
+    child.has_found = answer.outcome == kDiffers;
     if (IsOver()) {
       kill(child.id, SIGKILL);
       return false;
@@ -210,13 +225,17 @@ class Search {
     if (child.next > child.last || IsOver()) {
       return;
     }
-    if (!WIFSIGNALED(status)) {
-      Begin(child.next, child.last);  // Behind a finding.
+    if (child.has_found) {
+      Begin(child.next, child.last);
       return;
     }
-    std::printf("FOUND seed %" PRIu64 " on %s: signal %d%s, in a process that began with seed %" PRIu64 "\n",
-                child.next, arguments_.device.c_str(), WTERMSIG(status),
-                WTERMSIG(status) == SIGALRM ? ", after two minutes of processor time" : "", child.first);
+    // A driver has ended it. The seed at which it was is not tried again.
+    const std::string how = WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                                                : "exit status " + std::to_string(WEXITSTATUS(status));
+    std::printf("FOUND %s: %s%s, in a process that began with %s\n", NameOf(child.next, arguments_).c_str(),
+                how.c_str(),
+                WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? ", after two minutes of processor time" : "",
+                NameOf(child.first, arguments_).c_str());
     Count(child.next, kDiffers);
     if (child.next < child.last && !IsOver()) {
       Begin(child.next + 1, child.last);
@@ -268,5 +287,5 @@ int main(int argc, char** argv) {
   app.add_flag("--records", arguments.has_records, "fields of records instead of everything");
   app.add_flag("--rows", arguments.has_rows, "counted loops over rows instead of everything");
   CLI11_PARSE(app, argc, argv);
-  return hpvm::gpu_test::Run(arguments);
+  return hpvm::gpu_test::ReadKernels(&arguments) ? hpvm::gpu_test::Run(arguments) : 2;
 }

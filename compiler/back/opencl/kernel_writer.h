@@ -51,7 +51,7 @@ class Arithmetic {
   Text& text_;
   Traps& traps_;
   const analysis::Definitions definitions_{v_.f};
-  // What gpu::FindMixedCompares says; empty for devices whose compilers get them right.
+  // The answer of gpu::FindMixedCompares; empty for devices whose compilers get them right.
   const std::vector<uint8_t> hidden_compares_ =
       v_.target.is_processor ? std::vector<uint8_t>() : gpu::FindMixedCompares(v_.f);
 };

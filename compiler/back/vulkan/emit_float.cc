@@ -66,7 +66,7 @@ SpvId Floats::IsNan(Type type, SpvId a) {
   return c.Test(spv::OpUGreaterThan, magnitude, v_.K(IntOf(type), Infinity(type)));
 }
 
-// Whether anything but a sum, product, quotient, root or comparison sees the value.
+// True if anything but a sum, product, quotient, root or comparison takes the value.
 bool Floats::IsSeenAsBits(ValueId value) {
   if (seen_as_bits_.empty()) {
     seen_as_bits_.resize(v_.f.values.size());

@@ -264,7 +264,7 @@ std::string SumListing(const std::string& type, bool is_group, const GpuTarget& 
   return artifact.has_value() ? Listing(*artifact) : "";
 }
 
-// What changes signs is hidden where it is seen as bits, from compilers that take denormals for zeros; so is -0.
+// Masks of signs are hidden from compilers that take denormals for zeros, where the bits are seen; so is -0.
 TEST(VulkanBackTest, SignsAreHidden) {
   const auto hides = [](const std::string& body, const GpuTarget& target) {
     const StatusOr<ir::Module> module = ir::ParseModule(

@@ -27,7 +27,7 @@ class DriverBuilder final : public FunctionCopier {
   }
 
  private:
-  // Of jumps nobody asks it.
+  // Nobody asks it of jumps.
   uint32_t OriginOf(const Op& op) const override {
     const bool jumps = ir::IsTerminator(op.code) && op.code != Opcode::kTrap;
     return jumps ? 0 : op.origin != 0 ? op.origin : module_.entry.index + 1;

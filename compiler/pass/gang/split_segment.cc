@@ -260,7 +260,7 @@ class SegmentBuilder final : public FunctionCopier {
   }
 
   uint32_t OriginOf(const Op& op) const override { return op.origin != 0 ? op.origin : module_.entry.index + 1; }
-  // What leaves the tail leaves the block around it.
+  // A jump out of the tail is one out of the block around it.
   Target TargetOf(const Target& old) const override {
     return ops_[old.op.index].valid() ? FunctionCopier::TargetOf(old) : Target{tail_block_, false};
   }

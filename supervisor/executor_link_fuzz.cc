@@ -27,9 +27,8 @@
 #include "supervisor/executor_link.h"
 
 namespace hpvm::supervisor {
-
-// In the place of child_process.cc: the process is this file's.
 namespace {
+// The process of a session: it stands in the place of a real one.
 struct FakeProcess {
   UniqueFd socket;
   int end = -1;  // The process descriptor: readable when it has ended.
@@ -42,25 +41,30 @@ struct FakeProcess {
 };
 FakeProcess* fake = nullptr;
 }  // namespace
+}  // namespace hpvm::supervisor
 
-const std::vector<std::string>& DriverVariables() {
+// In the place of child_process.cc. The names are qualified so that a definition which replaces nothing does not
+// compile: the linker would take the real one without a word.
+const std::vector<std::string>& hpvm::DriverVariables() {
   static const auto* const none = new std::vector<std::string>();
   return *none;
 }
-StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
+hpvm::StatusOr<hpvm::SpawnedProcess> hpvm::Spawn(const SpawnOptions& options) {
+  supervisor::FakeProcess& fake = *supervisor::fake;
   SpawnedProcess process;
   process.pid = getpid();
   process.pidfd.reset(eventfd(0, EFD_CLOEXEC));
-  fake->end = process.pidfd.get();
-  fake->socket.reset(fcntl(options.socket, F_DUPFD_CLOEXEC, 3));
-  HPVMD_CHECK(process.pidfd.valid() && fake->socket.valid());
-  HPVMD_CHECK(fcntl(fake->socket.get(), F_SETFL, O_NONBLOCK) == 0);
+  fake.end = process.pidfd.get();
+  fake.socket.reset(fcntl(options.socket, F_DUPFD_CLOEXEC, 3));
+  HPVMD_CHECK(process.pidfd.valid() && fake.socket.valid());
+  HPVMD_CHECK(fcntl(fake.socket.get(), F_SETFL, O_NONBLOCK) == 0);
   return process;
 }
-std::string Reap(const SpawnedProcess&) { return fake->ended ? "signal 9" : ""; }
-void SendKill(const SpawnedProcess&) { fake->End(); }
-void KillAndReap(const SpawnedProcess&) { fake->End(); }
+std::string hpvm::Reap(const SpawnedProcess&) { return supervisor::fake->ended ? "signal 9" : ""; }
+void hpvm::SendKill(const SpawnedProcess&) { supervisor::fake->End(); }
+void hpvm::KillAndReap(const SpawnedProcess&) { supervisor::fake->End(); }
 
+namespace hpvm::supervisor {
 namespace {
 
 class Input {

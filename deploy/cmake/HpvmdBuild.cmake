@@ -50,6 +50,9 @@ if(HPVMD_AUDIT_PROOFS)
   add_compile_definitions(HPVMD_AUDIT_PROOFS=1)
 endif()
 if(HPVMD_FUZZ)
+  # These three are a quarter of the time that the short build takes. AddressSanitizer notices what `null` would; the dev
+  # preset, which builds the long form, has all.
+  add_compile_options(-fno-sanitize=null,vptr,object-size)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 # Build ids name what made a kept thing (base/io/build_id.h); not every compiler driver asks for them by itself.
@@ -189,7 +192,7 @@ function(hpvmd_fuzzer name)
   target_link_libraries(${name} PRIVATE ${A_DEPS})
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz/corpus/${name})
   add_test(NAME ${name}
-           COMMAND ${name} -max_total_time=20 -rss_limit_mb=4096 -timeout=20
+           COMMAND ${name} -max_total_time=10 -rss_limit_mb=4096 -timeout=20
                    ${CMAKE_BINARY_DIR}/fuzz/corpus/${name} ${A_CORPUS})
   set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "fuzz")
 endfunction()

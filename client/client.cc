@@ -6,6 +6,7 @@
 
 #include "client/channel.h"
 #include "client/connection.h"
+#include "client/local_run.h"
 
 #include "base/bytes.h"
 
@@ -14,6 +15,18 @@ namespace {
 
 // What one message's inline tensors may take together, below the server's limit for a message.
 constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
+
+// Runs with the same key have outputs of the same sizes, unless data decides.
+std::string RunKey(const std::string& handle, const std::map<std::string, Tensor>& inputs, const RunOptions& options) {
+  std::string key = handle;
+  for (const auto& [name, tensor] : inputs) {
+    key += " " + name + ":" + Describe(tensor.type, tensor.shape);
+  }
+  for (const auto& [name, value] : options.symbols) {
+    key += " " + name + "=" + std::to_string(value);
+  }
+  return key;
+}
 
 }  // namespace
 
@@ -27,6 +40,14 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) 
   HPVMD_ASSIGN_OR_RETURN(connection->bearer, MakeBearer(options.credentials, endpoint));
   HPVMD_ASSIGN_OR_RETURN(connection->channel, OpenChannel(endpoint, options.credentials, options.connect_timeout));
   connection->stub = v1::Hpvm::NewStub(connection->channel);
+  if (endpoint.unix_path.empty()) {
+    connection->local.Refuse("The server is not reached through a Unix socket.");
+  } else {
+    connection->memory_path = endpoint.unix_path + ".memory";
+  }
+  if (!options.local_memory) {
+    connection->local.Refuse("ClientOptions.local_memory is false.");
+  }
   return std::unique_ptr<Client>(new Client(std::move(connection)));
 }
 
@@ -110,7 +131,7 @@ StatusOr<std::vector<v1::PreparedGraph>> Client::ListGraphs(const CallOptions& c
 
 Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const CallOptions& call,
                           google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings,
-                          std::vector<std::string>* created) {
+                          std::vector<std::string>* created, LocalRun* local) {
   uint64_t inline_bytes = 0;
   for (const auto& [name, tensor] : inputs) {
     v1::InputBinding* binding = bindings->Add();
@@ -123,6 +144,9 @@ Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const Cal
       binding->mutable_tensor()->set_data(tensor.data.data(), tensor.data.size());
       continue;
     }
+    if (local != nullptr && local->Tries() && local->BindInput(tensor, binding)) {
+      continue;
+    }
     HPVMD_ASSIGN_OR_RETURN(const v1::Buffer buffer, While(CreateBuffer(tensor.type, tensor.shape, call),
                                                           "making room for input \"" + name + "\""));
     created->push_back(buffer.id());
@@ -132,7 +156,7 @@ Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const Cal
   return absl::OkStatus();
 }
 
-StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const CallOptions& call) {
+StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const LocalBuffer* local, const CallOptions& call) {
   if (value.has_tensor()) {
     HPVMD_ASSIGN_OR_RETURN(Tensor tensor, EmptyTensor(value.tensor().type(), value.tensor().shape()));
     if (value.tensor().data().size() != tensor.data.size()) {
@@ -143,7 +167,13 @@ StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const CallOptions& c
     return tensor;
   }
   HPVMD_ASSIGN_OR_RETURN(Tensor tensor, EmptyTensor(value.buffer().type(), value.buffer().shape()));
-  if (!tensor.data.empty()) {
+  if (local != nullptr) {
+    if (tensor.data.size() > local->memory.size()) {
+      return Internal("The server says that " + Describe(tensor.type, tensor.shape) + " is in a buffer of " +
+                      std::to_string(local->memory.size()) + " bytes.");
+    }
+    std::copy_n(local->memory.data(), tensor.data.size(), tensor.data.begin());
+  } else if (!tensor.data.empty()) {
     HPVMD_RETURN_IF_ERROR(ReadBuffer(value.buffer().buffer_id(), tensor.data, 0, call));
   }
   return tensor;
@@ -163,45 +193,63 @@ StatusOr<v1::RunResponse> Client::Run(const v1::RunRequest& request, const CallO
   return response;
 }
 
-StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,
-                                 const RunOptions& options) {
+StatusOr<v1::RunResponse> Client::SendRun(const std::string& handle, const std::map<std::string, Tensor>& inputs,
+                                          const RunOptions& options, LocalRun& local,
+                                          std::vector<std::string>* created) {
   v1::RunRequest request;
   request.set_handle(handle);
   options.repetition.Put(&request);
   request.set_placements_max(options.placements_max);
   request.set_log(options.log != nullptr);
   request.mutable_symbols()->insert(options.symbols.begin(), options.symbols.end());
-  std::vector<std::string> buffers;
-  Status bound = BindInputs(inputs, options.call, request.mutable_inputs(), &buffers);
-  StatusOr<v1::RunResponse> response = bound.ok() ? Run(request, options.call) : StatusOr<v1::RunResponse>(bound);
-  if (!response.ok()) {
-    DeleteAll(buffers, options.call);
-    return response.status();
-  }
-  if (options.log != nullptr) {
-    *options.log = std::move(*response->mutable_log());
-  }
+  HPVMD_RETURN_IF_ERROR(BindInputs(inputs, options.call, request.mutable_inputs(), created, &local));
+  local.BindOutputs(&request);
+  return Run(request, options.call);
+}
+
+StatusOr<RunOutcome> Client::TakeOutcome(v1::RunResponse response, const LocalRun& local, const CallOptions& call,
+                                         std::vector<std::string>* created) {
+  HPVMD_RETURN_IF_ERROR(FromProto(response.error()));
   RunOutcome outcome;
-  Status taken = FromProto(response->error());
-  for (v1::OutputValue& value : *response->mutable_outputs()) {
-    if (value.has_buffer()) {
-      buffers.push_back(value.buffer().buffer_id());
+  for (v1::OutputValue& value : *response.mutable_outputs()) {
+    const LocalBuffer* const at = value.has_buffer() ? local.Find(value.buffer().buffer_id()) : nullptr;
+    if (value.has_buffer() && at == nullptr) {
+      created->push_back(value.buffer().buffer_id());
     }
-    StatusOr<Tensor> tensor = TakeOutput(value, options.call);
+    StatusOr<Tensor> tensor = TakeOutput(value, at, call);
     if (!tensor.ok()) {
-      taken = While(tensor.status(), "fetching output \"" + value.name() + "\"");
-      break;
+      return While(tensor.status(), "fetching output \"" + value.name() + "\"");
     }
     outcome.outputs[value.name()] = *std::move(tensor);
   }
+  outcome.timing = response.timing();
+  outcome.placements.assign(response.placements().begin(), response.placements().end());
+  outcome.nodes_run = response.nodes_run();
+  outcome.repetitions = response.repetitions();
+  outcome.converged = response.converged();
+  outcome.traffic = response.traffic();
+  return outcome;
+}
+
+StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,
+                                 const RunOptions& options) {
+  LocalRun local(*this, RunKey(handle, inputs, options), options.call);
+  std::vector<std::string> buffers;
+  StatusOr<v1::RunResponse> response = SendRun(handle, inputs, options, local, &buffers);
+  if (local.IsWorthAnother(response.ok() ? FromProto(response->error()) : response.status())) {
+    response = SendRun(handle, inputs, options, local, &buffers);
+  }
+  StatusOr<RunOutcome> outcome = response.status();
+  if (response.ok()) {
+    if (options.log != nullptr) {
+      *options.log = std::move(*response->mutable_log());
+    }
+    if (FromProto(response->error()).ok()) {
+      local.Learn(*response);
+    }
+    outcome = TakeOutcome(*std::move(response), local, options.call, &buffers);
+  }
   DeleteAll(buffers, options.call);
-  HPVMD_RETURN_IF_ERROR(taken);
-  outcome.timing = response->timing();
-  outcome.placements.assign(response->placements().begin(), response->placements().end());
-  outcome.nodes_run = response->nodes_run();
-  outcome.repetitions = response->repetitions();
-  outcome.converged = response->converged();
-  outcome.traffic = response->traffic();
   return outcome;
 }
 

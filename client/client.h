@@ -32,6 +32,8 @@
 #include "client/tensor.h"
 
 #include "base/clock.h"
+#include "base/io/fd.h"
+#include "base/io/memfd.h"
 #include "base/status.h"
 #include "hpvm/v1/service.pb.h"
 
@@ -46,6 +48,8 @@ struct ClientOptions {
   // that take the caller's word (tenants.from_metadata).
   std::string tenant = {};
   Credentials credentials = {};
+  // Large tensors travel through shared memory where the server is on this host and takes it; false: through gRPC.
+  bool local_memory = true;
   // How long a call is sent again while no answer comes. 0: every call is sent once.
   Duration patience = std::chrono::seconds(30);
   // Called before a call, or a wait, is sent again; once an outage, from the thread that made the call. Optional.
@@ -121,6 +125,15 @@ struct Prepared {
   v1::Diagnostics warnings;
 };
 
+// A buffer whose memory this process shares with a server on the same host: runs read it and write it where it lies,
+// and nothing is copied. Nobody keeps anybody from writing while a run reads; Publish says that new contents are
+// complete. Movable. The memory goes with it; the buffer goes with DeleteBuffer.
+struct LocalBuffer {
+  v1::Buffer buffer;
+  UniqueFd fd;  // Of a memfd whose size is sealed.
+  Mapping memory;
+};
+
 class Client {
  public:
   // kUnavailable, naming the endpoint, when no server answers in time; kUnauthenticated when a certificate is not
@@ -193,20 +206,41 @@ class Client {
   // Fills `into` from `offset`; the buffer must reach that far.
   Status ReadBuffer(const std::string& id, std::span<uint8_t> into, uint64_t offset = 0, const CallOptions& call = {});
   Status DeleteBuffer(const std::string& id, const CallOptions& call = {});
+  // A buffer in memory of this process's own. kUnavailable when the server is not reached through a Unix socket or
+  // takes no memory there; CreateBuffer works everywhere.
+  StatusOr<LocalBuffer> MakeLocalBuffer(ElementType type, std::span<const uint64_t> shape,
+                                        const CallOptions& call = {});
+  // The same for memory that exists: a memfd with F_SEAL_SHRINK and F_SEAL_GROW. Without a type and a shape, raw bytes.
+  // Borrows the descriptor during the call.
+  StatusOr<v1::Buffer> RegisterBuffer(int fd, std::optional<ElementType> type = std::nullopt,
+                                      std::span<const uint64_t> shape = {}, const CallOptions& call = {});
+  // A registered buffer's contents are new: its generation grows.
+  StatusOr<v1::Buffer> PublishBuffer(const std::string& id, const CallOptions& call = {});
+  // How Run's large tensors travel: "shared memory", or "gRPC" and why.
+  std::string TensorPath() const;
+
   // The tenant's, whoever made them.
   StatusOr<std::vector<v1::Buffer>> ListBuffers(const CallOptions& call = {});
 
  private:
   friend class Admin;  // client/admin.h: other calls over the same connection.
   struct Connection;
+  class LocalRun;  // client/local_run.h
   explicit Client(std::unique_ptr<Connection> connection);
   // Uploads everything; fills what PrepareGraph and Submit need to name it.
   Status PutAll(std::string_view document, const Modules& modules, const CallOptions& call, std::string* graph,
                 google::protobuf::RepeatedPtrField<v1::ModuleBinding>* bindings);
-  // Binds each tensor inline or through a new buffer, whose id is added to `created`.
+  // Binds each tensor inline, through local memory, or through a new buffer, whose id is added to `created`.
   Status BindInputs(const std::map<std::string, Tensor>& inputs, const CallOptions& call,
-                    google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings, std::vector<std::string>* created);
-  StatusOr<Tensor> TakeOutput(v1::OutputValue& value, const CallOptions& call);
+                    google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings, std::vector<std::string>* created,
+                    LocalRun* local = nullptr);
+  // `local`: the memory that the output is in already, or null.
+  StatusOr<Tensor> TakeOutput(v1::OutputValue& value, const LocalBuffer* local, const CallOptions& call);
+  StatusOr<v1::RunResponse> SendRun(const std::string& handle, const std::map<std::string, Tensor>& inputs,
+                                    const RunOptions& options, LocalRun& local, std::vector<std::string>* created);
+  StatusOr<RunOutcome> TakeOutcome(v1::RunResponse response, const LocalRun& local, const CallOptions& call,
+                                   std::vector<std::string>* created);
+  StatusOr<LocalBuffer> MakeLocal(uint64_t bytes, const CallOptions& call);
   void DeleteAll(const std::vector<std::string>& buffers, const CallOptions& call);
   Status CheckFeatures(const SubmitOptions& options, const CallOptions& call);
   // Adds what one stream brings to `tensor`, from byte `filled` on.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/client.h"
+#include "client/local_memory.h"
 #include "client/status.h"
 #include "grpcpp/grpcpp.h"
 
@@ -27,6 +28,8 @@ struct Client::Connection {
   std::unique_ptr<Bearer> bearer;
   std::unique_ptr<v1::Hpvm::Stub> stub;
   std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface says so.
+  std::string memory_path;                 // Where the server takes descriptors; empty: nowhere.
+  LocalPool local;
 
   // Calls `once` with a context of its own that carries the deadline and who calls; once more when the server does not
   // know the caller and there are other credentials now. Every call goes through this.

@@ -175,7 +175,11 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
   // Before the service, so that a client whose call finds the daemon finds its tickets, too.
   HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
   const Access access{&identity_->directory(), &identity_->authenticator(), audit_};
-  HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, access));
+  if (!unix_paths.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(
+        inbox_, DescriptorInbox::Start(unix_paths, static_cast<mode_t>(config.server_socket_mode), RealClock()));
+  }
+  HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, access, inbox_.get()));
   if (identity_->directory().is_open()) {
     LogWarning("No credentials are configured: whoever reaches these addresses is believed",
                {{"tenant", config.tenants_default}, {"addresses", Join(server_->addresses())}});

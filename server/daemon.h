@@ -20,6 +20,7 @@
 #include "server/identity/identity.h"
 #include "server/jobs/blobs/disk_room.h"
 #include "server/jobs/job_store.h"
+#include "server/memory/descriptor_inbox.h"
 #include "server/observe/observation.h"
 #include "server/process/spent_file.h"
 #include "server/process/state_folder.h"
@@ -108,6 +109,7 @@ class Daemon {
   std::unique_ptr<Core> core_;
   std::unique_ptr<SpentKeeper> spent_;  // Asks the core.
   std::unique_ptr<RoundThread> timer_;  // Calls Core::OnTime.
+  std::unique_ptr<DescriptorInbox> inbox_;  // None without a Unix socket.
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;
 };

@@ -56,7 +56,7 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   const Config& config = *held;
   response->set_version(HPVMD_VERSION);
   response->set_api_version(1);
-  for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry"}) {
+  for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry", "register-buffer"}) {
     response->add_features(feature);
   }
   if (config.jobs_store == "sqlite") {

@@ -3,8 +3,10 @@
 // of it.
 #include "server/core/core.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <deque>
 #include <optional>
@@ -201,6 +203,25 @@ class CoreTest : public ::testing::Test {
     EXPECT_TRUE(
         WriteAt(access.segment->fd.get(), 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
     return *core_->buffers().FinishWrite(*tenant_, buffer.id(), access.segment);
+  }
+
+  v1::Buffer Register(int fd) {
+    v1::RegisterBufferRequest request;
+    request.set_type(v1::ELEMENT_TYPE_F32);
+    request.add_shape(2);
+    const StatusOr<v1::Buffer> buffer = core_->buffers().RegisterBuffer(*tenant_, UniqueFd(dup(fd)), request);
+    EXPECT_TRUE(buffer.ok()) << buffer.status();
+    return buffer.ok() ? *buffer : v1::Buffer();
+  }
+
+  static void Put(int fd, const std::string& bytes) {
+    EXPECT_TRUE(WriteAt(fd, 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
+  }
+
+  static std::string Text(int fd, size_t bytes) {
+    std::string text(bytes, '?');
+    EXPECT_TRUE(ReadAt(fd, 0, {reinterpret_cast<uint8_t*>(text.data()), bytes}).ok());
+    return text;
   }
 
   std::string Contents(const std::string& id, size_t bytes) {
@@ -897,6 +918,100 @@ TEST_F(CoreTest, PublishesOnSuccessOnly) {
   spawner_.last().AnswerRun(InMemory(8));
   EXPECT_TRUE(run_outcome_->outcome.ok());
   EXPECT_EQ(tenant_->buffers.bytes(), 0u);
+}
+
+// Registered memory: runs read it and write it where it lies, and nothing else of it is touched.
+TEST_F(CoreTest, RunsUseRegisteredMemoryWhereItLies) {
+  const std::string handle = Prepare();
+  const auto request_for = [](const v1::Buffer& from, const v1::Buffer& to) {
+    v1::RunRequest request;
+    v1::InputBinding& input = *request.add_inputs();
+    input.set_name("x");
+    input.mutable_buffer()->set_buffer_id(from.id());
+    v1::OutputBinding& output = *request.add_outputs();
+    output.set_name("y");
+    output.set_buffer_id(to.id());
+    return request;
+  };
+  const UniqueFd in = *CreateSealedMemfd("in", 4096), out = *CreateSealedMemfd("out", 4096);
+  const v1::Buffer x = Register(in.get()), y = Register(out.get());
+  EXPECT_TRUE(x.registered() && !x.read_only() && x.generation() == 1);
+  Put(in.get(), "new-data");
+  Put(out.get(), std::string(4096, 'z'));
+  for (int round = 0; round < 3; ++round) {
+    v1::RunRequest request = request_for(x, y);
+    request.set_handle(handle);
+    Run(request);
+    EXPECT_EQ(spawner_.last().runs.back().inputs, std::vector<std::string>{"new-data"});
+    // What the executor writes is in the client's memory, before the run has ended.
+    Put(spawner_.last().runs.back().outputs.at(0).memory.fd, "results!");
+    EXPECT_EQ(Text(out.get(), 8), "results!");
+    spawner_.last().AnswerRun(InMemory(8));
+    ASSERT_TRUE(run_outcome_->outcome.ok());
+    EXPECT_EQ(run_outcome_->outputs.at(0).buffer_id, y.id());
+    EXPECT_EQ(run_outcome_->outputs.at(0).generation, y.generation() + 1 + static_cast<uint64_t>(round));
+    EXPECT_EQ(Text(out.get(), 4096), "results!" + std::string(4088, 'z'));
+  }
+  // A generation that was published since is another one's contents.
+  v1::RunRequest request = request_for(x, y);
+  request.set_handle(handle);
+  request.mutable_inputs(0)->mutable_buffer()->set_generation(x.generation());
+  ASSERT_EQ(core_->buffers().PublishBuffer(*tenant_, x.id())->generation(), x.generation() + 1);
+  Run(request);
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(core_->buffers().PublishBuffer(*tenant_, MakeBuffer("ordinary").id()).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST_F(CoreTest, RefusesRegisteredMemoryThatCannotBeAnOutput) {
+  const std::string handle = Prepare();
+  const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
+  const v1::Buffer buffer = Register(memory.get());
+  UniqueFd sealed(memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(sealed.get(), 4096), 0);
+  ASSERT_EQ(fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+  const v1::Buffer read_only = Register(sealed.get());
+  EXPECT_TRUE(read_only.read_only());
+  const auto refused = [&](const v1::Buffer& from, const v1::Buffer& to) {
+    v1::RunRequest request;
+    request.set_handle(handle);
+    request.add_inputs()->set_name("x");
+    request.mutable_inputs(0)->mutable_buffer()->set_buffer_id(from.id());
+    request.add_outputs()->set_name("y");
+    request.mutable_outputs(0)->set_buffer_id(to.id());
+    Run(request);
+    return run_outcome_->outcome.status;
+  };
+  EXPECT_EQ(refused(buffer, buffer).code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused(buffer, buffer).message()), HasSubstr("another port"));
+  EXPECT_EQ(refused(buffer, read_only).code(), StatusCode::kFailedPrecondition);
+  // It is an input like any other, mapped for reading.
+  v1::RunRequest request;
+  request.set_handle(handle);
+  request.add_inputs()->set_name("x");
+  request.mutable_inputs(0)->mutable_buffer()->set_buffer_id(read_only.id());
+  Run(request);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  EXPECT_TRUE(run_outcome_->outcome.ok());
+}
+
+// The whole memory is paid for, whatever part of it is the buffer; and it is the client's again when the buffer goes.
+TEST_F(CoreTest, RegisteredMemoryIsPaidForAndLetGo) {
+  const UniqueFd memory = *CreateSealedMemfd("memory", 1 << 20);
+  v1::RegisterBufferRequest request;
+  request.set_size_bytes((1 << 20) + 1);
+  EXPECT_EQ(core_->buffers().RegisterBuffer(*tenant_, UniqueFd(dup(memory.get())), request).status().code(),
+            StatusCode::kInvalidArgument);
+  request.set_size_bytes(8);
+  const uint64_t before = tenant_->pool.live_bytes();
+  const StatusOr<v1::Buffer> buffer = core_->buffers().RegisterBuffer(*tenant_, UniqueFd(dup(memory.get())), request);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_EQ(buffer->size_bytes(), 8u);
+  EXPECT_EQ(tenant_->pool.live_bytes(), before + (1 << 20));
+  EXPECT_TRUE(core_->buffers().DeleteBuffer(*tenant_, buffer->id()).ok());
+  EXPECT_EQ(tenant_->pool.live_bytes(), before);
+  EXPECT_EQ(tenant_->pool.idle_bytes(), 0u);  // Never used again for anything else.
+  EXPECT_EQ(tenant_->pool.TakeFreed().size(), 1u);
 }
 
 // What an executor says about sizes is compared with what it was given.

@@ -135,7 +135,9 @@ SegmentRef BufferStore::Publish(BufferRecord& record, SegmentRef segment, Tensor
   if (generation <= record.generation) {
     return segment;
   }
-  record.segment = Lendable(std::move(segment));
+  if (record.segment.get() != segment.get()) {  // A run writes registered memory where it lies.
+    record.segment = Lendable(std::move(segment));
+  }
   record.shape = std::move(shape);
   record.lost = false;
   record.generation = generation;

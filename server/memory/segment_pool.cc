@@ -81,6 +81,40 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
   });
 }
 
+StatusOr<SegmentRef> SegmentPool::Adopt(UniqueFd fd, uint64_t bytes, bool read_only) {
+  auto segment = std::make_unique<Segment>();
+  if (const auto refusal = account_.Take(scheduler::Resource::kHostBytes, bytes, &segment->host_bytes)) {
+    return ToStatus(*refusal);
+  }
+  segment->fd = std::move(fd);
+  segment->capacity_bytes = bytes;
+  segment->registered = true;
+  segment->read_only = read_only;
+  {
+    std::lock_guard lock(state_->mutex);
+    segment->id = state_->next_id++;
+    state_->live_bytes += bytes;
+  }
+  return SegmentRef(segment.release(), [state = state_](const Segment* done) {
+    Disown(*state, std::unique_ptr<Segment>(const_cast<Segment*>(done)));
+  });
+}
+
+void SegmentPool::Disown(State& state, std::unique_ptr<Segment> segment) {
+  segment->host_bytes.Release();
+  Freed freed;  // Before the lock, so destroyed after it.
+  std::lock_guard lock(state.mutex);
+  state.live_bytes -= segment->capacity_bytes;
+  Forget(state, std::move(segment), freed);
+}
+
+void SegmentPool::Forget(State& state, std::unique_ptr<Segment> segment, Freed& freed) {
+  if (state.freed_ids.size() < 4096) {
+    state.freed_ids.push_back(segment->id);
+  }
+  freed.Add(std::move(segment));
+}
+
 void SegmentPool::Return(State& state, std::unique_ptr<Segment> segment) {
   segment->recycled = true;
   segment->host_bytes.Release();
@@ -95,10 +129,7 @@ void SegmentPool::Return(State& state, std::unique_ptr<Segment> segment) {
 void SegmentPool::Trim(State& state, uint64_t bytes_max, Freed& freed) {
   while (state.idle_bytes > bytes_max) {
     state.idle_bytes -= state.idle.front()->capacity_bytes;
-    if (state.freed_ids.size() < 4096) {
-      state.freed_ids.push_back(state.idle.front()->id);
-    }
-    freed.Add(std::move(state.idle.front()));
+    Forget(state, std::move(state.idle.front()), freed);
     state.idle.erase(state.idle.begin());
   }
 }

@@ -27,6 +27,8 @@ struct Segment {
   uint64_t id = 0;              // Unique in its pool, never 0; a recycled segment keeps its own.
   uint64_t capacity_bytes = 0;  // The memfd's size.
   bool recycled = false;        // Holds old bytes of the same tenant; otherwise zeros.
+  bool registered = false;      // A client's own: it writes at any time.
+  bool read_only = false;       // Registered, and nobody can write it.
   scheduler::Lease host_bytes;  // The capacity, while anybody uses it.
 };
 
@@ -43,6 +45,9 @@ class SegmentPool {
   // At least `bytes` (1 or more). Zeroed when `zero`; otherwise it may hold the tenant's old bytes. kResourceExhausted
   // with the quota's sentence.
   StatusOr<SegmentRef> Acquire(uint64_t bytes, bool zero);
+
+  // A client's memory, of `bytes`: paid for like the pool's own, and let go of after its last use.
+  StatusOr<SegmentRef> Adopt(UniqueFd fd, uint64_t bytes, bool read_only);
 
   uint64_t idle_bytes() const;
   // Capacities of those in use.
@@ -75,6 +80,9 @@ class SegmentPool {
     uint64_t bytes_ = 0;
   };
   static void Return(State& state, std::unique_ptr<Segment> segment);
+  static void Disown(State& state, std::unique_ptr<Segment> segment);
+  // The mutex is held.
+  static void Forget(State& state, std::unique_ptr<Segment> segment, Freed& freed);
   // Frees idle ones, the oldest first, until at most `bytes_max` are left. The mutex is held.
   static void Trim(State& state, uint64_t bytes_max, Freed& freed);
 

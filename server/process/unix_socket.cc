@@ -23,6 +23,40 @@ StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   return address;
 }
 
+// Whether somebody answers on the socket file, of either kind.
+bool IsAnswered(const sockaddr_un& address) {
+  for (const int type : {SOCK_STREAM, SOCK_DGRAM}) {
+    const UniqueFd probe(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+    if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+StatusOr<UniqueFd> BindUnix(const std::string& path, mode_t mode, int type) {
+  HPVMD_RETURN_IF_ERROR(ClearSocketPath(path));
+  HPVMD_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  UniqueFd made(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (made.get() < 0) {
+    return FromErrno(errno, "Making a Unix socket");
+  }
+  const mode_t old_mask = umask(0777 & ~mode);
+  const int bound = bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int bind_error = errno;
+  umask(old_mask);
+  if (bound != 0) {
+    return FromErrno(bind_error, "Listening on \"unix:" + path + "\"");
+  }
+  // The mask takes away only; this gives what the mode says.
+  if (chmod(path.c_str(), mode) != 0 || (type == SOCK_STREAM && listen(made.get(), kBacklog) != 0)) {
+    const int error = errno;
+    unlink(path.c_str());
+    return FromErrno(error, "Listening on \"unix:" + path + "\"");
+  }
+  return made;
+}
+
 }  // namespace
 
 Status ClearSocketPath(const std::string& path) {
@@ -33,35 +67,15 @@ Status ClearSocketPath(const std::string& path) {
   if (!S_ISSOCK(info.st_mode)) {
     return FailedPrecondition("The listen path \"" + path + "\" exists and is no socket.");
   }
-  UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   HPVMD_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
-  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+  if (IsAnswered(address)) {
     return Unavailable("Another daemon serves on the socket \"" + path + "\".");
   }
   return unlink(path.c_str()) == 0 ? absl::OkStatus() : FromErrno(errno, "Removing the old socket \"" + path + "\"");
 }
 
-StatusOr<UniqueFd> ListenUnix(const std::string& path, mode_t mode) {
-  HPVMD_RETURN_IF_ERROR(ClearSocketPath(path));
-  HPVMD_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
-  UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (listener.get() < 0) {
-    return FromErrno(errno, "Making a Unix socket");
-  }
-  const mode_t old_mask = umask(0777 & ~mode);
-  const int bound = bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  const int bind_error = errno;
-  umask(old_mask);
-  if (bound != 0) {
-    return FromErrno(bind_error, "Listening on \"unix:" + path + "\"");
-  }
-  // The mask takes away only; this gives what the mode says.
-  if (chmod(path.c_str(), mode) != 0 || listen(listener.get(), kBacklog) != 0) {
-    const int error = errno;
-    unlink(path.c_str());
-    return FromErrno(error, "Listening on \"unix:" + path + "\"");
-  }
-  return listener;
-}
+StatusOr<UniqueFd> ListenUnix(const std::string& path, mode_t mode) { return BindUnix(path, mode, SOCK_STREAM); }
+
+StatusOr<UniqueFd> BindDatagramUnix(const std::string& path, mode_t mode) { return BindUnix(path, mode, SOCK_DGRAM); }
 
 }  // namespace hpvm::server

@@ -20,6 +20,9 @@ Status ClearSocketPath(const std::string& path);
 // Changes the process's umask for a moment: at the daemon's start.
 StatusOr<UniqueFd> ListenUnix(const std::string& path, mode_t mode);
 
+// The same for datagrams.
+StatusOr<UniqueFd> BindDatagramUnix(const std::string& path, mode_t mode);
+
 }  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_PROCESS_UNIX_SOCKET_H_

@@ -17,6 +17,7 @@
 #include "server/front/front.h"
 #include "server/front/tls_watch.h"
 #include "server/identity/methods.h"
+#include "server/memory/descriptor_inbox.h"
 #include "server/rpc/admin_calls.h"
 #include "server/rpc/call_scope.h"
 #include "server/rpc/calls.h"
@@ -83,7 +84,8 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
 
 class Service final : public v1::Hpvm::CallbackService {
  public:
-  Service(Core& core, Admission& admission, Gate& gate) : core_(core), admission_(admission), gate_(gate) {}
+  Service(Core& core, Admission& admission, Gate& gate, DescriptorInbox* inbox)
+      : core_(core), admission_(admission), gate_(gate), inbox_(inbox) {}
 
   using Context = grpc::CallbackServerContext;
 
@@ -120,14 +122,13 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
-    return AnswerLater(
-        context, Method("PrepareGraph"), *request, Key::kRefused, Begins::kAtOnce,
-        [this, request, response](const TenantRef& tenant, DeferredCall& call) {
-          const uint64_t id =
-              core_.graphs().PrepareGraph(tenant, *request, response, call.Finisher(request->options(), response));
-          // What a client no longer waits for is not compiled to the end.
-          call.SetCancel(id, [this](uint64_t prepare) { core_.graphs().CancelPrepare(prepare); });
-        });
+    return AnswerLater(context, Method("PrepareGraph"), *request, Key::kRefused, Begins::kAtOnce,
+                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
+                         const uint64_t id = core_.graphs().PrepareGraph(tenant, *request, response,
+                                                                         call.Finisher(request->options(), response));
+                         // What a client no longer waits for is not compiled to the end.
+                         call.SetCancel(id, [this](uint64_t prepare) { core_.graphs().CancelPrepare(prepare); });
+                       });
   }
   grpc::ServerUnaryReactor* ReleaseGraph(Context* context, const v1::ReleaseGraphRequest* request,
                                          v1::ReleaseGraphResponse* response) override {
@@ -153,11 +154,11 @@ class Service final : public v1::Hpvm::CallbackService {
                                    v1::SubmitResponse* response) override {
     // A key is looked up on disk.
     const Begins begins = request->options().idempotency_key().empty() ? Begins::kAtOnce : Begins::kInTurn;
-    return AnswerLater(
-        context, Method("Submit"), *request, Key::kHonoured, begins,
-        [this, request, response](const TenantRef& tenant, DeferredCall& call) {
-          core_.job_submitter().Submit(tenant, *request, response, call.Finisher(request->options(), response));
-        });
+    return AnswerLater(context, Method("Submit"), *request, Key::kHonoured, begins,
+                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
+                         core_.job_submitter().Submit(tenant, *request, response,
+                                                      call.Finisher(request->options(), response));
+                       });
   }
   grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
@@ -184,11 +185,11 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
                                      v1::SubmitResponse* response) override {
-    return AnswerLater(
-        context, Method("RetryJob"), *request, Key::kHonoured, Begins::kInTurn,
-        [this, request, response](const TenantRef& tenant, DeferredCall& call) {
-          core_.job_submitter().RetryJob(tenant, *request, response, call.Finisher(request->options(), response));
-        });
+    return AnswerLater(context, Method("RetryJob"), *request, Key::kHonoured, Begins::kInTurn,
+                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
+                         core_.job_submitter().RetryJob(tenant, *request, response,
+                                                        call.Finisher(request->options(), response));
+                       });
   }
   grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
                                                                  const v1::FetchOutputRequest* request) override {
@@ -223,6 +224,27 @@ class Service final : public v1::Hpvm::CallbackService {
                                         v1::ListBuffersResponse* response) override {
     return Answer(context, Method("ListBuffers"), *request, [&](const TenantRef& tenant, const Principal&) {
       return core_.buffers().ListBuffers(*tenant, *request, response);
+    });
+  }
+  grpc::ServerUnaryReactor* RegisterBuffer(Context* context, const v1::RegisterBufferRequest* request,
+                                           v1::RegisterBufferResponse* response) override {
+    return Answer(
+        context, Method("RegisterBuffer"), *request, [&](const TenantRef& tenant, const Principal&) -> Status {
+          if (inbox_ == nullptr) {
+            return MakeStatus(absl::StatusCode::kUnimplemented,
+                              "The server listens on no Unix socket, beside which memory could be handed in.");
+          }
+          HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, inbox_->Take(request->ticket()));
+          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(),
+                                 core_.buffers().RegisterBuffer(*tenant, std::move(fd), *request));
+          return absl::OkStatus();
+        });
+  }
+  grpc::ServerUnaryReactor* PublishBuffer(Context* context, const v1::PublishBufferRequest* request,
+                                          v1::PublishBufferResponse* response) override {
+    return Answer(context, Method("PublishBuffer"), *request, [&](const TenantRef& tenant, const Principal&) -> Status {
+      HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.buffers().PublishBuffer(*tenant, request->buffer_id()));
+      return absl::OkStatus();
     });
   }
 
@@ -341,6 +363,7 @@ class Service final : public v1::Hpvm::CallbackService {
   Core& core_;
   Admission& admission_;
   Gate& gate_;
+  DescriptorInbox* const inbox_;
 };
 
 void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
@@ -413,11 +436,11 @@ FrontOptions OptionsOf(const Config& config) {
 }
 
 struct GrpcServer::Parts {
-  Parts(Core& core, const Access& access)
+  Parts(Core& core, const Access& access, DescriptorInbox* inbox)
       : admission(AdmissionLimits(), core.clock()),
         scopes{core.observer(), core.clock(), *access.audit},
         gate(core, *access.authenticator, *access.directory, *access.audit),
-        service(core, admission, gate),
+        service(core, admission, gate, inbox),
         admin(CreateAdminService(core, gate, *access.directory)) {}
   Admission admission;
   CallScopes scopes;
@@ -434,11 +457,11 @@ struct GrpcServer::Parts {
 GrpcServer::GrpcServer() = default;
 
 StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses,
-                                                        const Access& access) {
+                                                        const Access& access, DescriptorInbox* inbox) {
   const std::shared_ptr<const Config> held = core.config();
   const Config& config = *held;
   std::unique_ptr<GrpcServer> server(new GrpcServer());
-  server->parts_ = std::make_unique<Parts>(core, access);
+  server->parts_ = std::make_unique<Parts>(core, access, inbox);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   // Reflection asks nobody who they are.

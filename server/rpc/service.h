@@ -21,6 +21,7 @@ namespace hpvm::server {
 class AuditLog;
 class Authenticator;
 class Core;
+class DescriptorInbox;
 class Directory;
 class Observer;
 
@@ -34,9 +35,10 @@ struct Access {
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.
 class GrpcServer {
  public:
-  // Serves when it returns. kUnavailable naming the address that cannot be had.
+  // Serves when it returns. `inbox`, which lives longer, takes descriptors of clients' memory; null: none comes.
+  // kUnavailable naming the address that cannot be had.
   static StatusOr<std::unique_ptr<GrpcServer>> Start(Core& core, const std::vector<ListenAddress>& addresses,
-                                                     const Access& access);
+                                                     const Access& access, DescriptorInbox* inbox = nullptr);
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;

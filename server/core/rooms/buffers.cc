@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/core/state/handle_page.h"
+#include "server/memory/descriptor_inbox.h"
 #include "server/process/object_id.h"
 
 namespace hpvm::server {
@@ -18,47 +19,96 @@ v1::Buffer ToMessage(const BufferRecord& record) {
   message.mutable_labels()->insert(record.labels.begin(), record.labels.end());
   message.set_state(record.lost ? v1::Buffer::STATE_LOST : v1::Buffer::STATE_VALID);
   message.set_created_unix_ns(record.created_unix_ns);
+  message.set_registered(record.segment->registered);
+  message.set_read_only(record.segment->read_only);
   return message;
 }
 
-StatusOr<v1::Buffer> Buffers::CreateBuffer(Tenant& tenant, const v1::CreateBufferRequest& request) {
+namespace {
+
+// The size and shape that a request asks for; both kinds of request have them. A size of 0 was not given.
+template <typename Request>
+StatusOr<BufferRecord> RecordFor(const Request& request) {
   BufferRecord record;
   record.size_bytes = request.size_bytes();
-  if (request.type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
-    record.shape.type = static_cast<uint8_t>(request.type());
-    record.shape.extents.assign(request.shape().begin(), request.shape().end());
-    HPVMD_ASSIGN_OR_RETURN(const uint64_t needed, CheckedTensorBytes(static_cast<uint32_t>(request.type()),
-                                                                     record.shape.extents, "The buffer"));
-    if (record.size_bytes == 0) {
-      record.size_bytes = needed;
-    } else if (needed > record.size_bytes) {
-      return InvalidArgument("The buffer's shape needs " + std::to_string(needed) + " bytes, more than its size (" +
-                             std::to_string(record.size_bytes) + ").");
-    }
-  } else if (!request.shape().empty()) {
-    return InvalidArgument("The buffer has a shape and no element type.");
-  }
-  if (record.size_bytes == 0) {
-    return InvalidArgument("The buffer's size is 0; at least 1 byte is needed.");
-  }
   record.labels.insert(request.options().labels().begin(), request.options().labels().end());
-  {
-    CoreScope scope(monitor_);
-    HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
-    YieldBuffers(tenant, record.size_bytes);
-    scope.Defer([yielded = std::exchange(tenant.yielded, {})] {});
-    HPVMD_RETURN_IF_ERROR(tenant.buffers.Admit(record.size_bytes));
-    graphs_.MakeRoom(scope, tenant, SegmentPool::CapacityFor(record.size_bytes));
-    record.id = NewObjectId("buf", *options_.rng);
+  if (request.type() == v1::ELEMENT_TYPE_UNSPECIFIED) {
+    if (!request.shape().empty()) {
+      return InvalidArgument("The buffer has a shape and no element type.");
+    }
+    return record;
   }
-  // Without the mutex: zeroing takes time. Insert admits it again.
-  HPVMD_ASSIGN_OR_RETURN(SegmentRef segment, tenant.pool.Acquire(record.size_bytes, /*zero=*/true));
-  record.segment = Lendable(std::move(segment));
+  record.shape.type = static_cast<uint8_t>(request.type());
+  record.shape.extents.assign(request.shape().begin(), request.shape().end());
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t needed,
+                         CheckedTensorBytes(static_cast<uint32_t>(request.type()), record.shape.extents, "The buffer"));
+  if (record.size_bytes == 0) {
+    record.size_bytes = needed;
+  } else if (needed > record.size_bytes) {
+    return InvalidArgument("The buffer's shape needs " + std::to_string(needed) + " bytes, more than its size (" +
+                           std::to_string(record.size_bytes) + ").");
+  }
+  return record;
+}
+
+}  // namespace
+
+// The record gets its id.
+Status Buffers::MakeRoomFor(Tenant& tenant, BufferRecord& record, uint64_t memory_bytes) {
+  CoreScope scope(monitor_);
+  HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
+  YieldBuffers(tenant, record.size_bytes);
+  scope.Defer([yielded = std::exchange(tenant.yielded, {})] {});
+  HPVMD_RETURN_IF_ERROR(tenant.buffers.Admit(record.size_bytes));
+  graphs_.MakeRoom(scope, tenant, memory_bytes);
+  record.id = NewObjectId("buf", *options_.rng);
+  return absl::OkStatus();
+}
+
+StatusOr<v1::Buffer> Buffers::Keep(Tenant& tenant, BufferRecord record) {
   v1::Buffer message = ToMessage(record);
   CoreScope scope(monitor_);
   HPVMD_RETURN_IF_ERROR(tenant.buffers.Insert(std::move(record)));
   graphs_.ScheduleExpiry(scope, tenant.shared_from_this());
   return message;
+}
+
+StatusOr<v1::Buffer> Buffers::CreateBuffer(Tenant& tenant, const v1::CreateBufferRequest& request) {
+  HPVMD_ASSIGN_OR_RETURN(BufferRecord record, RecordFor(request));
+  if (record.size_bytes == 0) {
+    return InvalidArgument("The buffer's size is 0; at least 1 byte is needed.");
+  }
+  HPVMD_RETURN_IF_ERROR(MakeRoomFor(tenant, record, SegmentPool::CapacityFor(record.size_bytes)));
+  // Without the mutex: zeroing takes time. Keep admits it again.
+  HPVMD_ASSIGN_OR_RETURN(SegmentRef segment, tenant.pool.Acquire(record.size_bytes, /*zero=*/true));
+  record.segment = Lendable(std::move(segment));
+  return Keep(tenant, std::move(record));
+}
+
+StatusOr<v1::Buffer> Buffers::RegisterBuffer(Tenant& tenant, UniqueFd fd, const v1::RegisterBufferRequest& request) {
+  HPVMD_ASSIGN_OR_RETURN(BufferRecord record, RecordFor(request));
+  HPVMD_ASSIGN_OR_RETURN(const ClientMemory memory, CheckClientMemory(fd.get()));
+  if (record.size_bytes == 0) {
+    record.size_bytes = memory.bytes;
+  } else if (record.size_bytes > memory.bytes) {
+    return InvalidArgument("The buffer needs " + std::to_string(record.size_bytes) + " bytes; the shared memory has " +
+                           std::to_string(memory.bytes) + ".");
+  }
+  HPVMD_RETURN_IF_ERROR(MakeRoomFor(tenant, record, memory.bytes));
+  HPVMD_ASSIGN_OR_RETURN(SegmentRef segment, tenant.pool.Adopt(std::move(fd), memory.bytes, memory.read_only));
+  record.segment = Lendable(std::move(segment));
+  return Keep(tenant, std::move(record));
+}
+
+StatusOr<v1::Buffer> Buffers::PublishBuffer(Tenant& tenant, std::string_view id) {
+  CoreScope scope(monitor_);
+  HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, tenant.buffers.Find(id));
+  if (!record->segment->registered) {
+    return FailedPrecondition("The buffer \"" + record->id +
+                              "\" is not registered: WriteBuffer and runs publish what they write.");
+  }
+  record->generation = ++record->last_generation;
+  return ToMessage(*record);
 }
 
 StatusOr<Buffers::BufferAccess> Buffers::OpenBuffer(Tenant& tenant, std::string_view id) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/io/fd.h"
 #include "hpvm/v1/service.pb.h"
 #include "server/core/rooms/graphs.h"
 #include "server/core/state/core_context.h"
@@ -24,6 +25,9 @@ class Buffers : private CoreRoom {
 
   // --- For clients; these lock the mutex ---
   StatusOr<v1::Buffer> CreateBuffer(Tenant& tenant, const v1::CreateBufferRequest& request);
+  // A client's memory, whose descriptor came some other way, becomes a buffer.
+  StatusOr<v1::Buffer> RegisterBuffer(Tenant& tenant, UniqueFd fd, const v1::RegisterBufferRequest& request);
+  StatusOr<v1::Buffer> PublishBuffer(Tenant& tenant, std::string_view id);
   StatusOr<BufferAccess> OpenBuffer(Tenant& tenant, std::string_view id);
   // After writing through the segment; kAborted when a run published other memory meanwhile.
   StatusOr<v1::Buffer> FinishWrite(Tenant& tenant, std::string_view id, const SegmentRef& segment);
@@ -38,6 +42,8 @@ class Buffers : private CoreRoom {
   void PublishBuffers(Tenant& tenant, std::vector<RunOutput>& outputs);
 
  private:
+  Status MakeRoomFor(Tenant& tenant, BufferRecord& record, uint64_t memory_bytes);
+  StatusOr<v1::Buffer> Keep(Tenant& tenant, BufferRecord record);
   void YieldBuffers(Tenant& tenant, uint64_t size_bytes);
 
   Graphs& graphs_;

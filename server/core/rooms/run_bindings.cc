@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bindings of a run: what goes in, and where what comes out goes.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/bytes.h"
@@ -10,8 +11,6 @@
 #include "server/process/object_id.h"
 
 namespace hpvm::server {
-namespace {}  // namespace
-
 Status CheckCount(std::string_view what, int count) {
   if (static_cast<uint32_t>(count) > kPortsMax) {
     return InvalidArgument("The request has " + std::to_string(count) + " " + std::string(what) + "; the limit is " +
@@ -79,10 +78,18 @@ Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::
 Status ResolveOutput(BufferStore& buffers, const v1::OutputBinding& binding, OutputPlan& plan) {
   switch (binding.target_case()) {
     case v1::OutputBinding::kBufferId: {
-      HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, buffers.Find(binding.buffer_id()));
+      HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, buffers.Find(binding.buffer_id()));
       plan.kind = OutputPlan::Kind::kBuffer;
       plan.buffer_id = binding.buffer_id();
       plan.buffer_bytes = record->size_bytes;
+      if (record->segment->read_only) {
+        return FailedPrecondition("Output \"" + binding.name() +
+                                  "\" is bound to registered memory that can only be read.");
+      }
+      if (record->segment->registered) {
+        plan.segment = record->segment.Lend();
+        plan.segment_bytes = record->size_bytes;
+      }
       break;
     }
     case v1::OutputBinding::kNewBuffer:
@@ -93,6 +100,21 @@ Status ResolveOutput(BufferStore& buffers, const v1::OutputBinding& binding, Out
       break;
     case v1::OutputBinding::TARGET_NOT_SET:
       break;
+  }
+  return absl::OkStatus();
+}
+
+Status CheckRegisteredOutputs(const std::map<std::string, OutputPlan>& plans, const std::vector<SegmentRef>& pins) {
+  std::set<uint64_t> taken;
+  for (const SegmentRef& pin : pins) {
+    taken.insert(pin->id);
+  }
+  for (const auto& [name, plan] : plans) {
+    if (plan.segment != nullptr && plan.segment->registered && !taken.insert(plan.segment->id).second) {
+      return InvalidArgument("Output \"" + name + "\" is bound to the registered buffer \"" + plan.buffer_id +
+                             "\", which is bound to another port, too. A run writes registered memory where it lies: "
+                             "bind another buffer.");
+    }
   }
   return absl::OkStatus();
 }
@@ -123,7 +145,7 @@ Status Runs::ResolveBindings(Tenant& tenant, Sending& sending,
     }
     HPVMD_RETURN_IF_ERROR(ResolveOutput(tenant.buffers, binding, plan->second));
   }
-  return absl::OkStatus();
+  return CheckRegisteredOutputs(sending.plans, sending.pins);
 }
 
 }  // namespace hpvm::server

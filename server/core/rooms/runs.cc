@@ -30,13 +30,13 @@ StatusOr<SegmentRef> Store(SegmentPool& pool, std::span<const uint8_t> data) {
 }
 
 // Memory behind outputs that turned out smaller than what they were given: it may hold the tenant's old bytes, and
-// buffers are zeros behind what a run wrote.
+// buffers are zeros behind what a run wrote. What lies behind it in registered memory is the client's.
 class Tails {
  public:
   Tails(const Sending& sending, const supervisor::RunReply& reply) {
     for (const internal::OutputTensor& output : reply.done.outputs()) {
       const auto plan = sending.plans.find(output.name());
-      if (plan != sending.plans.end() && plan->second.segment != nullptr &&
+      if (plan != sending.plans.end() && plan->second.segment != nullptr && !plan->second.segment->registered &&
           output.bytes() < plan->second.segment_bytes) {
         ranges_.push_back({plan->second.segment, output.bytes(), plan->second.segment_bytes});
         bytes_ += plan->second.segment_bytes - output.bytes();

@@ -3,6 +3,7 @@
 #ifndef HPVMD_SERVER_CORE_STATE_BINDINGS_H_
 #define HPVMD_SERVER_CORE_STATE_BINDINGS_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ inline supervisor::MemorySlice SliceOf(const Segment& segment, uint64_t bytes) {
   return {.memory_id = segment.id,
           .fd = segment.fd.get(),
           .memory_bytes = segment.capacity_bytes,
-          .writable = true,
+          .writable = !segment.read_only,
           .offset = 0,
           .bytes = bytes};
 }
@@ -32,6 +33,9 @@ Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, supervi
 Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::string& place,
                    supervisor::InputTensor& input, std::vector<SegmentRef>& pins);
 Status ResolveOutput(BufferStore& buffers, const v1::OutputBinding& binding, OutputPlan& plan);
+// Registered memory is written where it lies: kInvalidArgument where one of `pins`, the inputs' memory, or another
+// output is the same.
+Status CheckRegisteredOutputs(const std::map<std::string, OutputPlan>& plans, const std::vector<SegmentRef>& pins);
 
 }  // namespace hpvm::server
 

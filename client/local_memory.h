@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that a client shares with a server on its own host, and how the server gets it: a descriptor with a ticket, to
+// the socket file beside the service's own (RegisterBufferRequest in hpvm/v1/buffer.proto).
+#ifndef HPVMD_CLIENT_LOCAL_MEMORY_H_
+#define HPVMD_CLIENT_LOCAL_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+
+#include "base/clock.h"
+#include "base/io/fd.h"
+#include "base/io/memfd.h"
+#include "base/status.h"
+
+namespace hpvm {
+
+// Sends `fd` with a new ticket, which is the answer. kUnavailable when nobody takes it `within`.
+StatusOr<std::string> SendDescriptor(const std::string& socket_path, int fd, Duration within);
+
+// Buffers of one client that are used again, because memory that is written for the first time takes five times as
+// long. Any thread.
+class LocalPool {
+ public:
+  // What waits for use again, at most.
+  static constexpr uint64_t kIdleBytesMax = uint64_t{1} << 30;
+  static constexpr size_t kIdleMax = 16;
+
+  // The smallest that waits and has so many bytes, and not four times as many. None: the caller makes one.
+  std::optional<LocalBuffer> Take(uint64_t bytes);
+  // Keeps it, and returns the ids of those that are too many now; their memory is gone from here already.
+  std::vector<std::string> Give(LocalBuffer buffer);
+  // Forgets all that wait.
+  void Clear();
+
+  // Sizes of the outputs of earlier runs, by what a run is known by; so that the next one can write them where they are
+  // wanted.
+  std::map<std::string, uint64_t> OutputsOf(const std::string& run);
+  void SetOutputsOf(const std::string& run, std::map<std::string, uint64_t> bytes);
+
+  // Why local memory is not used; empty while it is.
+  std::string refusal();
+  void Refuse(std::string why);
+
+ private:
+  static constexpr size_t kRunsMax = 256;
+
+  std::mutex mutex_;
+  std::vector<LocalBuffer> idle_;  // The longest unused first.
+  uint64_t idle_bytes_ = 0;
+  std::map<std::string, std::map<std::string, uint64_t>> outputs_;
+  std::string refusal_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_CLIENT_LOCAL_MEMORY_H_

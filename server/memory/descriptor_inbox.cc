@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/memory/descriptor_inbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "server/process/unix_socket.h"
+
+namespace hpvm::server {
+namespace {
+
+// Datagrams read with the mutex held, and before the thread looks whether it is to end.
+constexpr int kBurst = 32;
+// Old descriptors go so often.
+constexpr int kRoundMs = 1'000;
+
+struct Datagram {
+  std::string_view text;
+  uint32_t uid = UINT32_MAX;
+  std::vector<UniqueFd> fds;
+};
+
+// Everything that came with a message is owned before it is looked at.
+void ReadControl(msghdr& message, Datagram& datagram) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET) {
+      continue;
+    }
+    if (part->cmsg_type == SCM_RIGHTS) {
+      const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (size_t i = 0; i < count; ++i) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+        datagram.fds.emplace_back(fd);
+      }
+    } else if (part->cmsg_type == SCM_CREDENTIALS) {
+      ucred credentials{};
+      std::memcpy(&credentials, CMSG_DATA(part), sizeof(credentials));
+      datagram.uid = credentials.uid;
+    }
+  }
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<DescriptorInbox>> DescriptorInbox::Start(const std::vector<std::string>& service_paths,
+                                                                  mode_t mode, const Clock& clock) {
+  std::unique_ptr<DescriptorInbox> inbox(new DescriptorInbox(clock));
+  for (const std::string& service_path : service_paths) {
+    std::string path = service_path + kMemorySocketSuffix;
+    HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, BindDatagramUnix(path, mode));
+    const int one = 1;
+    if (setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) != 0) {
+      return FromErrno(errno, "Asking for credentials on \"unix:" + path + "\"");
+    }
+    inbox->sockets_.push_back({std::move(path), std::move(fd)});
+  }
+  inbox->stop_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (inbox->stop_.get() < 0) {
+    return FromErrno(errno, "Making an eventfd");
+  }
+  inbox->thread_ = std::thread([made = inbox.get()] { made->Loop(); });
+  return inbox;
+}
+
+DescriptorInbox::~DescriptorInbox() {
+  if (thread_.joinable()) {
+    const uint64_t one = 1;
+    // An eventfd that nobody has written to takes it.
+    (void)!write(stop_.get(), &one, sizeof(one));
+    thread_.join();
+  }
+  for (const Socket& socket : sockets_) {
+    unlink(socket.path.c_str());
+  }
+}
+
+void DescriptorInbox::Loop() {
+  std::vector<pollfd> waiting;
+  waiting.push_back({stop_.get(), POLLIN, 0});
+  for (const Socket& socket : sockets_) {
+    waiting.push_back({socket.fd.get(), POLLIN, 0});
+  }
+  while (true) {
+    if (poll(waiting.data(), waiting.size(), kRoundMs) < 0 && errno != EINTR) {
+      return;
+    }
+    if ((waiting[0].revents & POLLIN) != 0) {
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    DropOld();
+    for (const Socket& socket : sockets_) {
+      ReadSome(socket.fd.get());
+    }
+  }
+}
+
+bool DescriptorInbox::ReadSome(int socket) {
+  for (int count = 0; count < kBurst; ++count) {
+    char text[kMemoryTicketBytes + 1];
+    // Room for one descriptor more than is taken: the kernel closes the rest and says so.
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(2 * sizeof(int))];
+    iovec part{text, sizeof(text)};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    const ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0) {
+      return false;
+    }
+    Datagram datagram{.text = {text, static_cast<size_t>(got)}};
+    ReadControl(message, datagram);
+    if ((message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) == 0 && datagram.fds.size() == 1 &&
+        datagram.text.size() == kMemoryTicketBytes) {
+      Keep(datagram.text, datagram.uid, std::move(datagram.fds[0]));
+    }
+  }
+  return true;
+}
+
+void DescriptorInbox::Keep(std::string_view ticket, uint32_t uid, UniqueFd fd) {
+  if (std::any_of(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.ticket == ticket; })) {
+    return;  // The first one's.
+  }
+  const auto is_theirs = [&](const Kept& kept) { return kept.uid == uid; };
+  if (std::count_if(kept_.begin(), kept_.end(), is_theirs) >= static_cast<ptrdiff_t>(kKeptOfOneMax)) {
+    kept_.erase(std::find_if(kept_.begin(), kept_.end(), is_theirs));
+  }
+  if (kept_.size() < kKeptMax) {
+    kept_.push_back({std::string(ticket), uid, clock_.Now() + kKept, std::move(fd)});
+  }
+}
+
+void DescriptorInbox::DropOld() {
+  while (!kept_.empty() && kept_.front().until <= clock_.Now()) {
+    kept_.pop_front();
+  }
+}
+
+StatusOr<UniqueFd> DescriptorInbox::Take(std::string_view ticket) {
+  if (ticket.size() != kMemoryTicketBytes) {
+    return InvalidArgument("The ticket has " + std::to_string(ticket.size()) + " bytes; it needs " +
+                           std::to_string(kMemoryTicketBytes) + ".");
+  }
+  const std::lock_guard lock(mutex_);
+  DropOld();
+  const auto find = [&] {
+    return std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.ticket == ticket; });
+  };
+  // It was sent before the call, so that it is here, or in a socket that the thread has not come to.
+  auto found = find();
+  for (size_t i = 0; i < sockets_.size() && found == kept_.end(); ++i) {
+    ReadSome(sockets_[i].fd.get());
+    found = find();
+  }
+  if (found == kept_.end()) {
+    return NotFound("No descriptor came with this ticket to the service's socket \"" + std::string("<path>") +
+                    kMemorySocketSuffix + "\", or it was taken already, or it is older than " +
+                    std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kKept).count()) + " s.");
+  }
+  UniqueFd fd = std::move(found->fd);
+  kept_.erase(found);
+  return fd;
+}
+
+StatusOr<ClientMemory> CheckClientMemory(int fd) {
+  const int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
+  struct statfs where {};
+  if (fstatfs(fd, &where) != 0 || where.f_type != TMPFS_MAGIC || mode == O_WRONLY) {
+    return InvalidArgument(
+        "The descriptor is not shared memory in ordinary pages that can be read (memfd_create without MFD_HUGETLB).");
+  }
+  constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
+    return InvalidArgument("The shared memory's size is not sealed: it needs F_SEAL_SHRINK and F_SEAL_GROW.");
+  }
+  // From here on nothing about it changes but its contents. Fails where it was sealed before, or can only be read.
+  fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
+  seals = fcntl(fd, F_GET_SEALS);
+  if ((seals & F_SEAL_SEAL) == 0 && mode != O_RDONLY) {
+    return InvalidArgument("The shared memory's seals cannot be sealed (F_SEAL_SEAL).");
+  }
+  const off_t bytes = lseek(fd, 0, SEEK_END);
+  if (bytes <= 0) {
+    return InvalidArgument("The shared memory has no bytes.");
+  }
+  return ClientMemory{.bytes = static_cast<uint64_t>(bytes),
+                      .read_only = mode == O_RDONLY || (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0};
+}
+
+}  // namespace hpvm::server

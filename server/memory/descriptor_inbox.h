@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptors of clients' memory on their way in: beside each Unix socket of the service, PATH.memory. gRPC passes no
+// descriptors; a client sends one there, in a datagram with a ticket of its own choice, and names the ticket in a call.
+//
+// Who calls is for the call to prove. Here nobody is known but by the user id that the kernel gives: one user's
+// descriptors never make another's go. A datagram that breaks a rule is dropped without an answer; the call then says
+// that nothing came.
+#ifndef HPVMD_SERVER_MEMORY_DESCRIPTOR_INBOX_H_
+#define HPVMD_SERVER_MEMORY_DESCRIPTOR_INBOX_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/io/fd.h"
+#include "base/status.h"
+
+namespace hpvm::server {
+
+inline constexpr char kMemorySocketSuffix[] = ".memory";
+inline constexpr size_t kMemoryTicketBytes = 32;
+
+// Any thread.
+class DescriptorInbox {
+ public:
+  static constexpr Duration kKept = std::chrono::seconds(10);
+  // Of one user id; the oldest goes for the next.
+  static constexpr size_t kKeptOfOneMax = 16;
+  // Of all. What comes when there are so many is dropped.
+  static constexpr size_t kKeptMax = 512;
+
+  // Listens beside each of these service sockets, with their permissions. kUnavailable or what opening them gave.
+  // Borrows the clock.
+  static StatusOr<std::unique_ptr<DescriptorInbox>> Start(const std::vector<std::string>& service_paths, mode_t mode,
+                                                          const Clock& clock);
+  // Ends the thread and removes the files.
+  ~DescriptorInbox();
+  DescriptorInbox(const DescriptorInbox&) = delete;
+  DescriptorInbox& operator=(const DescriptorInbox&) = delete;
+
+  // What came with the ticket; nobody gets it again. kNotFound, kInvalidArgument for a ticket of another length.
+  StatusOr<UniqueFd> Take(std::string_view ticket);
+
+ private:
+  struct Socket {
+    std::string path;
+    UniqueFd fd;
+  };
+  struct Kept {
+    std::string ticket;
+    uint32_t uid = 0;
+    Time until{0};
+    UniqueFd fd;
+  };
+
+  explicit DescriptorInbox(const Clock& clock) : clock_(clock) {}
+  void Loop();
+  // Reads a bounded number of datagrams. The mutex is held. False: there is no other now.
+  bool ReadSome(int socket);
+  void Keep(std::string_view ticket, uint32_t uid, UniqueFd fd);
+  void DropOld();
+
+  const Clock& clock_;
+  std::vector<Socket> sockets_;
+  UniqueFd stop_;  // An eventfd.
+  std::mutex mutex_;
+  std::list<Kept> kept_;  // The oldest first.
+  std::thread thread_;
+};
+
+// The size of a client's memory and whether it can only be read, for good: a memfd in ordinary pages whose size is
+// sealed, and whose other seals are sealed now, too. kInvalidArgument says what is missing.
+struct ClientMemory {
+  uint64_t bytes = 0;
+  bool read_only = false;
+};
+StatusOr<ClientMemory> CheckClientMemory(int fd);
+
+}  // namespace hpvm::server
+
+#endif  // HPVMD_SERVER_MEMORY_DESCRIPTOR_INBOX_H_

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptors on their way in, from clients that keep to the rules and from those that do not.
+#include "server/memory/descriptor_inbox.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "base/io/memfd.h"
+
+namespace hpvm::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string TicketOf(char letter) { return std::string(kMemoryTicketBytes, letter); }
+
+ino_t FileOf(int fd) {
+  struct stat info {};
+  EXPECT_EQ(fstat(fd, &info), 0);
+  return info.st_ino;
+}
+
+size_t Descriptors() {
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
+}
+
+class DescriptorInboxTest : public ::testing::Test {
+ protected:
+  DescriptorInboxTest() {
+    char name[] = "/tmp/hpvmd-inbox-XXXXXX";
+    folder_ = mkdtemp(name);
+    path_ = folder_ + "/sock";
+    inbox_ = *DescriptorInbox::Start({path_}, 0600, clock_);
+  }
+  ~DescriptorInboxTest() override {
+    inbox_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // One datagram with these descriptors; false where the socket takes nothing for a second.
+  bool Send(std::string_view text, std::vector<int> fds) {
+    const UniqueFd from(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const timeval second{1, 0};
+    setsockopt(from.get(), SOL_SOCKET, SO_SNDTIMEO, &second, sizeof(second));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    (path_ + ".memory").copy(address.sun_path, sizeof(address.sun_path) - 1);
+    iovec part{const_cast<char*>(text.data()), text.size()};
+    msghdr message{};
+    message.msg_name = &address;
+    message.msg_namelen = sizeof(address);
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    std::vector<char> control(CMSG_SPACE(fds.size() * sizeof(int)));
+    if (!fds.empty()) {
+      message.msg_control = control.data();
+      message.msg_controllen = control.size();
+      cmsghdr* head = CMSG_FIRSTHDR(&message);
+      head->cmsg_level = SOL_SOCKET;
+      head->cmsg_type = SCM_RIGHTS;
+      head->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+      std::memcpy(CMSG_DATA(head), fds.data(), fds.size() * sizeof(int));
+    }
+    return sendmsg(from.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+  }
+
+  ManualClock clock_;
+  std::string folder_, path_;
+  std::unique_ptr<DescriptorInbox> inbox_;
+};
+
+TEST_F(DescriptorInboxTest, OneTicketIsOneDescriptorOnce) {
+  const UniqueFd first = *CreateSealedMemfd("first", 4096), second = *CreateSealedMemfd("second", 4096);
+  ASSERT_TRUE(Send(TicketOf('a'), {first.get()}));
+  ASSERT_TRUE(Send(TicketOf('b'), {second.get()}));
+  const StatusOr<UniqueFd> b = inbox_->Take(TicketOf('b'));
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_EQ(FileOf(b->get()), FileOf(second.get()));
+  EXPECT_EQ(FileOf(inbox_->Take(TicketOf('a'))->get()), FileOf(first.get()));
+  EXPECT_EQ(inbox_->Take(TicketOf('a')).status().code(), absl::StatusCode::kNotFound);
+}
+
+// Two clients with one ticket: what came first stays.
+TEST_F(DescriptorInboxTest, TheFirstOfOneTicketStays) {
+  const UniqueFd first = *CreateSealedMemfd("first", 4096), second = *CreateSealedMemfd("second", 4096);
+  ASSERT_TRUE(Send(TicketOf('a'), {first.get()}));
+  ASSERT_TRUE(Send(TicketOf('a'), {second.get()}));
+  EXPECT_EQ(FileOf(inbox_->Take(TicketOf('a'))->get()), FileOf(first.get()));
+  EXPECT_FALSE(inbox_->Take(TicketOf('a')).ok());
+}
+
+TEST_F(DescriptorInboxTest, WrongDatagramsLeaveNothing) {
+  const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
+  const size_t before = Descriptors();
+  EXPECT_TRUE(Send(TicketOf('a'), {}));
+  EXPECT_TRUE(Send(TicketOf('b'), {memory.get(), memory.get()}));
+  EXPECT_TRUE(Send(TicketOf('c'), std::vector<int>(100, memory.get())));
+  EXPECT_TRUE(Send("short", {memory.get()}));
+  EXPECT_TRUE(Send(TicketOf('d') + "long", {memory.get()}));
+  EXPECT_TRUE(Send("", {memory.get()}));
+  for (const char letter : {'a', 'b', 'c', 'd'}) {
+    EXPECT_EQ(inbox_->Take(TicketOf(letter)).status().code(), absl::StatusCode::kNotFound) << letter;
+  }
+  EXPECT_EQ(inbox_->Take("short").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Descriptors(), before);
+}
+
+// Whoever floods the socket loses the oldest of its own, and holds no more than that.
+TEST_F(DescriptorInboxTest, AFloodHoldsLittle) {
+  const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
+  const size_t before = Descriptors();
+  for (int i = 0; i < 2'000; ++i) {
+    std::string ticket = TicketOf('x');
+    std::memcpy(ticket.data(), &i, sizeof(i));
+    ASSERT_TRUE(Send(ticket, {memory.get()}));
+  }
+  std::string last = TicketOf('x');
+  const int number = 1'999;
+  std::memcpy(last.data(), &number, sizeof(number));
+  EXPECT_TRUE(inbox_->Take(last).ok());
+  EXPECT_LE(Descriptors(), before + DescriptorInbox::kKeptOfOneMax);
+}
+
+TEST_F(DescriptorInboxTest, WhatNobodyTakesGoes) {
+  const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
+  ASSERT_TRUE(Send(TicketOf('a'), {memory.get()}));
+  EXPECT_FALSE(inbox_->Take(TicketOf('b')).ok());  // It is read by now.
+  clock_.Advance(DescriptorInbox::kKept);
+  EXPECT_EQ(inbox_->Take(TicketOf('a')).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(DescriptorInboxTest, HasTheServicesPermissionsAndLeavesNothing) {
+  struct stat info {};
+  ASSERT_EQ(lstat((path_ + ".memory").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(DescriptorInbox::Start({path_}, 0600, clock_).status().code(), absl::StatusCode::kUnavailable);
+  inbox_.reset();
+  EXPECT_NE(lstat((path_ + ".memory").c_str(), &info), 0);
+}
+
+UniqueFd Memory(int seals, unsigned flags = MFD_ALLOW_SEALING | MFD_CLOEXEC, off_t bytes = 8192) {
+  UniqueFd fd(memfd_create("test", flags));
+  EXPECT_TRUE(fd.valid());
+  EXPECT_EQ(ftruncate(fd.get(), bytes), 0);
+  EXPECT_TRUE(seals == 0 || fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+  return fd;
+}
+
+TEST(ClientMemoryTest, TakesSealedMemory) {
+  const UniqueFd fd = Memory(F_SEAL_SHRINK | F_SEAL_GROW);
+  const StatusOr<ClientMemory> memory = CheckClientMemory(fd.get());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_EQ(memory->bytes, 8192u);
+  EXPECT_FALSE(memory->read_only);
+  // Nobody makes it read-only any more, which would fail a later mapping.
+  EXPECT_NE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+
+TEST(ClientMemoryTest, KnowsMemoryThatCanOnlyBeRead) {
+  EXPECT_TRUE(CheckClientMemory(Memory(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE).get())->read_only);
+  EXPECT_TRUE(CheckClientMemory(Memory(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE).get())->read_only);
+  const UniqueFd fd = Memory(F_SEAL_SHRINK | F_SEAL_GROW);
+  const UniqueFd reader(open(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_TRUE(CheckClientMemory(reader.get())->read_only);
+}
+
+TEST(ClientMemoryTest, RefusesWhatCouldChangeItsSizeOrIsNoMemory) {
+  const auto refusal = [](const UniqueFd& fd) {
+    const StatusOr<ClientMemory> memory = CheckClientMemory(fd.get());
+    EXPECT_EQ(memory.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(memory.status().message());
+  };
+  EXPECT_THAT(refusal(Memory(0)), HasSubstr("not sealed"));
+  EXPECT_THAT(refusal(Memory(F_SEAL_SHRINK)), HasSubstr("not sealed"));
+  EXPECT_THAT(refusal(Memory(F_SEAL_GROW)), HasSubstr("not sealed"));
+  EXPECT_THAT(refusal(Memory(F_SEAL_SHRINK | F_SEAL_GROW, MFD_ALLOW_SEALING | MFD_CLOEXEC, 0)), HasSubstr("no bytes"));
+  EXPECT_THAT(refusal(UniqueFd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC))), HasSubstr("not shared memory"));
+  EXPECT_THAT(refusal(UniqueFd(open("/dev/zero", O_RDWR | O_CLOEXEC))), HasSubstr("not sealed"));
+  EXPECT_THAT(refusal(UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0))), HasSubstr("not shared memory"));
+  const UniqueFd fd = Memory(F_SEAL_SHRINK | F_SEAL_GROW);
+  EXPECT_THAT(refusal(UniqueFd(open(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), O_WRONLY | O_CLOEXEC))),
+              HasSubstr("can be read"));
+}
+
+}  // namespace
+}  // namespace hpvm::server

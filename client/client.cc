@@ -31,7 +31,18 @@ std::string RunKey(const std::string& handle, const std::map<std::string, Tensor
 }  // namespace
 
 Client::Client(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
-Client::~Client() = default;
+
+// What the pool keeps is the server's to count as long as it is registered there.
+Client::~Client() {
+  CallOptions call;
+  call.timeout = std::chrono::seconds(1);
+  const Time until = RealClock().Now() + call.timeout;
+  for (const std::string& id : connection_->local.Clear()) {
+    if (RealClock().Now() < until) {
+      DeleteBuffer(id, call).IgnoreError();
+    }
+  }
+}
 
 StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   auto connection = std::make_unique<Connection>();
@@ -239,8 +250,10 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
   if (local.IsWorthAnother(response.ok() ? FromProto(response->error()) : response.status())) {
     response = SendRun(handle, inputs, options, local, &buffers);
   }
-  StatusOr<RunOutcome> outcome = response.status();
-  if (response.ok()) {
+  StatusOr<RunOutcome> outcome = Internal("No answer was read.");
+  if (!response.ok()) {
+    outcome = response.status();
+  } else {
     if (options.log != nullptr) {
       *options.log = std::move(*response->mutable_log());
     }

@@ -100,10 +100,15 @@ std::vector<std::string> LocalPool::Give(LocalBuffer buffer) {
   return gone;
 }
 
-void LocalPool::Clear() {
+std::vector<std::string> LocalPool::Clear() {
   const std::lock_guard lock(mutex_);
+  std::vector<std::string> ids;
+  for (const LocalBuffer& buffer : idle_) {
+    ids.push_back(buffer.buffer.id());
+  }
   idle_.clear();
   idle_bytes_ = 0;
+  return ids;
 }
 
 std::map<std::string, uint64_t> LocalPool::OutputsOf(const std::string& run) {

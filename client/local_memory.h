@@ -36,8 +36,8 @@ class LocalPool {
   std::optional<LocalBuffer> Take(uint64_t bytes);
   // Keeps it, and returns the ids of those that are too many now; their memory is gone from here already.
   std::vector<std::string> Give(LocalBuffer buffer);
-  // Forgets all that wait.
-  void Clear();
+  // Forgets all that wait, and returns their ids.
+  std::vector<std::string> Clear();
 
   // Sizes of the outputs of earlier runs, by what a run is known by; so that the next one can write them where they are
   // wanted.

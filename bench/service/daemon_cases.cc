@@ -9,48 +9,16 @@
 #include "client/status.h"
 #include "grpcpp/grpcpp.h"
 
-#include "bench/processes.h"
 #include "bench/registry.h"
 #include "bench/service/peer.grpc.pb.h"
 #include "bench/service/run_calls.h"
-#include "bench/service/service_daemon.h"
+#include "bench/service/servers.h"
 
 namespace hpvm::bench {
 namespace {
 
 constexpr uint64_t kTransferBytes = uint64_t{64} << 20;
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
-
-// A daemon with the copy graph prepared, and a peer; both live as long as this.
-struct Servers {
-  TemporaryFolder folder;
-  std::vector<Process> processes;
-  std::string daemon, peer, handle;
-  std::unique_ptr<Client> client;
-
-  static StatusOr<std::unique_ptr<Servers>> Start() {
-    auto servers = std::make_unique<Servers>();
-    servers->daemon = "unix:" + servers->folder.path() + "/hpvmd.sock";
-    servers->peer = "unix:" + servers->folder.path() + "/peer.sock";
-    const std::string state = servers->folder.path() + "/state";
-    HPVMD_RETURN_IF_ERROR(
-        servers->Add({ProgramFolder() + "/hpvmd", "--dev", "--listen", servers->daemon, "--state", state}));
-    HPVMD_RETURN_IF_ERROR(servers->Add({ProgramFolder() + "/hpvm-bench", "serve-peer", servers->peer}));
-    HPVMD_ASSIGN_OR_RETURN(servers->client,
-                           Client::Connect({.endpoint = servers->daemon, .connect_timeout = std::chrono::seconds(20)}));
-    HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> kernels, ReadBenchKernels());
-    HPVMD_ASSIGN_OR_RETURN(Prepared prepared, servers->client->Prepare(GraphDocument("copy"),
-                                                                       {.bytes = {{"bench", kernels}}, .hashes = {}}));
-    servers->handle = prepared.handle;
-    return servers;
-  }
-
-  Status Add(const std::vector<std::string>& command) {
-    HPVMD_ASSIGN_OR_RETURN(Process process, Process::Start(command));
-    processes.push_back(std::move(process));
-    return absl::OkStatus();
-  }
-};
 
 double MedianUs(std::vector<int64_t>& ns) {
   std::nth_element(ns.begin(), ns.begin() + static_cast<ptrdiff_t>(ns.size() / 2), ns.end());
@@ -162,6 +130,7 @@ StatusOr<Measurement> MeasureTransfer() {
 }  // namespace
 
 void AddExecutorCases(std::vector<Case>& cases);
+void AddLocalCases(std::vector<Case>& cases);
 
 void AddDaemonCases(std::vector<Case>& cases) {
   cases.push_back(
@@ -177,6 +146,7 @@ void AddDaemonCases(std::vector<Case>& cases) {
                    .metric = "GB_per_s",
                    .better = Better::kHigher,
                    .run = MeasureTransfer});
+  AddLocalCases(cases);
   AddExecutorCases(cases);
 }
 

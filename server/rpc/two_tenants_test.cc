@@ -103,6 +103,9 @@ TEST_F(TwoTenantsTest, Buffers) {
       {"DeleteBuffer", Unary<v1::DeleteBufferRequest, v1::DeleteBufferResponse>(
                            *stub_, &v1::Hpvm::Stub::DeleteBuffer,
                            [](v1::DeleteBufferRequest& r, const std::string& id) { r.set_buffer_id(id); })},
+      {"PublishBuffer", Unary<v1::PublishBufferRequest, v1::PublishBufferResponse>(
+                            *stub_, &v1::Hpvm::Stub::PublishBuffer,
+                            [](v1::PublishBufferRequest& r, const std::string& id) { r.set_buffer_id(id); })},
       {"ReadBuffer",
        [this](const std::string& id) {
          v1::ReadBufferRequest request;

@@ -3,6 +3,7 @@
 
 import gzip
 import multiprocessing
+import os
 import socket
 import struct
 import time
@@ -291,6 +292,24 @@ def ticket_flood(flood):
         plain.close()
 
 
+def memory_flood(flood):
+    """Descriptors, too many of them, and none, to the socket that takes clients' memory."""
+    plain = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    plain.settimeout(1)
+    descriptor = os.memfd_create("flood")
+    turn = 0
+    while flood.goes_on() and flood.address.startswith("unix:"):
+        try:
+            plain.connect(flood.address[5:] + ".memory")
+            for _ in range(200):
+                turn += 1
+                socket.send_fds(plain, [os.urandom(32)], [descriptor] * (turn % 4))
+        except OSError:
+            time.sleep(0.02)
+    os.close(descriptor)
+    plain.close()
+
+
 FLOODS = {
     "rapid reset": rapid_reset, "reset after the call": reset_after_call, "pings": repeated(frame(PING, 0, 0, b"12345678") * 500),
     "settings": repeated(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 65535)) * 500), "empty settings": repeated(frame(SETTINGS, 0, 0) * 500),
@@ -300,6 +319,7 @@ FLOODS = {
     "connect and leave": connect_and_leave, "half calls": half_calls, "slow writers": slow_writer, "slow readers": slow_reader,
     "full sockets": no_window_but_full_socket, "giant messages": giant_message, "messages beyond the limit": message_beyond_the_limit,
     "compressed bombs": compressed_bomb, "garbage": garbage, "good calls": call_flood, "the ticket socket": ticket_flood,
+    "the memory socket": memory_flood,
 }
 BRIEF = ("rapid reset", "pings", "continuations", "metadata", "the header table", "many connections", "silent connections", "half calls",
          "slow readers", "full sockets", "giant messages", "compressed bombs", "garbage")

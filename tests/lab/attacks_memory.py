@@ -2,6 +2,12 @@
 """Kernels that read and write beyond their buffers, that do not end, and that look for what others left."""
 
 import concurrent.futures
+import ctypes
+import fcntl
+import mmap
+import os
+import pathlib
+import tempfile
 import threading
 import time
 
@@ -112,6 +118,134 @@ def an_index_buffer_that_is_rewritten_while_kernels_run(session):
         ends.set()
         session.note(f"{seen['OK']} runs were right and {seen['ABORTED']} trapped beside {writes.result()} writes")
     writer.close()
+    session.api.call("DeleteBuffer", encode(f2=identifier))
+    if session.target.executor_of(session.tenant) != before:
+        complaints.append("the executor ended")
+    return complaints
+
+
+F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE = 1033, 1, 2, 4, 8
+PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+
+
+def memory(size, seals=SEAL_SHRINK | SEAL_GROW, flags=os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC):
+    descriptor = os.memfd_create("lab", flags)
+    os.ftruncate(descriptor, size)
+    if seals:
+        fcntl.fcntl(descriptor, F_ADD_SEALS, seals)
+    return descriptor
+
+
+def rewritten_without_end(descriptor, size, contents, ends):
+    """In place, and now and then a hole, until `ends` is set; how often."""
+    libc, times = ctypes.CDLL(None, use_errno=True), 0
+    with mmap.mmap(descriptor, size) as mapped:
+        while not ends.is_set():
+            mapped[:size] = contents[times % len(contents)]
+            if times % 16 == 15:
+                libc.fallocate(descriptor, PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(4096))
+            times += 1
+            time.sleep(0)
+    return times
+
+
+def runs_beside_a_writer(session, device, count=1 << 14):
+    good = calls.ints(*(index * 7 % count for index in range(count)))
+    bad = calls.ints(*((index * 7 % count if index % 64 else 0x3f000000 + index) for index in range(count)))
+    descriptor = memory(4 * count)
+    answer = session.api.register(descriptor, f4=calls.I32, f5=[count])
+    if not answer.ok:
+        return [f"not registered: {answer}"]
+    identifier = first(first(answer.reply, 1), 1)
+    ports = (("index", "in", "i32"), ("table", "in", "i32"), ("out", "out", "i32"))
+    handle, refused = session.api.handle(calls.document("lookup", ports, devices=[device]))
+    if handle is None:
+        return [f"no kernel: {refused}"]
+    index = encode(f1="index", f3=encode(f1=identifier))
+    table = encode(f1="table", f2=calls.tensor(calls.I32, calls.ints(*([1] * count))))
+    complaints, seen, ends = [], {"OK": 0, "ABORTED": 0}, threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        writes = pool.submit(rewritten_without_end, descriptor, 4 * count, [good, good, good, bad], ends)
+        for _ in range(3000 if session.full else 100):
+            answer = session.api.call("Run", encode(f2=handle, f3=[index, table]))
+            code = "OK" if answer.ok else answer.code
+            if code not in seen or answer.ok and session.api.output(answer) != calls.ints(*([16] * count)):
+                complaints.append(f"{device}: {answer}")
+                break
+            seen[code] += 1
+        ends.set()
+        session.note(f"{device}: {seen['OK']} runs were right and {seen['ABORTED']} trapped beside {writes.result()} writes")
+    session.api.call("DeleteBuffer", encode(f2=identifier))
+    os.close(descriptor)
+    return complaints
+
+
+@attack("T7", group="sources")
+def registered_memory_that_is_rewritten_while_kernels_run(session):
+    """The same in memory of the client's own, as fast as it can, with holes punched into it: right or a trap, and the executor lives."""
+    before, complaints = session.target.executor_of(session.tenant), []
+    for device in ("cpu", "opencl"):
+        complaints += runs_beside_a_writer(session, device)
+    if session.target.executor_of(session.tenant) != before:
+        complaints.append("the executor ended")
+    return complaints
+
+
+def lying_descriptors(folder):
+    """(what, descriptor) of what is no shared memory of a sealed size."""
+    (folder / "file").write_bytes(bytes(8192))
+    yield "no seals", memory(8192, 0)
+    yield "may shrink", memory(8192, SEAL_GROW)
+    yield "may grow", memory(8192, SEAL_SHRINK)
+    yield "no bytes", memory(0)
+    yield "a file", os.open(folder / "file", os.O_RDWR)
+    yield "a device", os.open("/dev/zero", os.O_RDWR)
+    yield "a folder", os.open(folder, os.O_RDONLY)
+    yield "a pipe", os.pipe()[0]
+
+
+@attack("T7", group="sources")
+def registered_memory_that_lies(session):
+    """Descriptors that are no memory or could change their size, tickets that are another's, more than the quota, memory that shrinks
+    or goes with its client while a run reads it: each is refused or does no harm."""
+    complaints, before = [], session.target.executor_of(session.tenant)
+    with tempfile.TemporaryDirectory() as folder:
+        for what, descriptor in lying_descriptors(pathlib.Path(folder)):
+            answer = session.api.register(descriptor)
+            os.close(descriptor)
+            if answer.code != "INVALID_ARGUMENT":
+                complaints.append(f"{what}: {answer}")
+    good, ticket = memory(8192), os.urandom(32)
+    session.api.hand_in(ticket, good)
+    session.api.hand_in(os.urandom(32), good, good)
+    session.api.hand_in(b"short", good)
+    neighbour = session.target.api("neighbour")
+    answers = [api.call("RegisterBuffer", encode(f2=ticket)) for api in (session.api, neighbour, session.api)]
+    neighbour.close()
+    if not answers[0].ok or [answer.code for answer in answers[1:]] != ["NOT_FOUND"] * 2:
+        complaints.append(f"one ticket for all: {answers}")
+    for size in (8193, 1 << 62, (1 << 64) - 1):
+        answer = session.api.register(good, f3=size)
+        if answer.code != "INVALID_ARGUMENT":
+            complaints.append(f"{size} of 8192 bytes: {answer}")
+    sparse = memory(1 << 44)
+    answer = session.api.register(sparse)
+    if answer.code != "RESOURCE_EXHAUSTED":
+        complaints.append(f"16 TiB: {answer}")
+    os.close(sparse)
+    try:
+        os.ftruncate(good, 4096)
+        complaints.append("registered memory was made smaller")
+    except PermissionError:
+        pass
+    # Nobody but the daemon has it any more, and a run reads it.
+    os.close(good)
+    identifier = first(first(answers[0].reply, 1), 1)
+    handle, refused = session.api.handle(calls.ADD)
+    view = encode(f1="in", f3=encode(f1=identifier, f3=calls.I32, f4=[2048]))
+    answer = session.api.call("Run", encode(f2=handle, f3=[view])) if handle else refused
+    if not answer.ok or session.api.output(answer) != calls.ints(*([7] * 2048)):
+        complaints.append(f"a client that is gone: {answer}")
     session.api.call("DeleteBuffer", encode(f2=identifier))
     if session.target.executor_of(session.tenant) != before:
         complaints.append("the executor ended")

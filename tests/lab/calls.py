@@ -3,7 +3,9 @@
 
 import hashlib
 import json
+import os
 import pathlib
+import socket
 import time
 
 import wire
@@ -90,6 +92,19 @@ class Api:
         except (OSError, wire.Refused) as error:
             self.drop()
             return wire.Answer("UNAVAILABLE", f"connection: {error}", [])
+
+    def hand_in(self, ticket, *descriptors):
+        """A datagram to the socket that takes clients' memory."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as plain:
+            plain.settimeout(5)
+            plain.connect(self.address[5:] + ".memory")
+            socket.send_fds(plain, [ticket], list(descriptors))
+
+    def register(self, descriptor, **fields):
+        """RegisterBuffer of this memory: the Answer."""
+        ticket = os.urandom(32)
+        self.hand_in(ticket, descriptor)
+        return self.call("RegisterBuffer", encode(f2=ticket, **fields))
 
     def put_module(self, data, kind=0):
         digest = hashlib.sha256(data).hexdigest()

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Large tensors through shared memory, with a server that plays along, and with those that do not.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+
+#include "client/client.h"
+
+#include "base/io/memfd.h"
+#include "hpvm/v1/service.grpc.pb.h"
+
+namespace hpvm {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kLarge = 1 << 20;
+
+// "run" answers with each byte one larger than in "x". Calls come one at a time.
+class FakeServer final : public v1::Hpvm::Service {
+ public:
+  explicit FakeServer(const std::string& memory_path) : socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    memory_path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  }
+
+  grpc::Status RegisterBuffer(grpc::ServerContext*, const v1::RegisterBufferRequest* request,
+                              v1::RegisterBufferResponse* out) override {
+    char ticket[33];
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    iovec part{ticket, sizeof(ticket)};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    const ssize_t got = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got != 32 || request->ticket() != std::string_view(ticket, 32) || CMSG_FIRSTHDR(&message) == nullptr) {
+      return {grpc::StatusCode::NOT_FOUND, "No descriptor came."};
+    }
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    if (!register_status.ok()) {
+      close(fd);
+      return register_status;
+    }
+    const std::string id = "reg-" + std::to_string(++registered);
+    memories[id] = UniqueFd(fd);
+    out->mutable_buffer()->set_id(id);
+    return grpc::Status::OK;
+  }
+  grpc::Status Run(grpc::ServerContext*, const v1::RunRequest* request, v1::RunResponse* out) override {
+    ++runs;
+    if (const grpc::Status status = on_run ? on_run(runs, *request) : grpc::Status::OK; !status.ok()) {
+      return status;
+    }
+    const v1::BufferView& view = request->inputs(0).buffer();
+    std::vector<uint8_t> bytes(kLarge);
+    if (!Memory(view.buffer_id(), true, bytes)) {
+      return {grpc::StatusCode::NOT_FOUND, "There is no buffer."};
+    }
+    for (uint8_t& byte : bytes) {
+      ++byte;
+    }
+    const bool is_bound = request->outputs_size() == 1;
+    const std::string to = is_bound ? request->outputs(0).buffer_id() : "made";
+    EXPECT_TRUE(Memory(to, false, bytes));
+    v1::OutputValue& y = *out->add_outputs();
+    y.set_name("y");
+    y.mutable_buffer()->set_buffer_id(to);
+    y.mutable_buffer()->set_type(v1::ELEMENT_TYPE_U8);
+    y.mutable_buffer()->add_shape(kLarge);
+    return grpc::Status::OK;
+  }
+  grpc::Status CreateBuffer(grpc::ServerContext*, const v1::CreateBufferRequest*,
+                            v1::CreateBufferResponse* out) override {
+    ++created;
+    out->mutable_buffer()->set_id("written");
+    return grpc::Status::OK;
+  }
+  grpc::Status WriteBuffer(grpc::ServerContext*, grpc::ServerReader<v1::WriteBufferRequest>* in,
+                           v1::WriteBufferResponse*) override {
+    contents["written"].clear();
+    for (v1::WriteBufferRequest part; in->Read(&part);) {
+      contents["written"] += part.data();
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status ReadBuffer(grpc::ServerContext*, const v1::ReadBufferRequest* request,
+                          grpc::ServerWriter<v1::ReadBufferResponse>* out) override {
+    ++read;
+    v1::ReadBufferResponse part;
+    part.set_data(contents[request->buffer_id()]);
+    out->Write(part);
+    return grpc::Status::OK;
+  }
+  grpc::Status DeleteBuffer(grpc::ServerContext*, const v1::DeleteBufferRequest* request,
+                            v1::DeleteBufferResponse*) override {
+    memories.erase(request->buffer_id());
+    return grpc::Status::OK;
+  }
+
+  std::map<std::string, UniqueFd> memories;
+  std::map<std::string, std::string> contents;
+  grpc::Status register_status;
+  std::function<grpc::Status(int, const v1::RunRequest&)> on_run;
+  int registered = 0, runs = 0, created = 0, read = 0;
+
+ private:
+  bool Memory(const std::string& id, bool reads, std::vector<uint8_t>& bytes) {
+    if (const auto found = memories.find(id); found != memories.end()) {
+      return (reads ? ReadAt(found->second.get(), 0, bytes) : WriteAt(found->second.get(), 0, bytes)).ok();
+    }
+    if (!reads) {
+      contents[id].assign(bytes.begin(), bytes.end());
+      return true;
+    }
+    const auto found = contents.find(id);
+    if (found == contents.end() || found->second.size() != bytes.size()) {
+      return false;
+    }
+    bytes.assign(found->second.begin(), found->second.end());
+    return true;
+  }
+
+  const UniqueFd socket_;
+};
+
+class LocalRunTest : public testing::Test {
+ protected:
+  LocalRunTest() {
+    char name[] = "/tmp/hpvm-local-XXXXXX";
+    folder_ = mkdtemp(name);
+    endpoint_ = "unix:" + folder_ + "/s.sock";
+    fake_ = std::make_unique<FakeServer>(folder_ + "/s.sock.memory");
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(endpoint_, grpc::InsecureServerCredentials());
+    builder.SetMaxReceiveMessageSize(8 << 20);
+    builder.RegisterService(fake_.get());
+    // Its threads look so often whether the server ends; 10 s else.
+    builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 100);
+    server_ = builder.BuildAndStart();
+    Connect(true);
+  }
+  ~LocalRunTest() override {
+    client_ = nullptr;
+    server_->Shutdown();
+    std::filesystem::remove_all(folder_);
+  }
+  void Connect(bool local_memory) { client_ = *Client::Connect({.endpoint = endpoint_, .local_memory = local_memory}); }
+  // A run whose input is `value` everywhere; the answer is checked.
+  Status Run(uint8_t value) {
+    std::map<std::string, Tensor> inputs;
+    inputs["x"] = {ElementType::kU8, {kLarge}, std::vector<uint8_t>(kLarge, value)};
+    HPVMD_ASSIGN_OR_RETURN(const RunOutcome outcome, client_->Run("graph", inputs));
+    EXPECT_EQ(outcome.outputs.at("y").data, std::vector<uint8_t>(kLarge, static_cast<uint8_t>(value + 1)));
+    return absl::OkStatus();
+  }
+
+  std::string folder_, endpoint_;
+  std::unique_ptr<FakeServer> fake_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Client> client_;
+};
+
+// The first run brings its output through gRPC, because nobody knows its size; the others do not, and share memory.
+TEST_F(LocalRunTest, TensorsTravelThroughMemoryThatIsUsedAgain) {
+  for (uint8_t value = 0; value < 5; ++value) {
+    ASSERT_EQ(Run(value), absl::OkStatus());
+  }
+  EXPECT_EQ(fake_->created, 0);
+  EXPECT_EQ(fake_->read, 1);
+  EXPECT_EQ(fake_->registered, 2);
+  EXPECT_EQ(client_->TensorPath(), "shared memory");
+  client_ = nullptr;
+  EXPECT_TRUE(fake_->memories.empty());  // The server has it back.
+}
+
+TEST_F(LocalRunTest, SaysWhyItDoesWithout) {
+  std::filesystem::remove(folder_ + "/s.sock.memory");
+  ASSERT_EQ(Run(1), absl::OkStatus());
+  EXPECT_THAT(client_->TensorPath(), HasSubstr("gRPC: Nobody takes shared memory at"));
+  EXPECT_EQ(fake_->created, 1);
+  Connect(false);
+  ASSERT_EQ(Run(2), absl::OkStatus());
+  EXPECT_THAT(client_->TensorPath(), HasSubstr("local_memory"));
+  EXPECT_EQ(fake_->registered, 0);
+}
+
+// A server of another kind is asked once; a quota that is full may have room again.
+TEST_F(LocalRunTest, RefusalsAreRemembered) {
+  fake_->register_status = {grpc::StatusCode::RESOURCE_EXHAUSTED, "The tenant has no room."};
+  ASSERT_EQ(Run(1), absl::OkStatus());
+  EXPECT_EQ(client_->TensorPath(), "shared memory");
+  fake_->register_status = {grpc::StatusCode::UNIMPLEMENTED, "Not here."};
+  ASSERT_EQ(Run(2), absl::OkStatus());
+  EXPECT_THAT(client_->TensorPath(), HasSubstr("Not here."));
+  fake_->register_status = grpc::Status::OK;
+  ASSERT_EQ(Run(3), absl::OkStatus());
+  EXPECT_EQ(fake_->registered, 0);
+  EXPECT_EQ(fake_->created, 3);
+}
+
+// A daemon that was restarted, or let go of what was long unused.
+TEST_F(LocalRunTest, ForgottenBuffersAreNoFailure) {
+  ASSERT_EQ(Run(1), absl::OkStatus());
+  ASSERT_EQ(Run(2), absl::OkStatus());
+  fake_->memories.clear();
+  EXPECT_EQ(Run(3), absl::OkStatus());
+  EXPECT_EQ(Run(4), absl::OkStatus());
+  EXPECT_EQ(client_->TensorPath(), "shared memory");
+}
+
+TEST_F(LocalRunTest, OutputsMayGrow) {
+  ASSERT_EQ(Run(1), absl::OkStatus());
+  fake_->on_run = [](int, const v1::RunRequest& request) {
+    return request.outputs().empty() ? grpc::Status::OK
+                                     : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "The buffer is too small.");
+  };
+  EXPECT_EQ(Run(2), absl::OkStatus());
+  EXPECT_EQ(fake_->runs, 3);
+}
+
+// A run that was cut off may write for a moment more: its memory is nobody else's.
+TEST_F(LocalRunTest, MemoryOfAFailedRunIsNotUsedAgain) {
+  ASSERT_EQ(Run(1), absl::OkStatus());
+  const int before = fake_->registered;
+  fake_->on_run = [](int, const v1::RunRequest&) { return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Late."); };
+  EXPECT_EQ(Run(2).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(fake_->memories.empty());
+  fake_->on_run = nullptr;
+  EXPECT_EQ(Run(3), absl::OkStatus());
+  EXPECT_GE(fake_->registered, before + 2);
+}
+
+TEST_F(LocalRunTest, ABufferOfOnesOwnIsTheServersToo) {
+  const uint64_t shape[] = {16};
+  StatusOr<LocalBuffer> buffer = client_->MakeLocalBuffer(ElementType::kU8, shape);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  buffer->memory.data()[3] = 7;
+  std::vector<uint8_t> seen(16);
+  ASSERT_TRUE(ReadAt(fake_->memories.at(buffer->buffer.id()).get(), 0, seen).ok());
+  EXPECT_EQ(seen[3], 7);
+}
+
+}  // namespace
+}  // namespace hpvm

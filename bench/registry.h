@@ -47,8 +47,8 @@ StatusOr<Measurement> MeasureInterleaved(Better better, const std::vector<Conten
 void AddEngineCases(std::vector<Case>& cases);
 // bench/parse_cases.cc: parse/N.
 void AddParseCases(std::vector<Case>& cases);
-// bench/service/daemon_cases.cc: run/1, run/64, transfer/64MiB; local_cases.cc there: local/64MiB, registered/256MiB; and
-// chain, wide and dag through an executor.
+// bench/service/daemon_cases.cc: run/1, run/64, transfer/64MiB, and chain, wide and dag through an executor;
+// bench/service/local_cases.cc: local/64MiB, registered/256MiB.
 void AddDaemonCases(std::vector<Case>& cases);
 
 // Every case of the suite, in order; the command fails when one is missing or not verified.

@@ -148,14 +148,13 @@ class LocalRunTest : public testing::Test {
     builder.AddListeningPort(endpoint_, grpc::InsecureServerCredentials());
     builder.SetMaxReceiveMessageSize(8 << 20);
     builder.RegisterService(fake_.get());
-    // Its threads look so often whether the server ends; 10 s else.
-    builder.SetSyncServerOption(grpc::ServerBuilder::CQ_TIMEOUT_MSEC, 100);
     server_ = builder.BuildAndStart();
     Connect(true);
   }
   ~LocalRunTest() override {
     client_ = nullptr;
-    server_->Shutdown();
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
     std::filesystem::remove_all(folder_);
   }
   void Connect(bool local_memory) { client_ = *Client::Connect({.endpoint = endpoint_, .local_memory = local_memory}); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large tensors through shared memory, with a server that plays along, and with those that do not.
 #include <gmock/gmock.h>
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -139,6 +140,9 @@ class FakeServer final : public v1::Hpvm::Service {
 
 class LocalRunTest : public testing::Test {
  protected:
+  // The library's own end, which each test would see, takes up to 10 s.
+  static void SetUpTestSuite() { grpc_init(); }
+
   LocalRunTest() {
     char name[] = "/tmp/hpvm-local-XXXXXX";
     folder_ = mkdtemp(name);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "server/core/state/handle_page.h"
-#include "server/memory/descriptor_inbox.h"
+#include "server/memory/client_memory.h"
 #include "server/process/object_id.h"
 
 namespace hpvm::server {

@@ -5,8 +5,8 @@
 // Who calls is for the call to prove. Here nobody is known but by the user id that the kernel gives: one user's
 // descriptors never make another's go. A datagram that breaks a rule is dropped without an answer; the call then says
 // that nothing came.
-#ifndef HPVMD_SERVER_MEMORY_DESCRIPTOR_INBOX_H_
-#define HPVMD_SERVER_MEMORY_DESCRIPTOR_INBOX_H_
+#ifndef HPVMD_SERVER_FRONT_DESCRIPTOR_INBOX_H_
+#define HPVMD_SERVER_FRONT_DESCRIPTOR_INBOX_H_
 
 #include <sys/types.h>
 
@@ -76,14 +76,6 @@ class DescriptorInbox {
   std::thread thread_;
 };
 
-// The size of a client's memory and whether it can only be read, for good: a memfd in ordinary pages whose size is
-// sealed, and whose other seals are sealed now, too. kInvalidArgument says what is missing.
-struct ClientMemory {
-  uint64_t bytes = 0;
-  bool read_only = false;
-};
-StatusOr<ClientMemory> CheckClientMemory(int fd);
-
 }  // namespace hpvm::server
 
-#endif  // HPVMD_SERVER_MEMORY_DESCRIPTOR_INBOX_H_
+#endif  // HPVMD_SERVER_FRONT_DESCRIPTOR_INBOX_H_

@@ -24,10 +24,6 @@
 namespace hpvm::gpu {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-
 bool IsAccess(const Op& op) { return ir::HasSpace(op.code); }
 bool Writes(const Op& op) { return (ir::Info(op.code).effects & ir::kWrites) != 0; }
 

@@ -18,11 +18,13 @@
 #include "base/diagnostic.h"
 #include "compiler/api/gpu_target.h"
 #include "compiler/ir/bounds.h"
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 #include "compiler/pass/memory/shared_checks.h"
 #include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::gpu {
+
+using namespace ir::words;
 
 // A trap ends an instance, but a work item must not leave a group that still meets barriers.
 enum class TrapExit : uint8_t {

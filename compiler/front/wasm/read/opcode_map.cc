@@ -35,7 +35,7 @@ constexpr PlainRun kPlainRuns[] = {
     {W::F64Eq, W::F64Ge, O::kFEq, O::kFGe},
 };
 static_assert(std::ranges::all_of(kPlainRuns, [](const PlainRun& run) {
-  return run.last_from - run.from == static_cast<int>(run.last_to) - static_cast<int>(run.to);
+  return run.last_from - run.from == static_cast<uint32_t>(run.last_to) - static_cast<uint32_t>(run.to);
 }));
 
 // Others that are one operation. Operands, results and widths come from wabt's own table.
@@ -250,9 +250,9 @@ Rows MakeRows() {
     }
   }
   for (const PlainRun& run : kPlainRuns) {
-    for (int i = 0; i <= run.last_from - run.from; ++i) {
+    for (uint32_t i = 0; i <= run.last_from - run.from; ++i) {
       const auto from = static_cast<W::Enum>(run.from + i);
-      table[from] = {.instr = PlainInstr(from, static_cast<O>(static_cast<int>(run.to) + i), false)};
+      table[from] = {.instr = PlainInstr(from, static_cast<O>(static_cast<uint32_t>(run.to) + i), false)};
     }
   }
   for (const ControlRow& row : kControl) {

@@ -16,28 +16,12 @@ struct Comparison {
   bool is_signed;
 };
 std::optional<Comparison> ComparisonOf(Opcode code) {
-  switch (code) {
-    case Opcode::kNe:
-      return Comparison{Test::kNotEqual, false};
-    case Opcode::kLtS:
-      return Comparison{Test::kLess, true};
-    case Opcode::kLtU:
-      return Comparison{Test::kLess, false};
-    case Opcode::kLeS:
-      return Comparison{Test::kLessOrEqual, true};
-    case Opcode::kLeU:
-      return Comparison{Test::kLessOrEqual, false};
-    case Opcode::kGtS:
-      return Comparison{Test::kGreater, true};
-    case Opcode::kGtU:
-      return Comparison{Test::kGreater, false};
-    case Opcode::kGeS:
-      return Comparison{Test::kGreaterOrEqual, true};
-    case Opcode::kGeU:
-      return Comparison{Test::kGreaterOrEqual, false};
-    default:
-      return std::nullopt;
-  }
+  constexpr Comparison kComparisons[] = {
+      {Test::kNotEqual, false},    {Test::kLess, true},           {Test::kLess, false},
+      {Test::kGreater, true},      {Test::kGreater, false},       {Test::kLessOrEqual, true},
+      {Test::kLessOrEqual, false}, {Test::kGreaterOrEqual, true}, {Test::kGreaterOrEqual, false}};
+  return code >= Opcode::kNe && code <= Opcode::kGeU ? std::optional(ir::RowOf(kComparisons, Opcode::kNe, code))
+                                                     : std::nullopt;
 }
 Test Mirrored(Test test) {
   switch (test) {

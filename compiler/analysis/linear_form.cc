@@ -17,7 +17,7 @@ LinearForm LinearForms::Of(ValueId value) const {
   Add(value, 1, 0, form);
   const uint64_t mask = ir::Bytes(f_.type_of(value)) == 4 ? 0xffffffffu : ~uint64_t{0};
   form.constant &= mask;
-  std::sort(form.terms.begin(), form.terms.end());
+  std::ranges::sort(form.terms);
   std::vector<std::pair<uint32_t, uint64_t>> terms;
   for (const auto& [id, factor] : form.terms) {
     if (!terms.empty() && terms.back().first == id) {

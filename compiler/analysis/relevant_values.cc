@@ -53,7 +53,7 @@ RelevantValues::Found RelevantValues::Look(RegionId region) {
       inner.is_loud |= otherwise.is_loud;
       inner.goals.insert(inner.goals.end(), otherwise.goals.begin(), otherwise.goals.end());
     }
-    std::sort(inner.goals.begin(), inner.goals.end(), [](OpId a, OpId b) { return a.index < b.index; });
+    std::ranges::sort(inner.goals, [](OpId a, OpId b) { return a.index < b.index; });
     inner.goals.erase(std::unique(inner.goals.begin(), inner.goals.end()), inner.goals.end());
     std::erase(inner.goals, id);
     is_quiet_[id.index] = !inner.is_loud && inner.goals.empty();

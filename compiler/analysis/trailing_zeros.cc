@@ -61,8 +61,7 @@ class TrailingZeros {
     if ((ir::Info(op.code).effects & ir::kControl) != 0) {
       return;
     }
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      const ValueId result(op.first_result.index + i);
+    for (const ValueId result : ir::ResultsOf(op)) {
       Lower(result, std::min<uint8_t>(Result(op), static_cast<uint8_t>(8 * ir::Bytes(f_.type_of(result)))));
     }
   }

@@ -147,8 +147,7 @@ class RangeDomain {
       }
       return;
     }
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      const ValueId result(op.first_result.index + i);
+    for (const ValueId result : ir::ResultsOf(op)) {
       sweep.Set(result, ResultOf(op, function_.type_of(result), sweep));
     }
   }

@@ -64,7 +64,7 @@ bool IsType(ir::Type type) { return type <= ir::Type::kF64; }
 // Segments must be sorted, apart, and inside [0, limit): the runner copies them without a further look.
 bool AreInside(const std::vector<ir::DataSegment>& data, uint64_t limit) {
   uint64_t end = 0;
-  return std::all_of(data.begin(), data.end(), [&](const ir::DataSegment& segment) {
+  return std::ranges::all_of(data, [&](const ir::DataSegment& segment) {
     const bool fits =
         segment.address >= end && segment.address <= limit && segment.bytes.size() <= limit - segment.address;
     end = segment.address + segment.bytes.size();
@@ -76,7 +76,7 @@ bool AreInside(const std::vector<ir::DataSegment>& data, uint64_t limit) {
 bool AreLines(const std::vector<SourceLine>& lines, size_t files) {
   const auto falls = [](auto& a, auto& b) { return a.offset >= b.offset; };
   return std::adjacent_find(lines.begin(), lines.end(), falls) == lines.end() &&
-         std::all_of(lines.begin(), lines.end(), [&](auto& line) { return line.line == 0 || line.file < files; });
+         std::ranges::all_of(lines, [&](auto& line) { return line.line == 0 || line.file < files; });
 }
 
 bool IsRemark(const KernelRemark& remark) {
@@ -85,13 +85,12 @@ bool IsRemark(const KernelRemark& remark) {
 
 bool IsWellFormed(const Artifact& a) {
   return a.params.size() <= limits::kKernelParamsMax &&
-         std::all_of(a.params.begin(), a.params.end(), [](auto& param) { return IsType(param.type); }) &&
+         std::ranges::all_of(a.params, [](auto& param) { return IsType(param.type); }) &&
          AreInside(a.data, a.memory_bytes) && AreInside(a.state, a.state_bytes) &&
          a.formats.size() == a.format_types.size() &&
-         std::all_of(a.format_types.begin(), a.format_types.end(),
-                     [](auto& types) { return std::all_of(types.begin(), types.end(), IsType); }) &&
+         std::ranges::all_of(a.format_types, [](auto& types) { return std::ranges::all_of(types, IsType); }) &&
          AreLines(a.lines, a.files.size()) && a.remarks.size() <= limits::kRemarksMax &&
-         std::all_of(a.remarks.begin(), a.remarks.end(), IsRemark) && IsWellFormed(a.gpu);
+         std::ranges::all_of(a.remarks, IsRemark) && IsWellFormed(a.gpu);
 }
 
 // What the runner multiplies, divides by and jumps to.

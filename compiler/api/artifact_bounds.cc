@@ -47,13 +47,12 @@ class Validator {
         return "has a malformed atom (" + std::to_string(i) + ")";
       }
     }
-    if (!std::all_of(program_.loops.begin(), program_.loops.end(), [&](const auto& loop) { return IsValid(loop); })) {
+    if (!std::ranges::all_of(program_.loops, [&](const auto& loop) { return IsValid(loop); })) {
       return "has a malformed loop";
     }
     const auto is_valid = [&](const ir::BoundsAccess& access) { return IsValid(access); };
-    if (!std::all_of(program_.accesses.begin(), program_.accesses.end(), is_valid) ||
-        !std::all_of(program_.by_words.begin(), program_.by_words.end(), is_valid) ||
-        !std::all_of(program_.others.begin(), program_.others.end(), is_valid)) {
+    if (!std::ranges::all_of(program_.accesses, is_valid) || !std::ranges::all_of(program_.by_words, is_valid) ||
+        !std::ranges::all_of(program_.others, is_valid)) {
       return "has a malformed access";
     }
     return "";
@@ -74,13 +73,13 @@ class Validator {
   bool HasAtoms(const Polynomial& polynomial) const { return ReachOf(polynomial) <= program_.atoms.size(); }
   bool AreConstraints(const std::vector<uint32_t>& context) const {
     return context.size() <= limits::kBoundsItemsMax &&
-           std::all_of(context.begin(), context.end(), [&](uint32_t c) { return c < program_.constraints.size(); });
+           std::ranges::all_of(context, [&](uint32_t c) { return c < program_.constraints.size(); });
   }
 
   bool IsValid(const Atom& atom, size_t number) const {
     const auto is_earlier = [&](const Polynomial& operand) { return ReachOf(operand) <= number; };
     if (!IsBits(atom.bits) || !atom.range.is_sound() || static_cast<size_t>(atom.code) >= kOpcodes ||
-        !std::all_of(atom.operands.begin(), atom.operands.end(), is_earlier)) {
+        !std::ranges::all_of(atom.operands, is_earlier)) {
       return false;
     }
     switch (atom.kind) {
@@ -114,9 +113,8 @@ class Validator {
         atom.contexts.size() != atom.operands.size()) {
       return false;
     }
-    return std::all_of(atom.contexts.begin(), atom.contexts.end(), [&](const std::vector<uint32_t>& context) {
-      return AreConstraints(context) &&
-             std::all_of(context.begin(), context.end(), [&](uint32_t c) { return reach_[c] <= number; });
+    return std::ranges::all_of(atom.contexts, [&](const std::vector<uint32_t>& context) {
+      return AreConstraints(context) && std::ranges::all_of(context, [&](uint32_t c) { return reach_[c] <= number; });
     });
   }
   bool IsValid(const ir::BoundsAccess& access) const {
@@ -124,25 +122,23 @@ class Validator {
                            (access.param < params_.size() && params_[access.param].is_buffer);
     return has_place && access.width <= access.reach && HasAtoms(access.offset) && AreConstraints(access.context) &&
            AreConstraints(access.happens_when) && access.loops.size() <= limits::kBoundsItemsMax &&
-           std::all_of(access.loops.begin(), access.loops.end(),
-                       [&](uint32_t loop) { return loop < program_.loops.size(); });
+           std::ranges::all_of(access.loops, [&](uint32_t loop) { return loop < program_.loops.size(); });
   }
   bool IsValid(const ir::BoundsLoop& loop) const {
     return loop.trip.index < program_.atoms.size() && AreConstraints(loop.context) &&
            AreConstraints(loop.goes_on_when) && loop.carried.size() <= limits::kBoundsItemsMax &&
-           std::all_of(loop.carried.begin(), loop.carried.end(),
-                       [&](const ir::Carried& carried) {
-                         return carried.atom.index < program_.atoms.size() &&
-                                program_.atoms[carried.atom.index].kind == Atom::Kind::kCarried &&
-                                HasAtoms(carried.first);
-                       }) &&
-           loop.ends.size() <= limits::kBoundsItemsMax &&
-           std::all_of(loop.ends.begin(), loop.ends.end(), [&](const ir::LoopEnd& end) {
+           std::ranges::all_of(loop.carried,
+                               [&](const ir::Carried& carried) {
+                                 return carried.atom.index < program_.atoms.size() &&
+                                        program_.atoms[carried.atom.index].kind == Atom::Kind::kCarried &&
+                                        HasAtoms(carried.first);
+                               }) &&
+           loop.ends.size() <= limits::kBoundsItemsMax && std::ranges::all_of(loop.ends, [&](const ir::LoopEnd& end) {
              return AreConstraints(end.goes_on) && AreConstraints(end.steady) &&
                     end.next.size() == loop.carried.size() &&
-                    std::all_of(end.next.begin(), end.next.end(), [&](const Polynomial& p) { return HasAtoms(p); }) &&
+                    std::ranges::all_of(end.next, [&](const Polynomial& p) { return HasAtoms(p); }) &&
                     end.distances.size() <= limits::kBoundsItemsMax &&
-                    std::all_of(end.distances.begin(), end.distances.end(), [&](const ir::Distance& distance) {
+                    std::ranges::all_of(end.distances, [&](const ir::Distance& distance) {
                       return IsBits(distance.bits) && HasAtoms(distance.polynomial);
                     });
            });
@@ -155,7 +151,7 @@ class Validator {
 
 bool AreBelow(const std::vector<uint32_t>& indices, size_t count) {
   return indices.size() <= limits::kBoundsItemsMax &&
-         std::all_of(indices.begin(), indices.end(), [&](uint32_t index) { return index < count; });
+         std::ranges::all_of(indices, [&](uint32_t index) { return index < count; });
 }
 
 // Far more than code of the largest module holds.
@@ -179,13 +175,13 @@ Status ValidateWork(const ir::WorkProgram& program, const ir::BoundsProgram& bou
     return IsAmount(block.operations) && IsAmount(block.bytes) && IsAmount(block.share) && block.share <= 1 &&
            AreBelow(block.conditions, bounds.constraints.size()) && AreBelow(block.loops, program.loops.size());
   };
-  if (!std::all_of(program.blocks.begin(), program.blocks.end(), is_valid)) {
+  if (!std::ranges::all_of(program.blocks, is_valid)) {
     return InvalidArgument("The artifact's work program has a malformed block.");
   }
   const auto is_known = [&](const ir::WorkLoop& loop) {
     return loop.bounds_loop == ir::WorkLoop::kUnknown || loop.bounds_loop < bounds.loops.size();
   };
-  if (!std::all_of(program.loops.begin(), program.loops.end(), is_known)) {
+  if (!std::ranges::all_of(program.loops, is_known)) {
     return InvalidArgument("The artifact's work program has a malformed loop.");
   }
   return absl::OkStatus();

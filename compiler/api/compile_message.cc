@@ -40,8 +40,8 @@ bool IsExplainConsistent(const CompileRequest& request) {
 }
 
 bool IsWellFormed(const CompileRequest& request) {
-  const bool are_params = std::all_of(request.params.begin(), request.params.end(),
-                                      [](const ParamSpec& param) { return param.scalar <= ir::Type::kF64; });
+  const bool are_params =
+      std::ranges::all_of(request.params, [](const ParamSpec& param) { return param.scalar <= ir::Type::kF64; });
   return are_params && IsExplainConsistent(request) && Find(request.module_kind) != nullptr &&
          request.params.size() <= limits::kKernelParamsMax && request.abi <= Abi::kHpvmWeb &&
          request.options.size() <= limits::kBuildOptionsBytesMax &&

@@ -29,7 +29,7 @@ bool IsClass(const CostRecordClass& c) {
 
 bool IsDevice(const CostRecordDevice& device) {
   return device.device.size() <= kDeviceBytesMax && device.classes.size() <= kCostRecordClassesMax &&
-         std::all_of(device.classes.begin(), device.classes.end(), IsClass);
+         std::ranges::all_of(device.classes, IsClass);
 }
 
 }  // namespace
@@ -55,8 +55,7 @@ StatusOr<CostRecord> DecodeCosts(std::span<const uint8_t> bytes) {
   uint32_t version = 0;
   CostRecord record;
   if (bytes.size() > kCostRecordBytesMax || !ReadWire(bytes, version, record) || version != kVersion ||
-      record.devices.size() > kCostRecordDevicesMax ||
-      !std::all_of(record.devices.begin(), record.devices.end(), IsDevice)) {
+      record.devices.size() > kCostRecordDevicesMax || !std::ranges::all_of(record.devices, IsDevice)) {
     return InvalidArgument("What was measured of a kernel (" + std::to_string(bytes.size()) +
                            " bytes) is malformed or of another version.");
   }

@@ -66,10 +66,8 @@ bool IsVariant(const GpuVariant& variant, bool is_shader, size_t params) {
 }  // namespace
 
 bool IsWellFormed(const GpuCode& code) {
-  return code.format <= GpuFormat::kBitstream &&
-         std::all_of(code.variants.begin(), code.variants.end(), [](const GpuVariant& variant) {
-           return std::all_of(variant.factors.begin(), variant.factors.end(), IsFactor) &&
-                  std::all_of(variant.arguments.begin(), variant.arguments.end(), HasKind);
+  return code.format <= GpuFormat::kBitstream && std::ranges::all_of(code.variants, [](const GpuVariant& variant) {
+           return std::ranges::all_of(variant.factors, IsFactor) && std::ranges::all_of(variant.arguments, HasKind);
          });
 }
 

@@ -24,7 +24,7 @@ bool IsClass(const LearntClass& c) {
   if (c.winner >= kCandidatesMax || (c.candidates >> c.winner & 1) == 0 || c.instance_ns.size() > kCandidatesMax) {
     return false;
   }
-  return std::all_of(c.instance_ns.begin(), c.instance_ns.end(), [](float ns) { return std::isfinite(ns) && ns >= 0; });
+  return std::ranges::all_of(c.instance_ns, [](float ns) { return std::isfinite(ns) && ns >= 0; });
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ StatusOr<LearntRecord> DecodeLearnt(std::span<const uint8_t> bytes) {
   LearntRecord record;
   if (bytes.size() > kLearntBytesMax || !ReadWire(bytes, version, record) || version != kVersion ||
       record.device.size() > kDeviceBytesMax || record.classes.size() > kLearntClassesMax ||
-      !std::all_of(record.classes.begin(), record.classes.end(), IsClass)) {
+      !std::ranges::all_of(record.classes, IsClass)) {
     return InvalidArgument("What was learnt of a kernel (" + std::to_string(bytes.size()) +
                            " bytes) is malformed or of another version.");
   }

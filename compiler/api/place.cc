@@ -11,8 +11,7 @@ const SourceLine* FindLine(const Artifact& artifact, uint32_t source) {
   if (source == 0) {
     return nullptr;
   }
-  const auto next = std::upper_bound(artifact.lines.begin(), artifact.lines.end(), source,
-                                     [](uint32_t offset, const SourceLine& line) { return offset < line.offset; });
+  const auto next = std::ranges::upper_bound(artifact.lines, source, {}, &SourceLine::offset);
   if (next == artifact.lines.begin()) {
     return nullptr;
   }

@@ -87,8 +87,7 @@ class Assignment {
       return false;
     }
     end_ = end + code_begin_;
-    at_ = Skip(static_cast<size_t>(std::lower_bound(offsets_.begin(), offsets_.end(), begin + code_begin_) -
-                                   offsets_.begin()));
+    at_ = Skip(static_cast<size_t>(std::ranges::lower_bound(offsets_, begin + code_begin_) - offsets_.begin()));
     return at_ < offsets_.size() && offsets_[at_] < end_;
   }
   // Gives the offsets of the last Wants that line.

@@ -68,7 +68,7 @@ std::vector<uint32_t> SourcesOf(const ir::Module& module, const Artifact& artifa
       }
     }
   }
-  std::sort(sources.begin(), sources.end());
+  std::ranges::sort(sources);
   sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
   return sources;
 }

@@ -182,8 +182,7 @@ void ExplainVariants(const GpuCode& code, KernelReport* report) {
 void SortReport(KernelReport* report) {
   const auto key = [](const KernelRemark& remark) { return std::tie(remark.source, remark.kind, remark.text); };
   std::vector<KernelRemark>& remarks = report->remarks;
-  std::stable_sort(remarks.begin(), remarks.end(),
-                   [&](const KernelRemark& a, const KernelRemark& b) { return key(a) < key(b); });
+  std::ranges::stable_sort(remarks, [&](const KernelRemark& a, const KernelRemark& b) { return key(a) < key(b); });
   remarks.erase(std::unique(remarks.begin(), remarks.end(),
                             [&](const KernelRemark& a, const KernelRemark& b) { return key(a) == key(b); }),
                 remarks.end());

@@ -41,10 +41,10 @@ class AddressUses {
 
   // Whether a parameter's own value is a factor, is shifted, converted or says which of two is larger: no address is.
   bool IsNumber(ValueId value) const {
-    return std::any_of(order_.begin(), order_.end(), [&](ir::OpId id) {
+    return std::ranges::any_of(order_, [&](ir::OpId id) {
       const ir::Op& op = f_.op(id);
       const std::span<const ValueId> operands = f_.operands_of(op);
-      return IsNumeric(op) && std::find(operands.begin(), operands.end(), value) != operands.end();
+      return IsNumeric(op) && std::ranges::find(operands, value) != operands.end();
     });
   }
 

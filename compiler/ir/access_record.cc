@@ -155,8 +155,8 @@ std::optional<uint64_t> AccessRecord::FirstUnwritten(uint64_t offset, uint64_t b
 void AccessRecord::Clear() {
   for (const std::unique_ptr<Page>& page : pages_) {
     if (page != nullptr) {
-      std::fill(page->plain.begin(), page->plain.end(), Plain{});
-      std::fill(page->atomic.begin(), page->atomic.end(), Atomic{});
+      std::ranges::fill(page->plain, Plain{});
+      std::ranges::fill(page->atomic, Atomic{});
     }
   }
 }

@@ -122,7 +122,7 @@ bool Multiply(const Polynomial& a, const Polynomial& b, Polynomial* product) {
     for (const Term& y : b) {
       std::vector<AtomId> atoms = x.atoms;
       atoms.insert(atoms.end(), y.atoms.begin(), y.atoms.end());
-      std::sort(atoms.begin(), atoms.end());
+      std::ranges::sort(atoms);
       if (atoms.size() > kDegreeMax) {
         return false;
       }

@@ -171,7 +171,7 @@ void BoundsProver::Scope::AddTerms(const Polynomial& polynomial, Wide sign, Redu
 }
 
 void BoundsProver::Scope::AddTo(Reduced* sum, const ReducedTerm& term) {
-  const auto same = std::find_if(sum->begin(), sum->end(), [&](const ReducedTerm& t) { return t.IsLike(term); });
+  const auto same = std::ranges::find_if(*sum, [&](const ReducedTerm& t) { return t.IsLike(term); });
   if (same == sum->end()) {
     sum->push_back(term);
   } else {
@@ -208,7 +208,7 @@ Interval BoundsProver::Scope::OfTied(const Reduced& terms) {
 Interval BoundsProver::Scope::By(const NotNegative& holds, const Reduced& terms) {
   prover_.Spend(terms.size() + holds.terms.size());
   for (const ReducedTerm& held : holds.terms) {
-    const auto same = std::find_if(terms.begin(), terms.end(), [&](const ReducedTerm& t) { return t.IsLike(held); });
+    const auto same = std::ranges::find_if(terms, [&](const ReducedTerm& t) { return t.IsLike(held); });
     if (held.count == 0 || same == terms.end() || !same->factor || !held.factor || *same->factor % *held.factor != 0) {
       continue;
     }
@@ -435,8 +435,7 @@ void BoundsProver::Scope::Tighten(const Reduced& terms, Wide added) {
       continue;
     }
     const AtomId atom = term.atoms[0];
-    const bool is_alone =
-        std::none_of(terms.begin(), terms.end(), [&](const ReducedTerm& t) { return &t != &term && t.Has(atom); });
+    const bool is_alone = std::ranges::none_of(terms, [&](const ReducedTerm& t) { return &t != &term && t.Has(atom); });
     const Exact limit = is_alone ? Sum(Of(terms, &term).hi(), added) : Exact();
     if (!limit) {
       continue;
@@ -469,8 +468,8 @@ bool IsComparable(const Constraint& c, const Interval& less, const Interval& mor
 
 void BoundsProver::Scope::Keep(const void* by, const Reduced& terms, Wide added, AtomId of) {
   const auto has_atoms = [](const ReducedTerm& term) { return term.count != 0; };
-  const auto known = std::find_if(ties_.begin(), ties_.end(), [&](const Tie& tie) { return tie.by == by; });
-  if (known != ties_.end() || ties_.size() == kTiesMax || std::count_if(terms.begin(), terms.end(), has_atoms) < 2) {
+  const auto known = std::ranges::find_if(ties_, [&](const Tie& tie) { return tie.by == by; });
+  if (known != ties_.end() || ties_.size() == kTiesMax || std::ranges::count_if(terms, has_atoms) < 2) {
     return;
   }
   ties_.push_back({by, {terms, added}, of});

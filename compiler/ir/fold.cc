@@ -66,14 +66,61 @@ std::optional<uint64_t> Fold(Opcode code, U a, U b) {
   }
 }
 
+// How many operations PossibleBits looks back: an `or` costs at most 2^4 looks.
+constexpr int kBitsDepthMax = 4;
+
+using DefinitionOf = absl::FunctionRef<const Op*(ValueId)>;
+
+uint64_t BitsOf(const Function& function, DefinitionOf definition_of, ValueId value, int depth) {
+  const uint64_t ones = function.type_of(value) == Type::kI32 ? 0xffffffffu : ~uint64_t{0};
+  const Op* op = definition_of(value);
+  if (op == nullptr || depth == kBitsDepthMax) {
+    return ones;
+  }
+  const std::span<const ValueId> operands = function.operands_of(*op);
+  const auto bits_of = [&](size_t i) { return BitsOf(function, definition_of, operands[i], depth + 1); };
+  switch (op->code) {
+    case Opcode::kConst:
+      return op->imm & ones;
+    case Opcode::kAnd:
+      return bits_of(0) & bits_of(1);
+    case Opcode::kOr:
+    case Opcode::kXor:
+      return bits_of(0) | bits_of(1);
+    case Opcode::kSelect:
+      return bits_of(1) | bits_of(2);
+    case Opcode::kExtendU:
+      return bits_of(0);
+    case Opcode::kLoad:
+      return op->width < Bytes(op->type) && !op->sign ? (uint64_t{1} << (op->width * 8)) - 1 : ones;
+    case Opcode::kShl:
+    case Opcode::kShrU: {
+      const Op* count = definition_of(operands[1]);
+      if (count == nullptr || count->code != Opcode::kConst) {
+        return ones;
+      }
+      const uint64_t by = count->imm % (Bytes(op->type) * 8);
+      return op->code == Opcode::kShl ? bits_of(0) << by & ones : bits_of(0) >> by;
+    }
+    default: {
+      const Family family = Info(op->code).family;
+      return family == Family::kIntCompare || family == Family::kFloatCompare ? 1 : ones;
+    }
+  }
+}
+
 }  // namespace
+
+uint64_t PossibleBits(const Function& function, DefinitionOf definition_of, ValueId value) {
+  return BitsOf(function, definition_of, value, 0);
+}
 
 std::optional<uint64_t> FoldInteger(const Op& op, Type result, std::span<const std::optional<uint64_t>> operands) {
   if (op.code == Opcode::kConst) {
     return op.imm;
   }
   if (operands.empty() || !IsInt(result) || !IsInt(op.type) ||
-      std::any_of(operands.begin(), operands.end(), [](const std::optional<uint64_t>& bits) { return !bits; })) {
+      std::ranges::any_of(operands, [](const std::optional<uint64_t>& bits) { return !bits; })) {
     return std::nullopt;
   }
   switch (op.code) {

@@ -120,26 +120,19 @@ ValueId Builder::Append1(Op op, std::span<const ValueId> operands, Type result) 
 }
 
 ValueId Builder::Const(Type type, uint64_t bits) {
-  Op op{.code = Opcode::kConst};
-  op.type = type;
-  op.imm = Bytes(type) == 4 ? static_cast<uint32_t>(bits) : bits;
+  Op op{.code = Opcode::kConst, .type = type, .imm = Bytes(type) == 4 ? static_cast<uint32_t>(bits) : bits};
   return Append1(op, {}, type);
 }
 
 OpId Builder::BeginBlock(Opcode block_or_loop, std::span<const ValueId> arguments, std::span<const Type> results,
                          uint32_t source) {
   HPVMD_CHECK(block_or_loop == Opcode::kBlock || block_or_loop == Opcode::kLoop);
-  Op op{.code = block_or_loop};
-  op.source = source;
+  Op op{.code = block_or_loop, .source = source};
   const OpId id = Append(op, arguments, results);
-  std::vector<Type> types;
-  for (ValueId argument : arguments) {
-    types.push_back(f_.type_of(argument));
-  }
   Region region;
   region.owner = id;
-  region.first_param = NewValues(types);
-  region.param_count = static_cast<uint32_t>(types.size());
+  region.first_param = NewValues(f_.types_of(arguments));
+  region.param_count = static_cast<uint32_t>(arguments.size());
   f_.op(id).body = RegionId(f_.regions.size());
   open_.push_back(f_.op(id).body);
   f_.regions.push_back(std::move(region));
@@ -147,8 +140,7 @@ OpId Builder::BeginBlock(Opcode block_or_loop, std::span<const ValueId> argument
 }
 
 OpId Builder::BeginIf(ValueId condition, std::span<const Type> results, uint32_t source) {
-  Op op{.code = Opcode::kIf};
-  op.source = source;
+  Op op{.code = Opcode::kIf, .source = source};
   const OpId id = Append(op, std::array{condition}, results);
   Region region;
   region.owner = id;
@@ -176,45 +168,38 @@ void Builder::End() {
   open_.pop_back();
 }
 
-OpId Builder::AppendTerminator(Op op, std::span<const ValueId> values, std::span<const Target> targets) {
+void Builder::Terminate(const Op& like, std::span<const ValueId> operands, std::span<const Target> targets) {
+  Op op{.code = like.code, .imm = like.imm, .source = like.source};
+  if (op.code == Opcode::kLeave || op.code == Opcode::kContinue) {
+    op.code = targets[0].is_continue ? Opcode::kContinue : Opcode::kLeave;
+  }
   op.first_target = static_cast<uint32_t>(f_.targets.size());
   op.target_count = static_cast<uint32_t>(targets.size());
   f_.targets.insert(f_.targets.end(), targets.begin(), targets.end());
-  return Append(op, values, {});
+  Append(op, operands, {});
 }
 
 void Builder::Leave(OpId target, std::span<const ValueId> values, uint32_t source) {
-  Op op{.code = Opcode::kLeave};
-  op.source = source;
-  AppendTerminator(op, values, std::array{Target{target, false}});
+  Terminate({.code = Opcode::kLeave, .source = source}, values, std::array{Target{target, false}});
 }
 
 void Builder::Continue(OpId loop, std::span<const ValueId> values, uint32_t source) {
-  Op op{.code = Opcode::kContinue};
-  op.source = source;
-  AppendTerminator(op, values, std::array{Target{loop, true}});
+  Terminate({.code = Opcode::kContinue, .source = source}, values, std::array{Target{loop, true}});
 }
 
 void Builder::LeaveTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values,
                          uint32_t source) {
-  Op op{.code = Opcode::kLeaveTable};
-  op.source = source;
   std::vector<ValueId> operands{index};
   operands.insert(operands.end(), values.begin(), values.end());
-  AppendTerminator(op, operands, targets);
+  Terminate({.code = Opcode::kLeaveTable, .source = source}, operands, targets);
 }
 
 void Builder::Return(std::span<const ValueId> values, uint32_t source) {
-  Op op{.code = Opcode::kReturn};
-  op.source = source;
-  AppendTerminator(op, values, {});
+  Terminate({.code = Opcode::kReturn, .source = source}, values, {});
 }
 
 void Builder::Trap(TrapCode code, uint32_t source) {
-  Op op{.code = Opcode::kTrap};
-  op.source = source;
-  op.imm = static_cast<uint64_t>(code);
-  AppendTerminator(op, {}, {});
+  Terminate({.code = Opcode::kTrap, .imm = static_cast<uint64_t>(code), .source = source}, {}, {});
 }
 
 std::vector<ValueId> Builder::Params(OpId block_or_loop) const {

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/status.h"
 
 namespace hpvm::ir {
 
@@ -114,6 +115,13 @@ struct OpcodeInfo {
   Family family;
 };
 const OpcodeInfo& Info(Opcode code);
+// The row of `code` in a table that has one for each opcode from `first` on, in the order of opcodes.def.
+template <typename Row, size_t kRows>
+constexpr const Row& RowOf(const Row (&rows)[kRows], Opcode first, Opcode code) {
+  const size_t row = static_cast<size_t>(code) - static_cast<size_t>(first);
+  HPVMD_CHECK(row < kRows);
+  return rows[row];
+}
 // The opcode of that text name, or nothing.
 bool OpcodeFromText(std::string_view text, Opcode* code);
 constexpr bool IsTerminator(Opcode code) {
@@ -216,6 +224,14 @@ struct Function {
   const Region& region(RegionId id) const { return regions[id.index]; }
   Region& region(RegionId id) { return regions[id.index]; }
   Type type_of(ValueId id) const { return values[id.index].type; }
+  template <typename Values>
+  std::vector<Type> types_of(const Values& ids) const {
+    std::vector<Type> types;
+    for (const ValueId id : ids) {
+      types.push_back(type_of(id));
+    }
+    return types;
+  }
   std::span<const ValueId> operands_of(const Op& op) const {
     return {operands.data() + op.first_operand, op.operand_count};
   }
@@ -329,6 +345,9 @@ class Builder {
   void LeaveTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values, uint32_t source = 0);
   void Return(std::span<const ValueId> values, uint32_t source = 0);
   void Trap(TrapCode code, uint32_t source = 0);
+  // One like another, of which operands and targets are not looked at. A jump to one target leaves or continues it as
+  // the target says.
+  void Terminate(const Op& like, std::span<const ValueId> operands, std::span<const Target> targets);
 
   std::vector<ValueId> Params(OpId block_or_loop) const;
   std::vector<ValueId> Results(OpId op) const;
@@ -339,7 +358,6 @@ class Builder {
 
  private:
   ValueId NewValues(std::span<const Type> types);
-  OpId AppendTerminator(Op op, std::span<const ValueId> values, std::span<const Target> targets);
 
   Function& f_;
   std::vector<RegionId> open_;

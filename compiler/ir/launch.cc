@@ -51,8 +51,7 @@ Status CheckStorage(const Module& module, const Launch& launch) {
     return InvalidArgument("The instance that the caller keeps lacks memory, globals or state.");
   }
   // Buffers lie above the memory that the module declares.
-  const bool has_buffer = std::any_of(module.params.begin(), module.params.end(),
-                                      [](const KernelParam& param) { return param.is_buffer; });
+  const bool has_buffer = std::ranges::any_of(module.params, [](const KernelParam& param) { return param.is_buffer; });
   if (has_buffer && storage->memory_bytes_max > module.memory_bytes_max) {
     return InvalidArgument("The memory of the instance (" + std::to_string(storage->memory_bytes_max) +
                            " bytes) may grow beyond the module's maximum (" + std::to_string(module.memory_bytes_max) +

@@ -60,8 +60,8 @@ class Domain {
       }
       open = std::move(left);
     }
-    const bool is_exact = open.empty() && std::all_of(store_.loops.begin(), store_.loops.end(),
-                                                      [&](uint32_t loop) { return IsCounted(loop); });
+    const bool is_exact =
+        open.empty() && std::ranges::all_of(store_.loops, [&](uint32_t loop) { return IsCounted(loop); });
     return is_exact ? Truth::kYes : Truth::kUnknown;
   }
 
@@ -97,8 +97,7 @@ class Domain {
       return std::nullopt;
     }
     written.begin = *begin;
-    std::sort(written.axes.begin(), written.axes.end(),
-              [](const auto& a, const auto& b) { return a.stride < b.stride; });
+    std::ranges::sort(written.axes, [](const auto& a, const auto& b) { return a.stride < b.stride; });
     return written;
   }
 
@@ -106,8 +105,7 @@ class Domain {
   bool IsAxis(AtomId id) const {
     const Atom& atom = program_.atoms[id.index];
     return atom.kind == Atom::Kind::kInstanceId ||
-           (atom.kind == Atom::Kind::kTrip &&
-            std::find(store_.loops.begin(), store_.loops.end(), atom.index) != store_.loops.end());
+           (atom.kind == Atom::Kind::kTrip && std::ranges::find(store_.loops, atom.index) != store_.loops.end());
   }
 
   // Whether the constraint holds in all of the domain, or nowhere, or can be made to by cutting one axis.
@@ -169,7 +167,7 @@ class Domain {
       }
     }
     before.Refine(loop.trip, {0, *last - 1});
-    return std::all_of(loop.goes_on_when.begin(), loop.goes_on_when.end(), [&](uint32_t constraint) {
+    return std::ranges::all_of(loop.goes_on_when, [&](uint32_t constraint) {
       return before.Decide(program_.constraints[constraint]) == Truth::kYes;
     });
   }
@@ -194,7 +192,7 @@ void Join(std::vector<Progression>& all) {
       }
       return std::pair(std::move(axes), p.begin);
     };
-    std::sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    std::ranges::sort(all, [&](const auto& a, const auto& b) { return key(a) < key(b); });
     std::vector<Progression> joined;
     for (Progression& next : all) {
       if (!joined.empty() && joined.back().axes == next.axes &&
@@ -227,7 +225,7 @@ bool StoresCover(const BoundsProgram& program, const BoundsProver& prover,
     }
   }
   Join(written);
-  return std::any_of(written.begin(), written.end(), [&](const Progression& p) {
+  return std::ranges::any_of(written, [&](const Progression& p) {
     return p.axes.empty() && p.begin <= range.begin && p.begin + p.bytes >= range.end;
   });
 }

@@ -61,6 +61,14 @@ struct Slots {
   ValueId first;
   uint32_t count = 0;
   ValueId operator[](uint32_t i) const { return ValueId(first.index + i); }
+  struct Iterator {
+    ValueId at;
+    ValueId operator*() const { return at; }
+    Iterator& operator++() { return ++at.index, *this; }
+    bool operator==(const Iterator&) const = default;
+  };
+  Iterator begin() const { return {first}; }
+  Iterator end() const { return {(*this)[count]}; }
 };
 inline Slots ParamsOf(const Region& region) { return {region.first_param, region.param_count}; }
 inline Slots ResultsOf(const Op& op) { return {op.first_result, op.result_count}; }

@@ -77,7 +77,7 @@ class Counter {
     }
     BoundsProver::Scope before(prover_, {});
     before.Refine(loop.trip, {0, std::max<Wide>(last - 1, 0)});
-    return last == 0 || std::all_of(loop.goes_on_when.begin(), loop.goes_on_when.end(), [&](uint32_t constraint) {
+    return last == 0 || std::ranges::all_of(loop.goes_on_when, [&](uint32_t constraint) {
              return before.Decide(bounds_.constraints[constraint]) == Truth::kYes;
            });
   }
@@ -117,9 +117,8 @@ class Counter {
     count_.is_guess |= repeats.is_guess;
     // What is behind the condition on which the loop goes on is not in its last iteration.
     const std::vector<uint32_t>& goes_on = bounds_.loops[loop.bounds_loop].goes_on_when;
-    const bool is_behind = std::any_of(block.conditions.begin(), block.conditions.end(), [&](uint32_t condition) {
-      return std::find(goes_on.begin(), goes_on.end(), condition) != goes_on.end();
-    });
+    const bool is_behind = std::ranges::any_of(
+        block.conditions, [&](uint32_t condition) { return std::ranges::find(goes_on, condition) != goes_on.end(); });
     return repeats.backs + (is_behind ? 0 : 1);
   }
 

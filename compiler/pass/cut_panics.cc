@@ -16,7 +16,6 @@ namespace hpvm::pass {
 namespace {
 
 using ir::Function;
-using ir::TrapCode;
 
 // Whether control can reach a return, and whether it can get into a loop that has no way out. In the order of the text,
 // as CutUnreachable.
@@ -212,8 +211,7 @@ class InitialMemory {
 
   // Nothing where some byte is in no segment.
   std::optional<std::string> Read(uint64_t address, uint64_t bytes) const {
-    auto next = std::upper_bound(m_.data.begin(), m_.data.end(), address,
-                                 [](uint64_t at, const ir::DataSegment& segment) { return at < segment.address; });
+    auto next = std::ranges::upper_bound(m_.data, address, {}, &ir::DataSegment::address);
     if (next == m_.data.begin()) {
       return std::nullopt;
     }
@@ -252,7 +250,7 @@ std::optional<ir::SourcePlace> LocationAt(const ir::Module& module, uint64_t add
   }
   const std::optional<std::string> file = memory.Read(memory.Number(address, word), bytes);
   const auto is_plain = [](char c) { return static_cast<uint8_t>(c) >= ' ' && c != 0x7f; };
-  if (!file.has_value() || !file->ends_with(".rs") || !std::all_of(file->begin(), file->end(), is_plain) ||
+  if (!file.has_value() || !file->ends_with(".rs") || !std::ranges::all_of(*file, is_plain) ||
       file->starts_with("/rustc/") || file->starts_with("library/core/") || file->starts_with("library/std/") ||
       file->starts_with("library/alloc/") || file->find("/lib/rustlib/src/") != std::string::npos) {
     return std::nullopt;
@@ -272,8 +270,7 @@ class Cutter {
       }
     });
     for (ir::Region& region : f_.regions) {
-      const auto call =
-          std::find_if(region.ops.begin(), region.ops.end(), [&](OpId id) { return survey_.IsCut(f_.op(id)); });
+      const auto call = std::ranges::find_if(region.ops, [&](OpId id) { return survey_.IsCut(f_.op(id)); });
       if (call != region.ops.end()) {
         Cut(region, static_cast<size_t>(call - region.ops.begin()));
       }
@@ -284,10 +281,10 @@ class Cutter {
   void Cut(ir::Region& region, size_t at) {
     const Op call = f_.op(region.ops[at]);
     NotePlace(call);
-    Op trap{.code = Opcode::kTrap};
-    trap.imm = static_cast<uint64_t>(TrapCode::kUnreachable);
-    trap.source = call.source;
-    trap.origin = call.origin;
+    Op trap{.code = Opcode::kTrap,
+            .imm = static_cast<uint64_t>(TrapCode::kUnreachable),
+            .source = call.source,
+            .origin = call.origin};
     f_.ops.push_back(trap);
     region.ops.resize(at);
     region.ops.push_back(OpId(static_cast<uint32_t>(f_.ops.size() - 1)));
@@ -324,8 +321,7 @@ std::vector<ir::SourcePlace> CutPanics(ir::Module& module) {
   for (Function& function : module.functions) {
     Cutter(module, survey, function, places);
   }
-  std::sort(places.begin(), places.end(),
-            [](const ir::SourcePlace& a, const ir::SourcePlace& b) { return a.source < b.source; });
+  std::ranges::sort(places, [](const ir::SourcePlace& a, const ir::SourcePlace& b) { return a.source < b.source; });
   return places;
 }
 

@@ -40,10 +40,10 @@ class Cut {
     if (f_.op(f_.region(id).ops[count]).code == ir::Opcode::kTrap) {
       return;  // As front ends end such regions themselves.
     }
-    Op trap{.code = ir::Opcode::kTrap};
-    trap.imm = static_cast<uint64_t>(ir::TrapCode::kUnreachable);
-    trap.source = op.source;
-    trap.origin = op.origin;
+    Op trap{.code = ir::Opcode::kTrap,
+            .imm = static_cast<uint64_t>(ir::TrapCode::kUnreachable),
+            .source = op.source,
+            .origin = op.origin};
     f_.ops.push_back(trap);
     std::vector<OpId>& ops = f_.region(id).ops;
     ops.resize(count);

@@ -54,24 +54,21 @@ class Hope {
       : program_(program), knows_words_(knows_words), wild_(program.atoms.size()) {}
 
   bool IsLost(const Polynomial& polynomial, const std::vector<uint32_t>& context) {
-    return std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
-      return std::any_of(term.atoms.begin(), term.atoms.end(),
-                         [&](AtomId atom) { return IsWild(atom) && !IsTamed(atom, context); });
+    return std::ranges::any_of(polynomial, [&](const ir::Term& term) {
+      return std::ranges::any_of(term.atoms, [&](AtomId atom) { return IsWild(atom) && !IsTamed(atom, context); });
     });
   }
 
  private:
   // With a factor of that sign; 0: of any.
   static bool Mentions(const Polynomial& polynomial, AtomId atom, int sign) {
-    return std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
-      return (sign == 0 || (term.factor > 0) == (sign > 0)) &&
-             std::find(term.atoms.begin(), term.atoms.end(), atom) != term.atoms.end();
+    return std::ranges::any_of(polynomial, [&](const ir::Term& term) {
+      return (sign == 0 || (term.factor > 0) == (sign > 0)) && std::ranges::find(term.atoms, atom) != term.atoms.end();
     });
   }
   bool AnyWild(const Polynomial& polynomial, AtomId except = AtomId()) {
-    return std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
-      return std::any_of(term.atoms.begin(), term.atoms.end(),
-                         [&](AtomId atom) { return !(atom == except) && IsWild(atom); });
+    return std::ranges::any_of(polynomial, [&](const ir::Term& term) {
+      return std::ranges::any_of(term.atoms, [&](AtomId atom) { return !(atom == except) && IsWild(atom); });
     });
   }
   // True if conditions bound it, above and below, by what a launch knows.
@@ -133,7 +130,7 @@ class Hope {
       case Opcode::kExtend16:
         return false;
       default:
-        return std::any_of(atom.operands.begin(), atom.operands.end(), [&](const Polynomial& p) { return AnyWild(p); });
+        return std::ranges::any_of(atom.operands, [&](const Polynomial& p) { return AnyWild(p); });
     }
   }
   // True unless what is carried begins as something that a launch knows, and then falls or is compared.
@@ -158,9 +155,9 @@ class Hope {
       const Constraint& c = program_.constraints[index];
       return !IsLost(c.less, loop.context) && !IsLost(c.more, loop.context);
     };
-    return std::none_of(end.goes_on.begin(), end.goes_on.end(), ends_by) &&
-           std::none_of(end.distances.begin(), end.distances.end(),
-                        [&](const ir::Distance& d) { return !IsLost(d.polynomial, loop.context); });
+    return std::ranges::none_of(end.goes_on, ends_by) &&
+           std::ranges::none_of(end.distances,
+                                [&](const ir::Distance& d) { return !IsLost(d.polynomial, loop.context); });
   }
 
   const ir::BoundsProgram& program_;
@@ -267,8 +264,8 @@ class Finder {
   // Whether it rests on a value for which there was no atom left. Two such values are nothing to each other though they
   // have one atom, so nothing is computed with them.
   bool IsLost(const Polynomial& polynomial) const {
-    return lost_.valid() && std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
-             return std::find(term.atoms.begin(), term.atoms.end(), lost_) != term.atoms.end();
+    return lost_.valid() && std::ranges::any_of(polynomial, [&](const ir::Term& term) {
+             return std::ranges::find(term.atoms, lost_) != term.atoms.end();
            });
   }
   Polynomial Lost() const { return ir::AtomPolynomial(lost_); }
@@ -467,7 +464,7 @@ class Finder {
       }
       const auto [low, high] = std::minmax(group->second, size->second);
       const auto factor_of = [&](const std::vector<AtomId>& atoms) {
-        const auto term = std::find_if(sum.begin(), sum.end(), [&](const ir::Term& t) { return t.atoms == atoms; });
+        const auto term = std::ranges::find_if(sum, [&](const ir::Term& t) { return t.atoms == atoms; });
         return term == sum.end() ? 0 : term->factor;
       };
       const int64_t factor = factor_of({local->second});

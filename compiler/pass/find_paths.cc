@@ -167,8 +167,8 @@ class OwnReads {
         continue;
       }
       ir::BoundsAccess& access = *found->second;
-      access.reads_own = access.is_load && std::any_of(stores_.begin(), stores_.end(),
-                                                       [&](const auto* store) { return Covers(*store, access); });
+      access.reads_own =
+          access.is_load && std::ranges::any_of(stores_, [&](const auto* store) { return Covers(*store, access); });
       if (access.is_store) {
         stores_.push_back(&access);
       }

@@ -87,9 +87,7 @@ class Hoister final : public FunctionCopier {
     }
     constexpr uint64_t kOne = 0x3f800000;
     const ValueId one = b_.Const(Type::kF32, kOne);
-    Op quotient{.code = Opcode::kFDiv};
-    quotient.type = Type::kF32;
-    quotient.source = op.source;
+    Op quotient{.code = Opcode::kFDiv, .type = Type::kF32, .source = op.source};
     reciprocals_[divisor.index] = b_.Append1(quotient, std::array{one, values_[divisor.index]}, Type::kF32);
   }
 

@@ -7,8 +7,7 @@ namespace hpvm::pass {
 namespace {
 
 bool BeginsWithAny(std::string_view name, std::initializer_list<std::string_view> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(),
-                     [&](std::string_view beginning) { return name.starts_with(beginning); });
+  return std::ranges::any_of(beginnings, [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
 // Rust's older scheme: "_ZN", then the length of each part and the part; "<core::...>" is "_$LT$core..".

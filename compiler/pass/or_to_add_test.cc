@@ -45,6 +45,18 @@ TEST(OrToAddTest, Bodies) {
        "%2: i32 = const.i32 2\n %3: i32 = const.i32 3\n %4: i32 = shl.i32 %1, %2\n %5: i32 = and.i32 %0, %3\n"
        " %6: i32 = or.i32 %5, %4\n",
        "add"},
+      {"ShiftedBelow", "%6",
+       "%2: i32 = const.i32 24\n %3: i32 = const.i32 8\n %4: i32 = shr_u.i32 %0, %2\n %5: i32 = shl.i32 %1, %3\n"
+       " %6: i32 = or.i32 %4, %5\n",
+       "add"},
+      {"ShiftedTooFarDown", "%6",
+       "%2: i32 = const.i32 23\n %3: i32 = const.i32 8\n %4: i32 = shr_u.i32 %0, %2\n %5: i32 = shl.i32 %1, %3\n"
+       " %6: i32 = or.i32 %4, %5\n",
+       "or"},
+      {"ByteBelow", "%5",
+       "%2: i32 = const.i32 8\n %3: i32 = load.i32 w1 flat %0\n %4: i32 = shl.i32 %1, %2\n"
+       " %5: i32 = or.i32 %3, %4\n",
+       "add"},
       {"Product", "%4", "%2: i32 = const.i32 12\n %3: i32 = mul.i32 %1, %2\n %4: i32 = or.i32 %3, %2\n", "or"},
       {"Address", "%3", "%2: i32 = const.i32 4\n %3: i32 = or.i32 %0, %2\n", "or"},
   };

@@ -13,10 +13,6 @@
 namespace hpvm::gpu {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-
 // Each barrier, and each load that may be done early, is looked at in time linear in the function.
 constexpr size_t kBarriersMax = 256, kDoneLoadsMax = 64;
 constexpr size_t kSumMax = 16;  // Operations that a stored value is followed through.
@@ -108,7 +104,7 @@ class FenceSearch {
       }
       has_other |= !open.empty();
     }
-    std::sort(loads.begin(), loads.end());
+    std::ranges::sort(loads);
     const bool is_twice = std::adjacent_find(loads.begin(), loads.end()) != loads.end();
     if (is_sum && (has_other || is_twice)) {
       return;

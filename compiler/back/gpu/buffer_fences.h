@@ -11,9 +11,11 @@
 
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 
 namespace hpvm::gpu {
+
+using namespace ir::words;
 
 // By OpId of the entry: true of barriers that must order buffers.
 std::vector<bool> FindBufferFences(const ir::Module& module);

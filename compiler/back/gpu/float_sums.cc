@@ -13,9 +13,6 @@
 namespace hpvm::gpu {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-
 constexpr int kStepsMax = 256;  // Operations that an address is followed through.
 
 // Tells how alike the addresses of a subgroup's work items are.

@@ -24,10 +24,6 @@
 namespace hpvm::gpu {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-
 bool IsAccess(const Op& op) { return ir::HasSpace(op.code); }
 bool Writes(const Op& op) { return (ir::Info(op.code).effects & ir::kWrites) != 0; }
 
@@ -279,6 +275,23 @@ std::optional<Guarded> ImproveLoads(const Form& form, const GpuPlan& original, T
     }
   }
   return best;
+}
+
+Status WriteSingles(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target, KernelReport* report,
+                    size_t written, const std::function<Status(const Form&, Trust, bool)>& write) {
+  const auto add = [&](const std::optional<Guarded>& guarded, Trust trust, bool has_room) {
+    return write(guarded ? Form(*guarded) : Form(module, plan, nullptr), trust, has_room);
+  };
+  if (!plan.bounds.by_words.empty()) {
+    HPVMD_RETURN_IF_ERROR(add(GuardLoops(module, plan, Trust::kWords, target, nullptr), Trust::kWords, false));
+    ++written;
+  }
+  const bool has_proof = !plan.bounds.accesses.empty(), has_room = written + 3 <= limits::kGpuVariantsMax;
+  const std::optional<Guarded> guarded = GuardLoops(module, plan, Trust::kLaunch, target, report);
+  if (has_proof) {
+    HPVMD_RETURN_IF_ERROR(add(guarded, Trust::kLaunch, has_room));
+  }
+  return add(guarded, Trust::kNothing, has_room && !has_proof);
 }
 
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op) { return !module.is_memory64 && op.imm >> 31 == 0; }

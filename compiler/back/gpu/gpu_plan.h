@@ -16,13 +16,16 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "base/status.h"
 #include "compiler/api/gpu_target.h"
 #include "compiler/ir/bounds.h"
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 #include "compiler/pass/memory/shared_checks.h"
 #include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::gpu {
+
+using namespace ir::words;
 
 // A trap ends an instance, but a work item must not leave a group that still meets barriers.
 enum class TrapExit : uint8_t {
@@ -149,6 +152,12 @@ struct Form {
 // time (compiler/pass/tile/loads_ahead.h), for a variant that rests on `trust`; nothing if there are none such, or the
 // target is a processor, whose compilers do so. `original` is the plan of the kernel.
 std::optional<Guarded> ImproveLoads(const Form& form, const GpuPlan& original, Trust trust, const GpuTarget& target);
+
+// Writes the forms of one instance a work item, the least trusting last: `write` makes a variant of each, or two if it
+// gains by that and has_room says so. The first failure ends it. `written`: variants that are there; `report` may be
+// null.
+Status WriteSingles(const ir::Module& module, const GpuPlan& plan, const GpuTarget& target, KernelReport* report,
+                    size_t written, const std::function<Status(const Form&, Trust, bool has_room)>& write);
 
 // Buffers of 32-bit kernels have less than 4 GiB, so that how many offsets fit is counted in 32 bits.
 bool HasSmallOffset(const ir::Module& module, const ir::Op& op);

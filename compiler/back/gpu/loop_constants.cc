@@ -10,13 +10,6 @@
 namespace hpvm::gpu {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::Type;
-using ir::ValueId;
-
 class Finder {
  public:
   explicit Finder(const ir::Function& f) : f_(f), is_asked_(f.values.size()) {}

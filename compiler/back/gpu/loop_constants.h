@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 
 namespace hpvm::gpu {
+
+using namespace ir::words;
 
 // A register pair each. Fewer than the least are not worth their registers.
 inline constexpr size_t kLoopConstantsMax = 16, kLoopConstantsMin = 4;

@@ -7,10 +7,6 @@
 namespace hpvm::gpu {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::ValueId;
-
 constexpr uint32_t kNone = ~uint32_t{0};
 
 bool IsSigned(Opcode code) {

@@ -12,9 +12,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 
 namespace hpvm::gpu {
+
+using namespace ir::words;
 
 // By ValueId of the result: 0, or 1 + the place of the operand (0 or 1) that the compiler must not know to be a
 // counter. Of the two signednesses with which a counter is compared, the unsigned one is hidden. A loop's parameter is

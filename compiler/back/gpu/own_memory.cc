@@ -12,10 +12,6 @@
 namespace hpvm::gpu {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::Space;
 using Base = analysis::ValueRange::Base;
 
 // Each part of memory costs every access a comparison.
@@ -31,7 +27,7 @@ std::vector<Span> Merged(std::vector<Span> spans, uint64_t bytes) {
     span.begin &= ~uint64_t{7};
     span.end = std::min((span.end + 7) & ~uint64_t{7}, (bytes + 7) & ~uint64_t{7});
   }
-  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  std::ranges::sort(spans, [](const Span& a, const Span& b) { return a.begin < b.begin; });
   std::vector<Span> merged;
   for (const Span& span : spans) {
     if (span.begin >= span.end) {
@@ -93,13 +89,13 @@ class Layout {
     std::vector<OwnMemory> parts;
     for (const Span& span : writes) {
       std::vector<uint8_t> content = Content(data_, span);
-      const bool is_zero = std::all_of(content.begin(), content.end(), [](uint8_t byte) { return byte == 0; });
+      const bool is_zero = std::ranges::all_of(content, [](uint8_t byte) { return byte == 0; });
       parts.push_back({span.begin, span.end, true, only_scratch_ && is_zero, std::move(content)});
     }
     for (const Span& span : Constants(writes)) {
       parts.push_back({span.begin, span.end, false, false, Content(data_, span)});
     }
-    std::sort(parts.begin(), parts.end(), [](const OwnMemory& a, const OwnMemory& b) { return a.begin < b.begin; });
+    std::ranges::sort(parts, [](const OwnMemory& a, const OwnMemory& b) { return a.begin < b.begin; });
     return parts;
   }
 
@@ -378,7 +374,7 @@ class OwnMemoryPlanner {
 
 OwnMemory::Filled OwnMemory::filled() const {
   const auto is_set = [](uint8_t byte) { return byte != 0; };
-  const auto first = std::find_if(bytes.begin(), bytes.end(), is_set);
+  const auto first = std::ranges::find_if(bytes, is_set);
   if (first == bytes.end()) {
     return {};
   }

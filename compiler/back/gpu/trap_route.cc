@@ -17,12 +17,6 @@
 namespace hpvm::gpu {
 namespace {
 
-using ir::Op;
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
-
 // Ways are short; each place is looked at in time that these bound.
 constexpr size_t kWayMax = 256;  // Operations and what they take.
 constexpr int kRoundsMax = 8;    // Of what comes from value to value, and of moves of a place.

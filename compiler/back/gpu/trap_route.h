@@ -21,9 +21,11 @@
 #include <map>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 
 namespace hpvm::gpu {
+
+using namespace ir::words;
 
 // The place where instances that have trapped come back.
 struct TrapPlace {

@@ -74,7 +74,7 @@ constexpr char kPasses[] =
 constexpr unsigned kLargeFunctionInstructions = 20'000;
 
 bool HasLargeFunction(const llvm::Module& module) {
-  return std::any_of(module.begin(), module.end(), [](const llvm::Function& function) {
+  return std::ranges::any_of(module, [](const llvm::Function& function) {
     return function.getInstructionCount() > kLargeFunctionInstructions;
   });
 }

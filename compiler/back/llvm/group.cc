@@ -12,10 +12,6 @@
 namespace hpvm::cpu {
 namespace {
 
-using ir::CpuContext;
-using ir::CpuOutcome;
-using ir::TrapCode;
-
 // A ModuleEmitter of the kernel that was cut, over the same LLVM module; gives all back in the end.
 class DerivedModule {
  public:

@@ -8,9 +8,6 @@
 namespace hpvm::cpu {
 namespace {
 
-using ir::CpuContext;
-using ir::TrapCode;
-
 class GroupLoopEmitter {
  public:
   GroupLoopEmitter(ModuleEmitter& m, const GroupLoop& loop, llvm::Function* function)

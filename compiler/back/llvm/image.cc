@@ -38,7 +38,7 @@ class ImageLinker {
       if (!name) {
         return FromLlvm(name.takeError(), "Reading a symbol's name");
       }
-      if (std::find(entries.begin(), entries.end(), *name) != entries.end()) {
+      if (std::ranges::find(entries, *name) != entries.end()) {
         HPVMD_ASSIGN_OR_RETURN(offsets[name->str()], OffsetOf(symbol));
       }
     }

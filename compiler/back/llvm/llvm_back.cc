@@ -86,8 +86,8 @@ class Compiler {
     // From behind: the choice's indices of those before stay.
     for (auto variant = variants.rbegin(); variant != variants.rend(); ++variant) {
       const std::vector<std::string>& functions = variant->functions;
-      const bool uses_it = variant->entry == frame.function ||
-                           std::find(functions.begin(), functions.end(), frame.function) != functions.end();
+      const bool uses_it =
+          variant->entry == frame.function || std::ranges::find(functions, frame.function) != functions.end();
       if (uses_it && variant->variant.unit != CpuVariant::Unit::kInstance) {
         chosen_.Add(KernelRemark::Kind::kRefused, 0,
                     "The stack frame of \"" + frame.function + "\" has " + std::to_string(frame.bytes) +

@@ -405,7 +405,7 @@ void ReplaceBySmaller(VariantChoice& choice, const EmittedVariant& variant) {
     smaller.columns /= 2;
   }
   shapes.erase(shapes.begin() + static_cast<ptrdiff_t>(variant.choice));
-  if (smaller.columns > 0 && std::find(shapes.begin(), shapes.end(), smaller) == shapes.end()) {
+  if (smaller.columns > 0 && std::ranges::find(shapes, smaller) == shapes.end()) {
     shapes.insert(shapes.begin() + static_cast<ptrdiff_t>(variant.choice), smaller);
   }
 }

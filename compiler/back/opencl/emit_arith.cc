@@ -5,9 +5,6 @@
 namespace hpvm::opencl {
 namespace {
 
-using ir::Opcode;
-using ir::Type;
-
 std::string_view FloatSuffix(Type type) { return type == Type::kF32 ? "f32" : "f64"; }
 std::string_view BitsOf(Type type) { return type == Type::kF32 ? "as_uint" : "as_ulong"; }
 std::string_view FromBits(Type type) { return type == Type::kF32 ? "as_float" : "as_double"; }

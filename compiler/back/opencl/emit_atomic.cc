@@ -8,8 +8,6 @@ namespace hpvm::opencl {
 namespace {
 
 using gpu::Reach;
-using ir::Opcode;
-using ir::Type;
 
 // The builtin's name behind "atomic_" or "atom_".
 std::string_view Builtin(Opcode code) {
@@ -20,6 +18,12 @@ std::string_view Builtin(Opcode code) {
 }
 
 bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMaxS; }
+
+// A word as a value of the operation's type.
+std::string OfType(const Op& op, const std::string& word) {
+  return Cat(ir::IsInt(op.type) ? "(" : "as_", TypeName(op.type), ir::IsInt(op.type) ? ")" : "(", word,
+             ir::IsInt(op.type) ? "" : ")");
+}
 
 // The sum of `a` and the float at `at`, and the return from the helper. Compilers know of inline PTX only what they are
 // told: that it changes memory. A pointer is a number to it, as one into group memory might be narrower.
@@ -151,6 +155,12 @@ void Atomics::WriteSum(OpId id, const Bytes& bytes) {
   text_.Line("if (", differ, adds, "(&", word, ", ", lane, ", ", here, ")) ", FloatSumOn(op, bytes, word), ";");
 }
 
+// What the operation's operands make of `old`.
+std::string Atomics::Updated(const Op& op, const std::string& old) {
+  return NextValue(op, old, op.operand_count > 1 ? memory_.WordOf(op, 1) : "",
+                   op.operand_count > 2 ? memory_.WordOf(op, 2) : "", op.width);
+}
+
 // The instance's own memory is nobody else's: plain accesses do. `result`: a variable, or empty.
 void Atomics::WriteOwnUpdate(const Op& op, const std::string& at, const std::string& result) {
   const std::string name = Cat("own", v_.options.suffix);
@@ -159,14 +169,10 @@ void Atomics::WriteOwnUpdate(const Op& op, const std::string& at, const std::str
   const std::string old = text_.Fresh("old");
   text_.Local("const ", type, old, Cat("(", type, ")", name, "_load(", ranges, ", ", at, ", ", op.width, "u)"));
   if (op.code != Opcode::kAtomicLoad) {
-    const std::string a = op.operand_count > 1 ? memory_.WordOf(op, 1) : "";
-    const std::string b = op.operand_count > 2 ? memory_.WordOf(op, 2) : "";
-    text_.Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", NextValue(op, old, a, b, op.width), ");");
+    text_.Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", Updated(op, old), ");");
   }
   if (!result.empty()) {
-    text_.Line(
-        result, " = ",
-        ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old) : Cat("as_", TypeName(op.type), "(", old, ")"), ";");
+    text_.Line(result, " = ", OfType(op, old), ";");
   }
 }
 
@@ -190,13 +196,10 @@ void Atomics::WritePlainAtomic(const Op& op, const Bytes& bytes) {
   const std::string old = text_.Fresh("old");
   text_.Local("const ", type, old, memory_.LoadWord(bytes, op.width, 0));
   if (op.code != Opcode::kAtomicLoad) {
-    const std::string a = op.operand_count > 1 ? memory_.WordOf(op, 1) : "";
-    const std::string b = op.operand_count > 2 ? memory_.WordOf(op, 2) : "";
-    text_.Line(memory_.StoreWord(bytes, op.width, 0, Cat("(", NextValue(op, old, a, b, op.width), ")")));
+    text_.Line(memory_.StoreWord(bytes, op.width, 0, Cat("(", Updated(op, old), ")")));
   }
   if (op.result_count != 0) {
-    text_.Define(op.first_result, ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old)
-                                                     : Cat("as_", TypeName(op.type), "(", old, ")"));
+    text_.Define(op.first_result, OfType(op, old));
   }
 }
 

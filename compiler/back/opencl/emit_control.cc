@@ -7,8 +7,6 @@
 namespace hpvm::opencl {
 namespace {
 
-using ir::Opcode;
-
 // Compilers take 256 brackets in one another; ours are few, expressions' fewer.
 constexpr size_t kBracketsMax = 60;
 

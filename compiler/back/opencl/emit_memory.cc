@@ -9,8 +9,6 @@ namespace hpvm::opencl {
 namespace {
 
 using gpu::Reach;
-using ir::Opcode;
-using ir::Type;
 
 bool IsStore(Opcode code) { return code == Opcode::kStore || code == Opcode::kStore128; }
 

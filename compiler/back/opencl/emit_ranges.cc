@@ -7,7 +7,6 @@ namespace hpvm::opencl {
 namespace {
 
 using Kind = GpuArgument::Kind;
-using ir::Type;
 
 std::string Number(uint64_t value) { return Literal(Type::kI64, value); }
 

@@ -17,8 +17,6 @@
 namespace hpvm::opencl {
 namespace {
 
-using ir::Opcode;
-
 constexpr std::string_view kEnded = "0xffffffffu";
 
 }  // namespace

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/opencl/helpers.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/status.h"
@@ -186,73 +188,6 @@ float fast_divide(float a, float b) {
 #endif
 }
 )"},
-    {"fast_sqrt", "", R"(
-float fast_sqrt(float a) {
-#if defined(__NV_CL_C_VERSION)
-  float root;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(a));
-  return root;
-#else
-  return sqrt(a);
-#endif
-}
-)"},
-    {"fast_rsqrt", "", R"(
-float fast_rsqrt(float a) {
-#if defined(__NV_CL_C_VERSION)
-  float root;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(a));
-  return root;
-#else
-  return rsqrt(a);
-#endif
-}
-)"},
-    // ir::Family::kApprox. Only targets with GpuTarget::device_math get them.
-    {"approx_sin", "", R"(
-float approx_sin(float a) {
-#if defined(__NV_CL_C_VERSION)
-  float result;
-  asm("sin.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
-  return result;
-#else
-  return sin(a);
-#endif
-}
-)"},
-    {"approx_cos", "", R"(
-float approx_cos(float a) {
-#if defined(__NV_CL_C_VERSION)
-  float result;
-  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
-  return result;
-#else
-  return cos(a);
-#endif
-}
-)"},
-    {"approx_exp2", "", R"(
-float approx_exp2(float a) {
-#if defined(__NV_CL_C_VERSION)
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
-  return result;
-#else
-  return exp2(a);
-#endif
-}
-)"},
-    {"approx_log2", "", R"(
-float approx_log2(float a) {
-#if defined(__NV_CL_C_VERSION)
-  float result;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
-  return result;
-#else
-  return log2(a);
-#endif
-}
-)"},
     // A sum asks once for the work items of the subgroup that are here: until the total is made, others may join them,
     // whose address is another.
     // Adds up the words of the work items that are here. True for one of them, which has the total; elsewhere, where
@@ -413,6 +348,26 @@ void store64_global(__global uchar* p, ulong v) {
 )"},
 };
 
+// Functions of one instruction of NVIDIA's, which rounds less well.
+struct Approximation {
+  std::string_view name, instruction, result, exact;
+};
+constexpr Approximation kApproximations[] = {
+    {"fast_sqrt", "sqrt.approx.ftz.f32", "root", "sqrt"},
+    {"fast_rsqrt", "rsqrt.approx.ftz.f32", "root", "rsqrt"},
+    // ir::Family::kApprox. Only targets with GpuTarget::device_math get them.
+    {"approx_sin", "sin.approx.ftz.f32", "result", "sin"},
+    {"approx_cos", "cos.approx.ftz.f32", "result", "cos"},
+    {"approx_exp2", "ex2.approx.ftz.f32", "result", "exp2"},
+    {"approx_log2", "lg2.approx.ftz.f32", "result", "log2"},
+};
+
+std::string TextOf(const Approximation& of) {
+  return Cat("\nfloat ", of.name, "(float a) {\n#if defined(__NV_CL_C_VERSION)\n  float ", of.result, ";\n  asm(\"",
+             of.instruction, " %0, %1;\" : \"=f\"(", of.result, ") : \"f\"(a));\n  return ", of.result,
+             ";\n#else\n  return ", of.exact, "(a);\n#endif\n}\n");
+}
+
 // The same for another address space: the table is written for __global.
 std::string ForSpace(std::string_view text, std::string_view space, std::string_view suffix) {
   std::string copy(text);
@@ -426,15 +381,6 @@ std::string ForSpace(std::string_view text, std::string_view space, std::string_
   return copy;
 }
 
-const Fixed* Find(std::string_view name) {
-  for (const Fixed& fixed : kFixed) {
-    if (fixed.name == name) {
-      return &fixed;
-    }
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 void Helpers::Need(std::string_view name) {
@@ -442,6 +388,11 @@ void Helpers::Need(std::string_view name) {
     return;
   }
   known_.emplace(name, true);
+  if (const auto found = std::ranges::find(kApproximations, name, &Approximation::name);
+      found != std::end(kApproximations)) {
+    text_ += TextOf(*found);
+    return;
+  }
   std::string_view space = "__global", suffix = "_global";
   std::string in_table(name);
   for (const auto& [other, spelled] :
@@ -452,8 +403,8 @@ void Helpers::Need(std::string_view name) {
       space = spelled;
     }
   }
-  const Fixed* fixed = Find(in_table);
-  HPVMD_CHECK(fixed != nullptr);
+  const auto fixed = std::ranges::find(kFixed, std::string_view(in_table), &Fixed::name);
+  HPVMD_CHECK(fixed != std::end(kFixed));
   if (!fixed->needs.empty()) {
     Need(ForSpace(fixed->needs, space, suffix));
   }

@@ -7,8 +7,6 @@
 namespace hpvm::opencl {
 
 using Kind = GpuArgument::Kind;
-using ir::Opcode;
-using ir::Type;
 KernelWriter::KernelWriter(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target,
                            Helpers& helpers, KernelOptions options)
     : v_{module, plan, target, helpers, std::move(options)},

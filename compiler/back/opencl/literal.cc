@@ -32,16 +32,7 @@ std::string Float(F value) {
 }  // namespace
 
 std::string_view TypeName(ir::Type type) {
-  switch (type) {
-    case ir::Type::kI32:
-      return "uint";
-    case ir::Type::kI64:
-      return "ulong";
-    case ir::Type::kF32:
-      return "float";
-    default:
-      return "double";
-  }
+  return ir::IsInt(type) ? (ir::Bytes(type) == 4 ? "uint" : "ulong") : (ir::Bytes(type) == 4 ? "float" : "double");
 }
 
 std::string_view SignedName(ir::Type type) { return ir::Bytes(type) == 4 ? "int" : "long"; }

@@ -114,6 +114,7 @@ class Atomics {
   std::string LoopFor(const Op& op, std::string_view space);
   std::string FloatSumOn(const Op& op, const Bytes& bytes, const std::string& word);
   bool GivesOld(const Op& op) const;  // Somebody asks for the old value.
+  std::string Updated(const Op& op, const std::string& old);
   std::string NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b, uint32_t width);
   void Fence();
 

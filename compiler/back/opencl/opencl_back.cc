@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/limits.h"
+#include "base/status.h"
 #include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/gpu/gpu_plan.h"
 #include "compiler/back/opencl/cat.h"
@@ -48,7 +48,11 @@ class Emitter {
     for (const pass::GpuTile& tile : Tiles()) {
       WriteTile(tile);
     }
-    WriteSingle();
+    const auto write = [&](const gpu::Form& form, Trust trust, bool has_room) {
+      WriteSingle(form, trust, has_room);
+      return absl::OkStatus();
+    };
+    HPVMD_CHECK(gpu::WriteSingles(module_, plan_, target_, options_.report, variants_.size(), write).ok());
     return Finish();
   }
 
@@ -105,28 +109,14 @@ class Emitter {
 
   bool HasProofs() const { return !plan_.bounds.accesses.empty(); }
 
-  // One instance a work item.
-  void WriteSingle() {
-    if (!plan_.bounds.by_words.empty()) {
-      WriteSingle("by_words", Trust::kWords, false, gpu::GuardLoops(module_, plan_, Trust::kWords, target_, nullptr));
-    }
-    const std::optional<gpu::Guarded> guarded =
-        gpu::GuardLoops(module_, plan_, Trust::kLaunch, target_, options_.report);
-    const bool has_room = variants_.size() + 3 <= limits::kGpuVariantsMax;
-    if (HasProofs()) {
-      WriteSingle("unchecked", Trust::kLaunch, has_room, guarded);
-    }
-    WriteSingle("checked", Trust::kNothing, has_room && !HasProofs(), guarded);
-  }
-
   // Before it comes one for buffers at multiples of 16 bytes, if some accesses gain by that and there is room.
-  void WriteSingle(const char* name, Trust trust, bool has_room, const std::optional<gpu::Guarded>& guarded) {
-    const gpu::Form plain = guarded ? gpu::Form(*guarded) : gpu::Form(module_, plan_, nullptr);
+  void WriteSingle(const gpu::Form& plain, Trust trust, bool has_room) {
     const auto improved = gpu::ImproveLoads(plain, plan_, trust, target_);
     const gpu::Form form = improved ? gpu::Form(*improved) : plain;
     if (has_room && form.HasWideAccesses()) {
       Write(form, Plain("aligned", trust), /*uses_alignment=*/true);
     }
+    const char* name = trust == Trust::kWords ? "by_words" : trust == Trust::kLaunch ? "unchecked" : "checked";
     Write(form, Plain(name, trust), /*uses_alignment=*/false);
   }
 

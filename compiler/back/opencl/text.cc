@@ -14,30 +14,13 @@ constexpr std::string_view kDimensions[] = {"x", "y", "z"};
 
 // How an argument is called inside the kernel.
 std::string NameOf(Kind kind, uint32_t index) {
-  switch (kind) {
-    case Kind::kBuffer:
-      return Cat("p", index);
-    case Kind::kBufferBytes:
-      return Cat("n", index);
-    case Kind::kBufferStart:
-      return Cat("start", index);
-    case Kind::kBufferBase:
-      return Cat("a", index);
-    case Kind::kScalar:
-      return Cat("s", index);
-    case Kind::kFirst:
-      return Cat("first_", kDimensions[index]);
-    case Kind::kExtent:
-      return Cat("extent_", kDimensions[index]);
-    case Kind::kGroup:
-      return Cat("group_", kDimensions[index]);
-    case Kind::kTrapRecord:
-      return "traps";
-    case Kind::kTrapIndex:
-      return "trap_index";
-    default:
-      return "group_base";
+  constexpr std::string_view kNames[] = {"p",       "n",      "start", "a",          "s",         "first_",
+                                         "extent_", "group_", "traps", "trap_index", "group_base"};
+  const std::string_view name = kNames[static_cast<size_t>(kind) - static_cast<size_t>(Kind::kBuffer)];
+  if (kind <= Kind::kScalar) {
+    return Cat(name, index);
   }
+  return kind <= Kind::kGroup ? Cat(name, kDimensions[index]) : std::string(name);
 }
 
 }  // namespace

@@ -19,14 +19,12 @@
 #include "compiler/back/gpu/gpu_plan.h"
 #include "compiler/back/opencl/cat.h"
 #include "compiler/back/opencl/helpers.h"
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 #include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::opencl {
 
-using ir::Op;
-using ir::OpId;
-using ir::ValueId;
+using namespace ir::words;
 
 struct KernelOptions {
   std::string name;                       // The kernel's, in the program.

@@ -8,7 +8,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Type;
 using Kind = GpuArgument::Kind;
 
 namespace {
@@ -39,7 +38,7 @@ SpvId Arrays::OwnArray(const gpu::OwnMemory& memory) {
   for (const uint32_t word : words) {
     parts.push_back(w.U32(word));
   }
-  const bool is_zero = std::all_of(words.begin(), words.end(), [](uint32_t word) { return word == 0; });
+  const bool is_zero = std::ranges::all_of(words, [](uint32_t word) { return word == 0; });
   return w.GlobalVariable(spv::StorageClassPrivate, type, is_zero ? w.Null(type) : w.Composite(type, parts));
 }
 
@@ -147,7 +146,7 @@ uint64_t Arrays::table_bytes() const {
 
 const WordArray* Arrays::TableOf(ir::OpId id) const {
   const gpu::OwnMemory* memory = v_.plan.PartOf(id);
-  const auto table = std::find_if(tables_.begin(), tables_.end(), [&](const Table& t) { return t.memory == memory; });
+  const auto table = std::ranges::find_if(tables_, [&](const Table& t) { return t.memory == memory; });
   return memory != nullptr && v_.plan.is_inside[id.index] && table != tables_.end() ? &table->words : nullptr;
 }
 

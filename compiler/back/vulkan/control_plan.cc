@@ -7,8 +7,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-
 namespace {
 
 // Of group memory, where the driver cuts loops: for each instance, and for what else a kernel keeps there.
@@ -55,9 +53,7 @@ ControlPlan::ControlPlan(Variant& variant) : v_(variant) {
   RefuseLoopsThatCannotBeWatched();
 }
 
-bool ControlPlan::HasLoops() const {
-  return std::find(is_continued_.begin(), is_continued_.end(), true) != is_continued_.end();
-}
+bool ControlPlan::HasLoops() const { return std::ranges::find(is_continued_, true) != is_continued_.end(); }
 
 void ControlPlan::RefuseLoopsThatCannotBeWatched() {
   const GpuTarget& target = v_.m.target;

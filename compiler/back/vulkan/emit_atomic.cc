@@ -9,41 +9,17 @@
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-using ir::TrapCode;
-using ir::Type;
-
 namespace {
 
 bool IsMin(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMinU; }
 bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMaxS; }
 
-// The device's operation for one of ours; OpNop where it has none.
+// The device's operation for one of ours.
 spv::Op NativeOf(Opcode code) {
-  switch (code) {
-    case Opcode::kAtomicAdd:
-      return spv::OpAtomicIAdd;
-    case Opcode::kAtomicSub:
-      return spv::OpAtomicISub;
-    case Opcode::kAtomicAnd:
-      return spv::OpAtomicAnd;
-    case Opcode::kAtomicOr:
-      return spv::OpAtomicOr;
-    case Opcode::kAtomicXor:
-      return spv::OpAtomicXor;
-    case Opcode::kAtomicXchg:
-      return spv::OpAtomicExchange;
-    case Opcode::kAtomicMinS:
-      return spv::OpAtomicSMin;
-    case Opcode::kAtomicMinU:
-      return spv::OpAtomicUMin;
-    case Opcode::kAtomicMaxS:
-      return spv::OpAtomicSMax;
-    case Opcode::kAtomicMaxU:
-      return spv::OpAtomicUMax;
-    default:
-      return spv::OpNop;
-  }
+  constexpr spv::Op kNative[] = {spv::OpAtomicIAdd, spv::OpAtomicISub,     spv::OpAtomicAnd,  spv::OpAtomicOr,
+                                 spv::OpAtomicXor,  spv::OpAtomicExchange, spv::OpAtomicSMin, spv::OpAtomicUMin,
+                                 spv::OpAtomicSMax, spv::OpAtomicUMax};
+  return ir::RowOf(kNative, Opcode::kAtomicAdd, code);
 }
 
 }  // namespace
@@ -368,24 +344,17 @@ SpvId Atomics::SearchAtomic(Memory memory, const ir::Op& op) {
   const std::string name = search_.SearchName(what.c_str(), memory, op.width, 0);
   return functions_.Function(name, value, types, [&](std::span<const SpvId> params) {
     const Type address_type = v_.module.address_type();
-    for (const Search::RangeSource& from : search_.SourcesOf(memory)) {
-      const Search::Range range = search_.MakeRange(from, memory);
-      if (writes && !range.is_writable && from.words != nullptr) {
-        continue;
+    const auto bytes = [&] { return v_.K(address_type, op.width); };
+    const auto found = [&](const Search::Range& range, SpvId place) {
+      SpvId old = 0;
+      if (!writes || range.is_writable) {
+        old = AtomicAt(search_.SpotIn(range, type, place, 3), op, params.subspan(1));
+      } else {
+        c.Store(search_.FaultVariable(), c.K(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer)));
       }
-      SpvId place = 0;
-      const SpvId holds = search_.Holds(range, type, params[0], v_.K(address_type, op.width), &place);
-      c.If(holds, [&] {
-        SpvId old = 0;
-        if (!writes || range.is_writable) {
-          old = AtomicAt(search_.SpotIn(range, type, place, 3), op, params.subspan(1));
-        } else {
-          c.Store(search_.FaultVariable(), c.K(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer)));
-        }
-        w.Do(spv::OpReturnValue, {old != 0 ? old : w.Null(value)});
-        return false;
-      });
-    }
+      w.Do(spv::OpReturnValue, {old != 0 ? old : w.Null(value)});
+    };
+    search_.ForEachRange(search_.SourcesOf(memory), memory, writes, params[0], bytes, found);
     SpvId fault = c.K(static_cast<uint32_t>(TrapCode::kOutOfBounds));
     if (!writes && v_.module.memory_bytes >= op.width) {  // Module memory that is not kept reads as zero.
       const SpvId last = v_.K(address_type, v_.module.memory_bytes - op.width);

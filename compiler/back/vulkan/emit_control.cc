@@ -3,10 +3,9 @@
 
 #include "compiler/back/vulkan/emitter.h"
 #include "compiler/ir/launch.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::vulkan {
-
-using ir::Opcode;
 
 // True when control leaves the region's end for what comes behind the operation that owns it, which is no construct.
 bool KernelEmitter::EmitRegion(ir::RegionId region) {
@@ -44,8 +43,7 @@ bool KernelEmitter::EmitOp(ir::OpId id) {
       return true;
     case ir::Family::kCall:
       v_.Refuse("A GPU's kernel makes no calls and prints nothing.");
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        const ir::ValueId result(op.first_result.index + i);
+      for (const ir::ValueId result : ir::ResultsOf(op)) {
         values_.Set(result, v_.K(v_.f.type_of(result), 0));
       }
       return true;

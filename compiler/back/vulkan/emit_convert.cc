@@ -7,10 +7,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-using ir::TrapCode;
-using ir::Type;
-
 namespace {
 
 uint64_t FloatBits(Type type, double value) {

@@ -6,9 +6,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-using ir::TrapCode;
-using ir::Type;
 using Kind = GpuArgument::Kind;
 
 namespace {
@@ -98,6 +95,22 @@ SpvId Search::Holds(const Range& range, SpvId type, SpvId address, SpvId bytes, 
   return c.Both(c.Both(fits, begins), ends);
 }
 
+void Search::ForEachRange(const std::vector<RangeSource>& sources, Memory memory, bool is_write, SpvId address,
+                          absl::FunctionRef<SpvId()> bytes, absl::FunctionRef<void(const Range&, SpvId)> found) {
+  for (const RangeSource& from : sources) {
+    const Range range = MakeRange(from, memory);
+    if (is_write && !range.is_writable && from.words != nullptr) {
+      continue;
+    }
+    SpvId place = 0;
+    const SpvId holds = Holds(range, AddressTypeOf(memory), address, bytes(), &place);
+    c.If(holds, [&] {
+      found(range, place);
+      return false;
+    });
+  }
+}
+
 Spot Search::SpotIn(const Range& range, SpvId type, SpvId place, uint32_t alignment) {
   Spot spot = range.spot;
   const SpvId narrow = type == c.U32() ? place : w.Op(spv::OpUConvert, c.U32(), {place});
@@ -112,15 +125,12 @@ SpvId Search::SearchByte(Memory memory) {
   const char* name = memory == Memory::kState ? "state_byte" : "module_byte";
   return functions_.Function(name, c.U32(), {type}, [&](std::span<const SpvId> params) {
     const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
-    for (const RangeSource& from : SourcesOf(memory == Memory::kState ? memory : Memory::kModule)) {
-      const Range range = MakeRange(from, memory);
-      SpvId place = 0;
-      const SpvId holds = Holds(range, type, params[0], v_.K(address_type, 1), &place);
-      c.If(holds, [&] {
-        w.Do(spv::OpReturnValue, {access_.LoadRaw(SpotIn(range, type, place, 0), 1)});
-        return false;
-      });
-    }
+    ForEachRange(
+        SourcesOf(memory == Memory::kState ? memory : Memory::kModule), memory, false, params[0],
+        [&] { return v_.K(address_type, 1); },
+        [&](const Range& range, SpvId place) {
+          w.Do(spv::OpReturnValue, {access_.LoadRaw(SpotIn(range, type, place, 0), 1)});
+        });
     w.Do(spv::OpReturnValue, {c.K(0)});
   });
 }
@@ -153,17 +163,12 @@ SpvId Search::SearchLoad(Memory memory, uint32_t width, uint32_t alignment, bool
   const std::string name = SearchName(is_once ? "load_once" : "load", memory, width, alignment);
   return functions_.Function(name, result, {type}, [&](std::span<const SpvId> params) {
     const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
-    for (const RangeSource& from : SourcesOf(memory)) {
-      const Range range = MakeRange(from, memory);
-      SpvId place = 0;
-      const SpvId holds = Holds(range, type, params[0], v_.K(address_type, width), &place);
-      c.If(holds, [&] {
-        Spot spot = SpotIn(range, type, place, alignment);
-        spot.is_once = is_once;
-        w.Do(spv::OpReturnValue, {access_.LoadRaw(spot, width)});
-        return false;
-      });
-    }
+    const auto bytes_of = [&] { return v_.K(address_type, width); };
+    ForEachRange(SourcesOf(memory), memory, false, params[0], bytes_of, [&](const Range& range, SpvId place) {
+      Spot spot = SpotIn(range, type, place, alignment);
+      spot.is_once = is_once;
+      w.Do(spv::OpReturnValue, {access_.LoadRaw(spot, width)});
+    });
     const uint64_t bytes = memory == Memory::kState ? v_.module.state_bytes : v_.module.memory_bytes;
     if (bytes >= width) {
       const SpvId last = v_.K(address_type, bytes - width);
@@ -182,23 +187,15 @@ SpvId Search::SearchStore(Memory memory, uint32_t width, uint32_t alignment) {
   const std::string name = SearchName("store", memory, width, alignment);
   return functions_.Function(name, w.Void(), {type, access_.RawType(width)}, [&](std::span<const SpvId> params) {
     const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
-    for (const RangeSource& from : SourcesOf(memory)) {
-      const Range range = MakeRange(from, memory);
-      if (!range.is_writable && from.words != nullptr) {
-        continue;  // Constants: no store of this kernel reaches them.
+    const auto bytes_of = [&] { return v_.K(address_type, width); };
+    ForEachRange(SourcesOf(memory), memory, true, params[0], bytes_of, [&](const Range& range, SpvId place) {
+      if (range.is_writable) {
+        access_.StoreRaw(SpotIn(range, type, place, alignment), width, params[1]);
+      } else {
+        c.Store(FaultVariable(), Code32(TrapCode::kReadOnlyBuffer, c));
       }
-      SpvId place = 0;
-      const SpvId holds = Holds(range, type, params[0], v_.K(address_type, width), &place);
-      c.If(holds, [&] {
-        if (range.is_writable) {
-          access_.StoreRaw(SpotIn(range, type, place, alignment), width, params[1]);
-        } else {
-          c.Store(FaultVariable(), Code32(TrapCode::kReadOnlyBuffer, c));
-        }
-        w.Do(spv::OpReturn, {});
-        return false;
-      });
-    }
+      w.Do(spv::OpReturn, {});
+    });
     c.Store(FaultVariable(), Code32(TrapCode::kOutOfBounds, c));
     w.Do(spv::OpReturn, {});
   });
@@ -210,19 +207,12 @@ SpvId Search::FindFault(bool is_write) {
   return functions_.Function(
       is_write ? "write_fault" : "read_fault", c.U32(), {type, type}, [&](std::span<const SpvId> params) {
         const Type address_type = v_.module.address_type();
-        for (const RangeSource& from : SourcesOf(Memory::kFlat)) {
-          const Range range = MakeRange(from, Memory::kFlat);
-          if (is_write && !range.is_writable && from.words != nullptr) {
-            continue;
-          }
-          SpvId place = 0;
-          const SpvId holds = Holds(range, type, params[0], params[1], &place);
-          c.If(holds, [&] {
-            const bool allowed = !is_write || range.is_writable;
-            w.Do(spv::OpReturnValue, {allowed ? c.K(0) : Code32(TrapCode::kReadOnlyBuffer, c)});
-            return false;
-          });
-        }
+        ForEachRange(
+            SourcesOf(Memory::kFlat), Memory::kFlat, is_write, params[0], [&] { return params[1]; },
+            [&](const Range& range, SpvId) {
+              const bool allowed = !is_write || range.is_writable;
+              w.Do(spv::OpReturnValue, {allowed ? c.K(0) : Code32(TrapCode::kReadOnlyBuffer, c)});
+            });
         // All of module memory can be read; nothing of it is written by a write of no bytes.
         Range all;
         all.begin = v_.K(address_type, 0);

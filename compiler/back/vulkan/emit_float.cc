@@ -11,10 +11,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-using ir::Type;
-using ir::ValueId;
-
 namespace {
 
 uint64_t SignBit(Type type) { return type == Type::kF32 ? uint64_t{1} << 31 : uint64_t{1} << 63; }

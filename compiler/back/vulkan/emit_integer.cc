@@ -6,10 +6,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-using ir::TrapCode;
-using ir::Type;
-
 SpvId Arithmetic::EmitArithmetic(const ir::Op& op) {
   using ir::Family;
   const SpvId a = op.operand_count > 0 ? values_.Operand(op, 0) : 0;

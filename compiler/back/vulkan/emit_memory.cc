@@ -14,9 +14,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-using ir::TrapCode;
-using ir::Type;
 using Kind = GpuArgument::Kind;
 
 // How many offsets an access of `reach` bytes may have: bytes - reach + 1, or none.
@@ -136,14 +133,7 @@ SpvId Access::Element(const Spot& spot, View view, SpvId index) {
                ? w.Op(spv::OpAccessChain, word, {spot.words->variable, c.ShrK(index, 2), c.AndK(index, 3)})
                : w.Op(spv::OpAccessChain, word, {spot.words->variable, index});
   }
-  const SpvId type = view == View::k8      ? w.Int(8)
-                     : view == View::k16   ? w.Int(16)
-                     : view == View::k32   ? w.Int(32)
-                     : view == View::k32x2 ? w.Vector(c.U32(), 2)
-                     : view == View::k32x4 ? w.Vector(c.U32(), 4)
-                     : view == View::kF32  ? w.Float(32)
-                     : view == View::kF64  ? w.Float(64)
-                                           : w.Int(64);
+  const SpvId type = v_.m.ElementType(view);
   const SpvId variable = v_.BufferView(spot.param, view);
   return w.Op(spv::OpAccessChain, w.Pointer(spv::StorageClassStorageBuffer, type), {variable, w.U32(0), index});
 }

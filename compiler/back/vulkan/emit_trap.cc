@@ -4,7 +4,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::TrapCode;
 using Kind = GpuArgument::Kind;
 
 namespace {

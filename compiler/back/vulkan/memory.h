@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/index_loads.h"
 #include "compiler/back/gpu/float_sums.h"
@@ -144,8 +146,11 @@ class Search : private Room {
   SpvId AddressTypeOf(Memory memory);
   SpvId AddressOf(const ir::Op& op);
   std::vector<RangeSource> SourcesOf(Memory memory) const;
-  Range MakeRange(const RangeSource& from, Memory memory);
-  SpvId Holds(const Range& range, SpvId type, SpvId address, SpvId bytes, SpvId* place);
+  // Writes what `found` writes, which returns, for where [address, address + bytes) lies in a range: of a write,
+  // without the constants, which no store of the kernel reaches. `found` receives the distance from the range's
+  // beginning.
+  void ForEachRange(const std::vector<RangeSource>& sources, Memory memory, bool is_write, SpvId address,
+                    absl::FunctionRef<SpvId()> bytes, absl::FunctionRef<void(const Range&, SpvId)> found);
   Spot SpotIn(const Range& range, SpvId type, SpvId place, uint32_t alignment);
   static std::string SearchName(const char* what, Memory memory, uint32_t width, uint32_t alignment);
   SpvId SearchLoad(Memory memory, uint32_t width, uint32_t alignment, bool is_once = false);
@@ -155,6 +160,8 @@ class Search : private Room {
   void TrapIfFault(const ir::Op& op, Memory memory, SpvId address);
 
  private:
+  Range MakeRange(const RangeSource& from, Memory memory);
+  SpvId Holds(const Range& range, SpvId type, SpvId address, SpvId bytes, SpvId* place);
   SpvId RangeCount(uint32_t param, uint64_t reach);
   void CheckParam(ir::OpId id, SpvId offset);
   void CheckShared(const pass::SharedCheck& check);

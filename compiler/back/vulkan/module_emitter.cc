@@ -25,41 +25,14 @@ uint32_t ArgumentBytesMax(const ir::Module& module) {
   return bytes + (asks ? 2 * 3 * 4 : 0) + (module.uses_group_memory ? aligned(module.address_type()) : 0);
 }
 
-uint32_t Stride(View view) {
-  switch (view) {
-    case View::k8:
-      return 1;
-    case View::k16:
-      return 2;
-    case View::k32:
-    case View::kF32:
-      return 4;
-    case View::k32x4:
-      return 16;
-    default:
-      return 8;
-  }
-}
-
-SpvId ElementType(SpirvWriter& w, View view) {
-  switch (view) {
-    case View::k8:
-      return w.Int(8);
-    case View::k16:
-      return w.Int(16);
-    case View::k32:
-      return w.Int(32);
-    case View::k32x2:
-      return w.Vector(w.Int(32), 2);
-    case View::k32x4:
-      return w.Vector(w.Int(32), 4);
-    case View::kF32:
-      return w.Float(32);
-    case View::kF64:
-      return w.Float(64);
-    default:
-      return w.Int(64);
-  }
+// A view's elements: how many there are in a vector, and of which type.
+struct ElementForm {
+  uint32_t count, bits;
+  bool is_float = false;
+};
+ElementForm FormOf(View view) {
+  constexpr ElementForm kForms[] = {{1, 8}, {1, 16}, {1, 32}, {2, 32}, {4, 32}, {1, 64}, {1, 32, true}, {1, 64, true}};
+  return kForms[static_cast<size_t>(view)];
 }
 
 }  // namespace
@@ -108,15 +81,22 @@ SpvId ModuleEmitter::Block(View view, bool is_writable) {
   } else if (view == View::kF64) {
     w.Capability(spv::CapabilityFloat64);
   }
-  const SpvId element = ElementType(w, view);
+  const ElementForm form = FormOf(view);
+  const SpvId element = ElementType(view);
   const SpvId array = w.NewId();
   block = w.NewId();
   w.Global(spv::OpTypeRuntimeArray, std::array<uint32_t, 2>{array, element});
-  w.Decorate(array, spv::DecorationArrayStride, {Stride(view)});
+  w.Decorate(array, spv::DecorationArrayStride, {form.count * form.bits / 8});
   w.Global(spv::OpTypeStruct, std::array<uint32_t, 2>{block, array});
   w.Decorate(block, spv::DecorationBlock);
   w.DecorateMember(block, 0, spv::DecorationOffset, {0});
   return block;
+}
+
+SpvId ModuleEmitter::ElementType(View view) {
+  const ElementForm form = FormOf(view);
+  const SpvId scalar = form.is_float ? w.Float(form.bits) : w.Int(form.bits);
+  return form.count == 1 ? scalar : w.Vector(scalar, form.count);
 }
 
 SpvId ModuleEmitter::Buffer(uint32_t param, View view) {

@@ -12,9 +12,11 @@
 #include "compiler/api/gpu_target.h"
 #include "compiler/back/vulkan/code.h"
 #include "compiler/back/vulkan/spirv_writer.h"
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 
 namespace hpvm::vulkan {
+
+using namespace ir::words;
 
 // How a buffer is looked at. Each view is a variable of its own at the same binding.
 enum class View : uint8_t { k8, k16, k32, k32x2, k32x4, k64, kF32, kF64 };
@@ -29,6 +31,7 @@ class ModuleEmitter {
   Code c;
 
   SpvId TypeOf(ir::Type type);
+  SpvId ElementType(View view);
   SpvId Buffer(uint32_t param, View view);
   SpvId TrapRecords();
   SpvId GroupExtent(uint32_t d) { return group_extent_[d]; }  // Specialisation constants.

@@ -7,8 +7,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Opcode;
-using ir::Type;
 using Kind = GpuArgument::Kind;
 
 SpvId Queries::ParamValue(uint32_t k) {

@@ -6,7 +6,6 @@
 
 namespace hpvm::vulkan {
 
-using ir::Type;
 using Kind = GpuArgument::Kind;
 
 Variant::Variant(ModuleEmitter& emitter, const ir::Module& ir_module, const gpu::GpuPlan& gpu_plan,

@@ -19,13 +19,12 @@
 namespace hpvm::vulkan {
 
 struct VariantOptions {
-  bool is_checked = true;
+  gpu::Trust trust = gpu::Trust::kNothing;
   bool audits_proofs = false;  // GpuOptions::audits_proofs.
   bool fast_math = false;
   bool needs_alignment = false;
   std::array<uint32_t, 3> tile{1, 1, 1};
-  const std::vector<bool>* is_proven = nullptr;  // By OpId; null: nothing is.
-  const pass::CoarseModule* coarse = nullptr;    // What the module is a coarse form of; borrowed.
+  const pass::CoarseModule* coarse = nullptr;  // What the module is a coarse form of; borrowed.
 };
 
 using MakeValue = std::function<SpvId()>;
@@ -55,10 +54,7 @@ class Variant {
   SpvId Narrow(SpvId address);  // u32 of an address.
 
   uint32_t AlignmentOf(const ir::Op& op) const;
-  bool IsProven(ir::OpId id) const {
-    return f.op(id).is_inside || (!options.is_checked && options.is_proven != nullptr &&
-                                  id.index < options.is_proven->size() && (*options.is_proven)[id.index]);
-  }
+  bool IsProven(ir::OpId id) const { return plan.IsProven(id, options.trust) || f.op(id).is_inside; }
   bool OmitsCheck(ir::OpId id) const { return IsProven(id) && !options.audits_proofs; }
   // What an access that misses its buffer or group memory traps with.
   ir::TrapCode MissCode(ir::OpId id) const {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/limits.h"
 #include "compiler/back/gpu/float_sums.h"
 #include "compiler/back/gpu/gpu_plan.h"
 #include "compiler/back/vulkan/emitter.h"
@@ -30,7 +29,7 @@ constexpr uint64_t kPrivateBytesMax = 16 * 1024;
 class Variants {
  public:
   Variants(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options)
-      : module_(module), plan_(plan), target_(target), options_(options), emitter_(module, target) {}
+      : plan_(plan), target_(target), options_(options), emitter_(module, target) {}
 
   // The form's variant; before it one for buffers at multiples of 16 bytes, if `has_room` and some accesses gain by
   // that. A tile has only the second where it gains.
@@ -74,14 +73,12 @@ class Variants {
  private:
   Status AddForm(const gpu::Form& form, const pass::GpuTile& tile, Trust trust, bool is_aligned) {
     const pass::CoarseModule* coarse = form.coarse;
-    const std::vector<bool> proven = ProvenOf(coarse, trust);
     VariantOptions options;
-    options.is_checked = trust == Trust::kNothing;
+    options.trust = trust;
     options.fast_math = options_.fast_math;
     options.audits_proofs = options_.audits_proofs;
     options.needs_alignment = is_aligned;
     options.tile = tile.size;
-    options.is_proven = &proven;
     options.coarse = coarse;
     GpuVariant variant;
     variant.entry = "kernel" + std::to_string(variants_.size());
@@ -100,16 +97,6 @@ class Variants {
     return absl::OkStatus();
   }
 
-  std::vector<bool> ProvenOf(const pass::CoarseModule* coarse, Trust trust) const {
-    std::vector<bool> proven(coarse == nullptr ? plan_.is_proven.size() : coarse->original.size());
-    for (uint32_t i = 0; i < proven.size(); ++i) {
-      const ir::OpId original = coarse == nullptr ? ir::OpId(i) : coarse->original[i];
-      proven[i] = original.valid() && original.index < plan_.is_proven.size() && plan_.IsProven(original, trust);
-    }
-    return proven;
-  }
-
-  const ir::Module& module_;
   const gpu::GpuPlan& plan_;
   const GpuTarget& target_;
   const GpuOptions& options_;
@@ -158,24 +145,6 @@ Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const Gp
   return absl::OkStatus();
 }
 
-// One instance a work item.
-Status AddSingle(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options,
-                 Variants& variants) {
-  const auto add = [&](const std::optional<gpu::Guarded>& guarded, Trust trust, bool has_room) {
-    return variants.Add(guarded ? gpu::Form(*guarded) : gpu::Form(module, plan, nullptr), {}, trust, has_room);
-  };
-  if (!plan.bounds.by_words.empty()) {
-    HPVMD_RETURN_IF_ERROR(add(gpu::GuardLoops(module, plan, Trust::kWords, target, nullptr), Trust::kWords, false));
-  }
-  const bool has_proof = !plan.bounds.accesses.empty();
-  const bool has_room = variants.size() + 3 <= limits::kGpuVariantsMax;
-  const std::optional<gpu::Guarded> guarded = gpu::GuardLoops(module, plan, Trust::kLaunch, target, options.report);
-  if (has_proof) {
-    HPVMD_RETURN_IF_ERROR(add(guarded, Trust::kLaunch, has_room));
-  }
-  return add(guarded, Trust::kNothing, has_room && !has_proof);
-}
-
 GpuTarget H200() {
   GpuTarget target = CommonH200();
   target.exact_divide = target.keeps_denormals = false;  // As backends/vulkan finds it.
@@ -212,7 +181,10 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   Variants variants(module, plan, target, options);
   Status emitted = AddTiles(module, plan, target, options, variants);
   if (emitted.ok()) {
-    emitted = AddSingle(module, plan, target, options, variants);
+    const auto write = [&](const gpu::Form& form, Trust trust, bool has_room) {
+      return variants.Add(form, {}, trust, has_room);
+    };
+    emitted = gpu::WriteSingles(module, plan, target, options.report, variants.size(), write);
   }
   Artifact artifact = DescribeModule(module);
   StatusOr<std::vector<uint32_t>> words = std::vector<uint32_t>{};

@@ -46,7 +46,7 @@ bool IsPlain(char c) {
 bool IsName(std::string_view text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   return !text.empty() && is_letter(text[0]) &&
-         std::all_of(text.begin(), text.end(), [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+         std::ranges::all_of(text, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }
 
 std::vector<std::string_view> Split(std::string_view options) {
@@ -104,7 +104,7 @@ StatusOr<BuildOptions> ReadBuildOptions(std::string_view options, uint32_t api_v
   BuildOptions result;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
-    if (!std::all_of(word.begin(), word.end(), IsPlain)) {
+    if (!std::ranges::all_of(word, IsPlain)) {
       return Refuse(word,
                     "quotes, backslashes and what else drivers read in ways of their own may not stand in options");
     }
@@ -113,7 +113,7 @@ StatusOr<BuildOptions> ReadBuildOptions(std::string_view options, uint32_t api_v
       result.text += (result.text.empty() ? "" : " ") + std::string(word);
     }
     if (word == "-D") {
-      if (++i == words.size() || !std::all_of(words[i].begin(), words[i].end(), IsPlain)) {
+      if (++i == words.size() || !std::ranges::all_of(words[i], IsPlain)) {
         return Refuse(word, "-D takes NAME or NAME=VALUE");
       }
       HPVMD_RETURN_IF_ERROR(CheckDefinition(words[i], words[i], result));

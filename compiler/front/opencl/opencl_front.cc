@@ -159,7 +159,7 @@ class Vetting {
   std::vector<std::string> ArgumentsOf(const BuildOptions& build) const {
     const GpuTarget& target = *options_.target;
     const auto is_language = [](const std::string& word) { return word.starts_with("-cl-std="); };
-    const auto language = std::find_if(build.arguments.begin(), build.arguments.end(), is_language);
+    const auto language = std::ranges::find_if(build.arguments, is_language);
     const bool is_late =
         language != build.arguments.end() && language->compare(8, 2, "CL") == 0 && (*language)[10] >= '2';
     std::string extensions = is_late ? "+all,-cl_khr_fp16"

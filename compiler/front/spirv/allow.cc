@@ -35,28 +35,21 @@ enum class Rule : uint8_t {
 };
 
 const char* Reason(Rule rule) {
-  switch (rule) {
-    case Rule::kHalf:
-      return "arithmetic on 16-bit floats is not offered by every device";
-    case Rule::kImages:
-      return "kernels get buffers and scalars, and neither images nor samplers";
-    case Rule::kQueues:
-      return "kernels may not start other kernels or use pipes and events";
-    case Rule::kGraphics:
-      return "it belongs to graphics, and only compute runs here";
-    case Rule::kVariablePointers:
-      return "pointers that are chosen at run time (variable pointers) escape the bounds checks of the device";
-    case Rule::kPhysicalPointers:
-      return "physical storage pointers reach any address of the device";
-    case Rule::kRayTracing:
-      return "ray tracing is not offered";
-    case Rule::kMesh:
-      return "mesh shaders belong to graphics, and only compute runs here";
-    case Rule::kMatrices:
-      return "cooperative matrices are not offered by every device";
-    default:
-      return "it is not on the list of what is taken";
-  }
+  // From Rule::kHalf on.
+  constexpr const char* kReasons[] = {
+      "arithmetic on 16-bit floats is not offered by every device",
+      "kernels get buffers and scalars, and neither images nor samplers",
+      "kernels may not start other kernels or use pipes and events",
+      "it belongs to graphics, and only compute runs here",
+      "pointers that are chosen at run time (variable pointers) escape the bounds checks of the device",
+      "physical storage pointers reach any address of the device",
+      "ray tracing is not offered",
+      "mesh shaders belong to graphics, and only compute runs here",
+      "cooperative matrices are not offered by every device",
+      "it is not on the list of what is taken",
+  };
+  const Rule said = rule < Rule::kHalf ? Rule::kOther : rule;
+  return kReasons[static_cast<size_t>(said) - static_cast<size_t>(Rule::kHalf)];
 }
 
 // Empty: the device has it.

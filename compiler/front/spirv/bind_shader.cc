@@ -155,8 +155,7 @@ std::vector<BoundBuffer> FindBuffers(const Reflected& reflected, const Uses& use
     }
   }
   const auto place = [](const BoundBuffer& buffer) { return std::pair{buffer.set, buffer.binding}; };
-  std::stable_sort(buffers.begin(), buffers.end(),
-                   [&](const BoundBuffer& a, const BoundBuffer& b) { return place(a) < place(b); });
+  std::ranges::stable_sort(buffers, [&](const BoundBuffer& a, const BoundBuffer& b) { return place(a) < place(b); });
   std::vector<BoundBuffer> merged;
   for (BoundBuffer& buffer : buffers) {
     if (merged.empty() || place(merged.back()) != place(buffer)) {
@@ -234,8 +233,7 @@ std::vector<PushValue> FindPushValues(const Reflected& reflected, const Uses& us
     faults.AddAt(found->at, Describe(*found) + " has push constants of more than " +
                                 std::to_string(limits::kPushValuesMax) + " scalars.");
   }
-  std::stable_sort(values.begin(), values.end(),
-                   [](const PushValue& a, const PushValue& b) { return a.offset < b.offset; });
+  std::ranges::stable_sort(values, [](const PushValue& a, const PushValue& b) { return a.offset < b.offset; });
   return values;
 }
 

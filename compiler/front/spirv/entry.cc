@@ -136,8 +136,7 @@ void ReadGroup(const Reflected& reflected, const EntryPoint& entry, const GpuTar
     }
     return;
   }
-  const bool is_free = std::none_of(source->spec_id.begin(), source->spec_id.end(),
-                                    [](uint32_t id) { return id == GpuVariant::kNoConstant; });
+  const bool is_free = std::ranges::none_of(source->spec_id, [](uint32_t id) { return id == GpuVariant::kNoConstant; });
   // Groups are the launcher's to choose only if all of their extents are.
   if (is_free && reflected.module.flavour == Flavour::kShader) {
     variant.group_constant = source->spec_id;

@@ -10,8 +10,6 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Type;
-
 constexpr uint32_t kTrailing = 6;  // HPVM-web: idx_x, idx_y, idx_z, dim_x, dim_y, dim_z.
 
 std::string Listed(const std::vector<const Export*>& exports) {
@@ -106,8 +104,7 @@ std::string SignatureFault(const Signature& declared, const Signature& wanted, c
 
 ir::ValueId Query(ir::Builder& builder, ir::Opcode code, uint32_t operand, Type type) {
   const ir::ValueId which = builder.Const(Type::kI32, operand);
-  ir::Op op{.code = code};
-  op.type = type;
+  ir::Op op{.code = code, .type = type};
   return builder.Append1(op, std::array{which}, type);
 }
 
@@ -138,9 +135,8 @@ std::optional<uint32_t> FindEntry(const Module& module, const WasmOptions& optio
 std::vector<ir::KernelParam> EntryParams(const Module& module, const WasmOptions& options) {
   std::vector<ir::KernelParam> params;
   for (const ParamSpec& param : options.params) {
-    params.push_back(
-        {param.name, param.is_buffer, param.is_writable, param.is_buffer ? module.address_type() : param.scalar,
-         param.is_read});
+    params.push_back({param.name, param.is_buffer, param.is_writable,
+                      param.is_buffer ? module.address_type() : param.scalar, param.is_read});
   }
   return params;
 }
@@ -166,8 +162,7 @@ ir::FunctionId WrapHpvmWeb(ir::FunctionId inner, ir::Module& out) {
       arguments.push_back(Query(builder, code, dimension, type.params[arguments.size()]));
     }
   }
-  ir::Op call{.code = ir::Opcode::kCall};
-  call.imm = inner.index;
+  ir::Op call{.code = ir::Opcode::kCall, .imm = inner.index};
   builder.Append(call, arguments, {});
   builder.Return({});
   out.functions.push_back(std::move(wrapper));

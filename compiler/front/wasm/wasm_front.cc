@@ -148,8 +148,7 @@ void RefuseImport(const std::string& kind, const ImportDecl& import, const std::
 
 bool IsPlain(const Signature& signature) {
   const auto is_plain = [](ValueType type) { return type <= ValueType::kF64; };
-  return std::all_of(signature.params.begin(), signature.params.end(), is_plain) &&
-         std::all_of(signature.results.begin(), signature.results.end(), is_plain);
+  return std::ranges::all_of(signature.params, is_plain) && std::ranges::all_of(signature.results, is_plain);
 }
 
 void CheckImports(const Module& module, const std::string& place, Diagnostics& diagnostics) {

@@ -11,21 +11,9 @@ namespace {
 
 using namespace numeric;
 
-uint8_t* ResolveAny(Instance& instance, const Code* code, Space space, uint64_t address, uint64_t bytes,
-                    bool is_write) {
-  switch (space) {
-    case Space::kParam:
-      return instance.InParam(address, code->imm, bytes, is_write, code);
-    case Space::kModule:
-      return instance.InModule(address, code->imm, bytes, is_write, code);
-    default:
-      return instance.Flat(address, code->imm, bytes, is_write, code);
-  }
-}
-
 // Every base and every buffer is aligned, so the address's alignment is the host pointer's. Null: trapped.
 template <Space kSpace, typename T>
-T* Resolve(const Code* code, const uint64_t* frame, Instance& instance, bool is_write) {
+T* Cell(const Code* code, const uint64_t* frame, Instance& instance, bool is_write) {
   if ((frame[code->a] + code->imm) % sizeof(T) != 0) {
     const LaunchState& launch = instance.launch();
     const uint64_t base = kSpace == Space::kParam ? launch.addresses.base[code->extra] : 0;
@@ -34,12 +22,12 @@ T* Resolve(const Code* code, const uint64_t* frame, Instance& instance, bool is_
     instance.TrapAt(TrapCode::kMisalignedAtomic, code, overflows ? ~uint64_t{0} : at, sizeof(T));
     return nullptr;
   }
-  return reinterpret_cast<T*>(ResolveAny(instance, code, kSpace, frame[code->a], sizeof(T), is_write));
+  return reinterpret_cast<T*>(Resolve<kSpace>(instance, code, frame[code->a], sizeof(T), is_write));
 }
 
 template <Space kSpace, typename T>
 const Code* AtomicLoad(const Code* code, uint64_t* frame, Instance& instance) {
-  T* at = Resolve<kSpace, T>(code, frame, instance, false);
+  T* at = Cell<kSpace, T>(code, frame, instance, false);
   if (at == nullptr) {
     return nullptr;
   }
@@ -49,7 +37,7 @@ const Code* AtomicLoad(const Code* code, uint64_t* frame, Instance& instance) {
 
 template <Space kSpace, typename T>
 const Code* AtomicStore(const Code* code, uint64_t* frame, Instance& instance) {
-  T* at = Resolve<kSpace, T>(code, frame, instance, true);
+  T* at = Cell<kSpace, T>(code, frame, instance, true);
   if (at == nullptr) {
     return nullptr;
   }
@@ -59,7 +47,7 @@ const Code* AtomicStore(const Code* code, uint64_t* frame, Instance& instance) {
 
 template <Space kSpace, typename T>
 const Code* Cmpxchg(const Code* code, uint64_t* frame, Instance& instance) {
-  T* at = Resolve<kSpace, T>(code, frame, instance, true);
+  T* at = Cell<kSpace, T>(code, frame, instance, true);
   if (at == nullptr) {
     return nullptr;
   }
@@ -71,7 +59,7 @@ const Code* Cmpxchg(const Code* code, uint64_t* frame, Instance& instance) {
 
 template <Space kSpace, typename T, auto kCombine>
 const Code* Update(const Code* code, uint64_t* frame, Instance& instance) {
-  T* at = Resolve<kSpace, T>(code, frame, instance, true);
+  T* at = Cell<kSpace, T>(code, frame, instance, true);
   if (at == nullptr) {
     return nullptr;
   }
@@ -129,16 +117,7 @@ Handler HandlerOf(Opcode code) {
 
 template <Space kSpace>
 Handler HandlerOf(const Op& op) {
-  switch (op.width) {
-    case 1:
-      return HandlerOf<kSpace, uint8_t>(op.code);
-    case 2:
-      return HandlerOf<kSpace, uint16_t>(op.code);
-    case 4:
-      return HandlerOf<kSpace, uint32_t>(op.code);
-    default:
-      return HandlerOf<kSpace, uint64_t>(op.code);
-  }
+  return ForWidth(op.width, [&]<typename T>() { return HandlerOf<kSpace, T>(op.code); });
 }
 
 }  // namespace

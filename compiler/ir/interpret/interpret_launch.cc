@@ -61,6 +61,12 @@ const Code* LocalAlloc(const Code* code, uint64_t* frame, Instance& instance) {
 }  // namespace
 
 Handler LaunchHandler(const Op& op) {
+  static constexpr Handler kQueries[] = {Query<Opcode::kInstanceId>, Query<Opcode::kInstanceCount>,
+                                         Query<Opcode::kGroupId>,    Query<Opcode::kGroupSize>,
+                                         Query<Opcode::kLocalId>,    Query<Opcode::kBufferSize>};
+  if (Info(op.code).family == Family::kQuery) {
+    return RowOf(kQueries, Opcode::kInstanceId, op.code);
+  }
   switch (op.code) {
     case Opcode::kConst:
       return Const;
@@ -70,18 +76,6 @@ Handler LaunchHandler(const Op& op) {
       return GlobalGet;
     case Opcode::kGlobalSet:
       return GlobalSet;
-    case Opcode::kInstanceId:
-      return Query<Opcode::kInstanceId>;
-    case Opcode::kInstanceCount:
-      return Query<Opcode::kInstanceCount>;
-    case Opcode::kGroupId:
-      return Query<Opcode::kGroupId>;
-    case Opcode::kGroupSize:
-      return Query<Opcode::kGroupSize>;
-    case Opcode::kLocalId:
-      return Query<Opcode::kLocalId>;
-    case Opcode::kBufferSize:
-      return Query<Opcode::kBufferSize>;
     case Opcode::kBarrier:
       return Barrier;
     default:

@@ -8,21 +8,6 @@
 namespace hpvm::ir {
 namespace {
 
-template <Space kSpace>
-uint8_t* Resolve(Instance& instance, const Code* code, uint64_t address, uint64_t bytes, bool is_write) {
-  if constexpr (kSpace == Space::kParam) {
-    return instance.InParam(address, code->imm, bytes, is_write, code);
-  } else if constexpr (kSpace == Space::kModule) {
-    return instance.InModule(address, code->imm, bytes, is_write, code);
-  } else if constexpr (kSpace == Space::kStack) {
-    return instance.InStack(address, code->imm, bytes, is_write, code);
-  } else if constexpr (kSpace == Space::kState) {
-    return instance.InState(address, code->imm, bytes, is_write, code);
-  } else {  // Group memory is where an address in space group is expected, and found like others.
-    return instance.Flat(address, code->imm, bytes, is_write, code);
-  }
-}
-
 // Stored is what memory holds, signed to sign-extend; Wide the unsigned type of the result's width.
 template <Space kSpace, typename Stored, typename Wide>
 const Code* Load(const Code* code, uint64_t* frame, Instance& instance) {
@@ -75,16 +60,13 @@ const Code* Store128(const Code* code, uint64_t* frame, Instance& instance) {
 
 template <Space kSpace, typename Wide>
 Handler LoadHandler(const Op& op) {
-  switch (op.width) {
-    case 1:
-      return op.sign ? Load<kSpace, int8_t, Wide> : Load<kSpace, uint8_t, Wide>;
-    case 2:
-      return op.sign ? Load<kSpace, int16_t, Wide> : Load<kSpace, uint16_t, Wide>;
-    case 4:
-      return op.sign ? Load<kSpace, int32_t, Wide> : Load<kSpace, uint32_t, Wide>;
-    default:
-      return Load<kSpace, uint64_t, Wide>;
-  }
+  return ForWidth(op.width, [&]<typename T>() -> Handler {
+    if constexpr (sizeof(T) <= 4) {
+      return op.sign ? Load<kSpace, std::make_signed_t<T>, Wide> : Load<kSpace, T, Wide>;
+    } else {
+      return Load<kSpace, T, Wide>;
+    }
+  });
 }
 
 template <Space kSpace>
@@ -98,16 +80,7 @@ Handler AccessHandler(const Op& op) {
   if (op.code == Opcode::kStore128) {
     return Store128<kSpace>;
   }
-  switch (op.width) {
-    case 1:
-      return Store<kSpace, uint8_t>;
-    case 2:
-      return Store<kSpace, uint16_t>;
-    case 4:
-      return Store<kSpace, uint32_t>;
-    default:
-      return Store<kSpace, uint64_t>;
-  }
+  return ForWidth(op.width, []<typename T>() -> Handler { return Store<kSpace, T>; });
 }
 
 const Code* MemorySize(const Code* code, uint64_t* frame, Instance& instance) {

@@ -64,7 +64,7 @@ void LaunchCheck::PlaceBuffers() {
     }
   }
   const auto data = [&](size_t i) { return reinterpret_cast<uintptr_t>(launch_.arguments[i].data); };
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return data(a) < data(b); });
+  std::ranges::sort(order, [&](size_t a, size_t b) { return data(a) < data(b); });
   buffers_.resize(launch_.arguments.size());
   const std::vector<bool>& outputs = checker_.options().is_output;
   for (size_t first = 0; first < order.size();) {
@@ -158,7 +158,7 @@ void LaunchCheck::Access(const CheckedSite& site, AccessKind kind, bool reads, c
 FindingPlace LaunchCheck::PlaceOf(const Mark& mark, AccessKind kind) const {
   FindingPlace place;
   if (by_groups_) {
-    const auto next = std::upper_bound(group_stamps_.begin(), group_stamps_.end(), mark.stamp);
+    const auto next = std::ranges::upper_bound(group_stamps_, mark.stamp);
     const uint64_t group = begin_ + static_cast<uint64_t>(next - group_stamps_.begin()) - 1;
     place.instance = BoxOfGroup(launch_, group).At(mark.local());
   } else {
@@ -170,7 +170,7 @@ FindingPlace LaunchCheck::PlaceOf(const Mark& mark, AccessKind kind) const {
     place.function = static_cast<uint32_t>(decoded_.functions.size());  // Too many operations to tell.
     return place;
   }
-  const auto next = std::upper_bound(site_begin_.begin(), site_begin_.end(), mark.site());
+  const auto next = std::ranges::upper_bound(site_begin_, mark.site());
   place.function = static_cast<uint32_t>(next - site_begin_.begin()) - 1;
   const Code& code = decoded_.functions[place.function].code[mark.site() - site_begin_[place.function]];
   place.function = code.origin != 0 ? code.origin - 1 : place.function;

@@ -23,13 +23,6 @@ struct Code;
 class Instance;
 class LaunchCheck;  // launch_check.h.
 using Handler = const Code* (*)(const Code* code, uint64_t* frame, Instance& instance);
-// The row of `code` in a table that has one for each opcode from `first` on, in the order of opcodes.def.
-template <size_t kRows>
-Handler RowOf(const Handler (&rows)[kRows], Opcode first, Opcode code) {
-  const size_t row = static_cast<size_t>(code) - static_cast<size_t>(first);
-  HPVMD_CHECK(row < kRows);
-  return rows[row];
-}
 
 struct Code {
   Handler run = nullptr;
@@ -192,6 +185,31 @@ class Instance {
   TrapReport trap_;
   std::unique_ptr<InstanceCheck> check_;
 };
+
+// The bytes of an access; null: it trapped.
+template <Space kSpace>
+uint8_t* Resolve(Instance& instance, const Code* code, uint64_t address, uint64_t bytes, bool is_write) {
+  if constexpr (kSpace == Space::kParam) {
+    return instance.InParam(address, code->imm, bytes, is_write, code);
+  } else if constexpr (kSpace == Space::kModule) {
+    return instance.InModule(address, code->imm, bytes, is_write, code);
+  } else if constexpr (kSpace == Space::kStack) {
+    return instance.InStack(address, code->imm, bytes, is_write, code);
+  } else if constexpr (kSpace == Space::kState) {
+    return instance.InState(address, code->imm, bytes, is_write, code);
+  } else {  // Group memory is where an address in space group is expected, and found like others.
+    return instance.Flat(address, code->imm, bytes, is_write, code);
+  }
+}
+
+// What `of` gives for the unsigned type of that width.
+template <typename F>
+Handler ForWidth(uint8_t width, F&& of) {
+  return width == 1   ? of.template operator()<uint8_t>()
+         : width == 2 ? of.template operator()<uint16_t>()
+         : width == 4 ? of.template operator()<uint32_t>()
+                      : of.template operator()<uint64_t>();
+}
 
 }  // namespace hpvm::ir
 

@@ -247,8 +247,7 @@ std::string FormatPrint(std::string_view format, std::span<const uint64_t> value
 }
 
 std::optional<std::string_view> FindLiteral(std::span<const DataSegment> memory, uint64_t address, size_t bytes_max) {
-  auto segment = std::upper_bound(memory.begin(), memory.end(), address,
-                                  [](uint64_t at, const DataSegment& item) { return at < item.address; });
+  auto segment = std::ranges::upper_bound(memory, address, {}, &DataSegment::address);
   if (segment == memory.begin() || address - std::prev(segment)->address >= std::prev(segment)->bytes.size()) {
     return std::nullopt;
   }

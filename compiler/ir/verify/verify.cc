@@ -120,12 +120,7 @@ class FunctionVerifier {
     is_open_.resize(f_.ops.size());
     is_defined_.resize(f_.values.size());
     is_visible_.resize(f_.values.size());
-    const Region& body = f_.region(f_.body);
-    std::vector<Type> types;
-    for (uint32_t i = 0; i < body.param_count; ++i) {
-      types.push_back(f_.values[body.first_param.index + i].type);
-    }
-    if (types != f_.type.params) {
+    if (f_.types_of(ParamsOf(f_.region(f_.body))) != f_.type.params) {
       Fail("The body's parameters are not of the function type's types.");
     }
     OpenRegion(f_.body);
@@ -227,7 +222,7 @@ class FunctionVerifier {
     for (const Target& target : f_.targets_of(op)) {
       targets.emplace_back(target.op, target.is_continue);
     }
-    std::sort(targets.begin(), targets.end());
+    std::ranges::sort(targets);
     const size_t distinct = static_cast<size_t>(std::unique(targets.begin(), targets.end()) - targets.begin());
     const uint64_t limit = 4096 + kTableValuesPerValue * f_.values.size();
     const uint64_t before = table_values_;

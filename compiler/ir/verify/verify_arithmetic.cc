@@ -71,10 +71,7 @@ std::string ExpectOperands(const OpContext& c, std::span<const Type> types, uint
 }
 
 std::string ExpectResults(const OpContext& c, std::span<const Type> types) {
-  std::vector<Type> found;
-  for (uint32_t i = 0; i < c.op.result_count; ++i) {
-    found.push_back(c.result(i));
-  }
+  const std::vector<Type> found = c.function.types_of(ResultsOf(c.op));
   if (std::equal(found.begin(), found.end(), types.begin(), types.end())) {
     return "";
   }

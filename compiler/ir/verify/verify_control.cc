@@ -9,14 +9,6 @@
 namespace hpvm::ir {
 namespace {
 
-std::vector<Type> TypesOf(const Function& f, ValueId first, uint32_t count) {
-  std::vector<Type> types;
-  for (uint32_t i = 0; i < count; ++i) {
-    types.push_back(f.type_of(ValueId(first.index + i)));
-  }
-  return types;
-}
-
 std::string CheckCall(const OpContext& c) {
   if (c.op.imm >= c.module.functions.size()) {
     return "The function (" + std::to_string(c.op.imm) + ") does not exist; the module has " +
@@ -54,8 +46,7 @@ std::string CheckPrint(const OpContext& c) {
 }
 
 std::string CheckBlock(const OpContext& c) {
-  const Region& body = c.function.region(c.op.body);
-  return ExpectOperands(c, TypesOf(c.function, body.first_param, body.param_count));
+  return ExpectOperands(c, c.function.types_of(ParamsOf(c.function.region(c.op.body))));
 }
 
 std::string CheckIf(const OpContext& c) {
@@ -72,16 +63,14 @@ std::string CheckTargets(const OpContext& c, uint32_t first_value) {
   for (const Target& target : f.targets_of(c.op)) {
     targets.emplace_back(target.op, target.is_continue);
   }
-  std::sort(targets.begin(), targets.end());
+  std::ranges::sort(targets);
   targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
   for (const auto& [id, is_continue] : targets) {
     const Op& op = f.op(id);
     if (is_continue && op.code != Opcode::kLoop) {
       return "Only a loop can be continued.";
     }
-    const std::vector<Type> types = is_continue
-                                        ? TypesOf(f, f.region(op.body).first_param, f.region(op.body).param_count)
-                                        : TypesOf(f, op.first_result, op.result_count);
+    const std::vector<Type> types = f.types_of(SlotsOf(f, {id, is_continue}));
     if (std::string fault = ExpectOperands(c, types, first_value); !fault.empty()) {
       return fault;
     }

@@ -163,14 +163,6 @@ void UseWalk::Run() {
   }
 }
 
-std::vector<Type> OperandTypes(const Function& function, const Op& op) {
-  std::vector<Type> types;
-  for (const ValueId value : function.operands_of(op)) {
-    types.push_back(function.type_of(value));
-  }
-  return types;
-}
-
 void CheckFormats(const Module& m, Diagnostics& out) {
   if (m.formats.empty()) {
     return;
@@ -182,7 +174,7 @@ void CheckFormats(const Module& m, Diagnostics& out) {
       if (op.code != Opcode::kPrint) {
         return;
       }
-      std::vector<Type> found = OperandTypes(function, op);
+      std::vector<Type> found = function.types_of(function.operands_of(op));
       if (types[op.imm].has_value() && *types[op.imm] != found) {
         ReportFault(out, "module \"" + m.name + '"',
                     "Two prints of format p" + std::to_string(op.imm) + " pass values of different types.", op.source);

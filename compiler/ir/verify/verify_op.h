@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::ir {
 

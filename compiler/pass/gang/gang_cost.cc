@@ -198,8 +198,7 @@ void GangEstimate::Visit(OpId id, size_t level) {
       inner.is_masked = plan_.is_masked[id.index];
       inner.weight = std::min(kWeightMax, levels_[level].weight * kTrips);
       const ir::Region& body = f_.region(op.body);
-      for (uint32_t i = 0; i < body.param_count; ++i) {
-        const ValueId param(body.first_param.index + i);
+      for (const ValueId param : ir::ParamsOf(body)) {
         defined_in_[param.index] = levels_.size();
         if (Varies(param)) {
           inner.kept.Add(IsByRow(param), Registers(param));
@@ -250,8 +249,7 @@ void GangEstimate::FindPassing() {
   for (auto at = order_.rbegin(); at != order_.rend(); ++at) {
     const Op& op = f_.op(at->first);
     const size_t level = at->second;
-    for (uint32_t i = 0; i < op.result_count; ++i) {
-      const ValueId id(op.first_result.index + i);
+    for (const ValueId id : ir::ResultsOf(op)) {
       if (is_alive[id.index]) {
         now[level].Add(IsByRow(id), -Registers(id));
       }
@@ -314,8 +312,7 @@ void GangEstimate::FindLatencies() {
       }
     }
     const ir::Region& region = f_.region(levels_[l].region);
-    for (uint32_t i = 0; i < region.param_count; ++i) {
-      const ValueId param(region.first_param.index + i);
+    for (const ValueId param : ir::ParamsOf(region)) {
       looks += f_.values.size() + ops.size();
       if (looks > kLooksMax) {
         return;

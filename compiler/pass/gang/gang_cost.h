@@ -48,7 +48,7 @@ class GangEstimate {
   GangEstimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
                const std::vector<analysis::Shape>& along_y);
   bool has_crosswise() const {
-    return std::any_of(levels_.begin(), levels_.end(), [](const GangLevel& level) { return level.crosswise > 0; });
+    return std::ranges::any_of(levels_, [](const GangLevel& level) { return level.crosswise > 0; });
   }
   // Cycles an instance.
   double Of(const GangShape& shape) const;

@@ -220,7 +220,7 @@ class Planner {
       case Opcode::kOr:
       case Opcode::kXor:
       case Opcode::kSelect:
-        return std::all_of(operands.begin(), operands.end(), is_guard);
+        return std::ranges::all_of(operands, is_guard);
       case Opcode::kEqz:
         if (is_guard(operands[0])) {
           return true;
@@ -233,7 +233,7 @@ class Planner {
       return false;
     }
     const uint32_t entry = module_.entry.index;
-    return std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
+    return std::ranges::all_of(operands, [&](ValueId operand) {
       const Op* by = definitions_.OpOf(operand);
       if (by != nullptr && (by->code == Opcode::kExtendS || by->code == Opcode::kExtendU)) {
         operand = f_.operands_of(*by)[0];

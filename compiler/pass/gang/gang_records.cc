@@ -101,7 +101,7 @@ class Finder {
     for (size_t i = open_.size(); i-- > 0;) {
       Open& open = open_[i];
       if (place != nullptr && IsSame(*place, open.place) && op.width == open.width) {
-        const bool is_met = std::any_of(open.members.begin(), open.members.end(), [&](const Member& member) {
+        const bool is_met = std::ranges::any_of(open.members, [&](const Member& member) {
           return std::abs(member.offset - place->offset) < int64_t{op.width};
         });
         if (!open.is_store && writes) {
@@ -124,9 +124,8 @@ class Finder {
           low = std::min(low, member.offset);
           high = std::max(high, member.offset);
         }
-        const bool is_passed = std::any_of(open.passed.begin(), open.passed.end(), [&](int64_t offset) {
-          return std::abs(offset - place.offset) < int64_t{op.width};
-        });
+        const bool is_passed = std::ranges::any_of(
+            open.passed, [&](int64_t offset) { return std::abs(offset - place.offset) < int64_t{op.width}; });
         if (!is_passed && (place.offset - open.members[0].offset) % op.width == 0 && high - low + op.width <= step &&
             (high - low) / op.width < kSpanMax) {
           open.members.push_back({id, place.offset});

@@ -17,7 +17,7 @@ struct Candidate {
 };
 
 bool HasMasks(const GangPlan& plan) {
-  return plan.body_is_masked || std::find(plan.is_masked.begin(), plan.is_masked.end(), true) != plan.is_masked.end();
+  return plan.body_is_masked || std::ranges::find(plan.is_masked, true) != plan.is_masked.end();
 }
 
 bool UsesY(const ir::Module& module) {
@@ -86,8 +86,7 @@ std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& un
       }
     }
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
+  std::ranges::stable_sort(candidates, [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
   return candidates;
 }
 
@@ -121,7 +120,7 @@ ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, Kerne
   }
   // The second and third are to be unlike the first: another number of rows, or twice as wide or narrow.
   auto is_unlike = [&](const GangShape& shape) {
-    return std::all_of(shapes.begin(), shapes.end(), [&](const GangShape& other) {
+    return std::ranges::all_of(shapes, [&](const GangShape& other) {
       return shape.rows != other.rows || shape.width() >= 2 * other.width() || 2 * shape.width() <= other.width();
     });
   };
@@ -129,9 +128,9 @@ ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, Kerne
     const bool is_close = candidate.cycles < 1.6 * candidates[0].cycles;
     // Beside rows always one without: launches may have few.
     const bool lacks_row = shapes.size() + 1 == shapes_max && !shapes.empty() && candidate.shape.rows == 1 &&
-                           std::none_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
+                           std::ranges::none_of(shapes, [](const GangShape& s) { return s.rows == 1; });
     const bool keeps_room = shapes.size() + 1 < shapes_max || shapes.empty() ||
-                            std::any_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
+                            std::ranges::any_of(shapes, [](const GangShape& s) { return s.rows == 1; });
     if (shapes.size() < shapes_max && is_unlike(candidate.shape) && ((is_close && keeps_room) || lacks_row)) {
       shapes.push_back(candidate.shape);
       choice.before_scalar += candidate.cycles <= scalar ? 1 : 0;

@@ -174,8 +174,7 @@ class GroupPlanner {
         return;
       }
       const bool for_first = IsForFirst(id, op);
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        const ValueId result(op.first_result.index + i);
+      for (const ValueId result : ir::ResultsOf(op)) {
         plan_.for_first[result.index] = for_first;
         plan_.is_scalar[result.index] = for_first && IsUniform(result);
       }
@@ -390,8 +389,7 @@ class GroupPlanner {
     if (!pending_.has_value()) {
       return false;
     }
-    return std::any_of(pending_->ops.begin(), pending_->ops.end(),
-                       [&](OpId id) { return ir::Info(f_.op(id).code).effects != ir::kPure; });
+    return std::ranges::any_of(pending_->ops, [&](OpId id) { return ir::Info(f_.op(id).code).effects != ir::kPure; });
   }
 
   void FindKept() {
@@ -431,7 +429,7 @@ class GroupPlanner {
     };
     for (const auto& list : needs) {
       for (ValueId value : list) {
-        if (std::find(graph.sinks.begin(), graph.sinks.end(), node(value)) == graph.sinks.end()) {
+        if (std::ranges::find(graph.sinks, node(value)) == graph.sinks.end()) {
           graph.sinks.push_back(node(value));
         }
       }

@@ -109,17 +109,14 @@ class StepRewriter {
   }
   size_t PlaceOf(OpId id) const {
     const std::vector<OpId>& ops = f_.region(region_[id.index]).ops;
-    return static_cast<size_t>(std::find(ops.begin(), ops.end(), id) - ops.begin());
+    return static_cast<size_t>(std::ranges::find(ops, id) - ops.begin());
   }
 
   void Apply(OpId loop, uint32_t index) {
     const ValueId param(f_.region(f_.op(loop).body).first_param.index + index);
     const ir::Type type = f_.type_of(param);
     const ValueId initial = f_.operands_of(f_.op(loop))[index];
-    Op add{.code = Opcode::kAdd};
-    add.type = type;
-    add.source = f_.op(loop).source;
-    add.origin = f_.op(loop).origin;
+    Op add{.code = Opcode::kAdd, .type = type, .source = f_.op(loop).source, .origin = f_.op(loop).origin};
     for (const Edge& edge : edges_) {
       ValueId sum = param;
       for (size_t i = edge.steps.size(); i-- > 0;) {
@@ -134,9 +131,7 @@ class StepRewriter {
     const ValueId value = Insert(add, {initial, param}, type, f_.op(loop).body, 0);
     made_.push_back(definition_.back());
     Replace(param, value, index);
-    Op zero{.code = Opcode::kConst};
-    zero.type = type;
-    zero.origin = add.origin;
+    Op zero{.code = Opcode::kConst, .type = type, .origin = add.origin};
     const ValueId start = Insert(zero, {}, type, region_[loop.index], PlaceOf(loop));
     f_.operands[f_.op(loop).first_operand + index] = start;
     made_.clear();
@@ -145,10 +140,10 @@ class StepRewriter {
   // In all operations but those just made, and the edges' own sums.
   void Replace(ValueId from, ValueId to, uint32_t index) {
     ir::ForEachOp(f_, [&](OpId id) {
-      if (std::find(made_.begin(), made_.end(), id) != made_.end()) {
+      if (std::ranges::find(made_, id) != made_.end()) {
         return;
       }
-      const bool is_edge = std::any_of(edges_.begin(), edges_.end(), [id](const Edge& e) { return e.jump == id; });
+      const bool is_edge = std::ranges::any_of(edges_, [id](const Edge& e) { return e.jump == id; });
       const Op& op = f_.op(id);
       for (uint32_t i = 0; i < op.operand_count; ++i) {
         ValueId& operand = f_.operands[op.first_operand + i];

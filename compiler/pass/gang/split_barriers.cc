@@ -41,8 +41,8 @@ Status PlaceValues(const Function& f, const GroupPlan& plan, GroupPlaces* places
       }
     }
   }
-  const bool checks = std::any_of(plan.segments.begin(), plan.segments.end(),
-                                  [](const SegmentPlan& segment) { return segment.checked.valid(); });
+  const bool checks =
+      std::ranges::any_of(plan.segments, [](const SegmentPlan& segment) { return segment.checked.valid(); });
   if (checks) {
     places->check = bytes;
     bytes += 4;
@@ -82,7 +82,7 @@ void Report(const Function& f, const GroupPlan& plan, const GroupPlaces& places,
     for (size_t v = 0; v < f.values.size(); ++v) {
       const OpId definition = plan.definition[v];
       const bool is_made = places.of[v] != kNoPlace && (!definition.valid() || before[definition.index]);
-      if (is_made && std::any_of(users[v].begin(), users[v].end(), [&](OpId id) { return behind[id.index]; })) {
+      if (is_made && std::ranges::any_of(users[v], [&](OpId id) { return behind[id.index]; })) {
         ++count;
         bytes += ir::Bytes(f.values[v].type);
       }

@@ -75,14 +75,11 @@ class DriverBuilder final : public FunctionCopier {
         operands.push_back(At(argument.scalar));
         continue;
       }
-      Op query{.code = argument.query};
-      query.type = argument.type;
+      Op query{.code = argument.query, .type = argument.type};
       const ValueId dimension = b_.Const(ir::Type::kI32, argument.dimension);
       operands.push_back(b_.Append1(query, std::array{dimension}, argument.type));
     }
-    Op op{.code = Opcode::kCall};
-    op.imm = call.loop.index;
-    op.origin = module_.entry.index + 1;
+    Op op{.code = Opcode::kCall, .imm = call.loop.index, .origin = module_.entry.index + 1};
     if (!call.is_checked) {
       b_.Append(op, operands, {});
       return;

@@ -82,8 +82,7 @@ class SegmentBuilder final : public FunctionCopier {
     }
     for (OpId id : segment_.ops) {
       const Op& op = f_.op(id);
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        const ValueId result(op.first_result.index + i);
+      for (const ValueId result : ir::ResultsOf(op)) {
         if (plan_.is_kept[result.index]) {
           stores_.push_back({result, result});
         }
@@ -161,12 +160,12 @@ class SegmentBuilder final : public FunctionCopier {
     }
   }
   void AddArgument(const SegmentArgument& argument) {
-    if (std::find(out_.arguments.begin(), out_.arguments.end(), argument) == out_.arguments.end()) {
+    if (std::ranges::find(out_.arguments, argument) == out_.arguments.end()) {
       out_.arguments.push_back(argument);
     }
   }
   ValueId ArgumentOf(const SegmentArgument& argument) const {
-    const auto at = std::find(out_.arguments.begin(), out_.arguments.end(), argument);
+    const auto at = std::ranges::find(out_.arguments, argument);
     return params_[static_cast<size_t>(at - out_.arguments.begin())];
   }
 
@@ -197,11 +196,11 @@ class SegmentBuilder final : public FunctionCopier {
     } else if (plan_.is_scalar[value.index]) {
       values_[value.index] = ArgumentOf({value, Opcode::kInstanceId, 0, type});
     } else if (IsPlaced(value)) {
-      Op load{.code = Opcode::kLoad};
-      load.type = type;
-      load.space = ir::Space::kPrivate;
-      load.width = static_cast<uint8_t>(ir::Bytes(type));
-      load.imm = places_.of[value.index];
+      Op load{.code = Opcode::kLoad,
+              .type = type,
+              .space = ir::Space::kPrivate,
+              .width = static_cast<uint8_t>(ir::Bytes(type)),
+              .imm = places_.of[value.index]};
       values_[value.index] = b_.Append1(load, std::array{params_.back()}, type);
     } else {
       CopyOp(plan_.definition[value.index]);
@@ -209,11 +208,11 @@ class SegmentBuilder final : public FunctionCopier {
   }
 
   void Store(uint32_t place, ValueId value, ir::Type type) {
-    Op store{.code = Opcode::kStore};
-    store.type = type;
-    store.space = ir::Space::kPrivate;
-    store.width = static_cast<uint8_t>(ir::Bytes(type));
-    store.imm = place;
+    Op store{.code = Opcode::kStore,
+             .type = type,
+             .space = ir::Space::kPrivate,
+             .width = static_cast<uint8_t>(ir::Bytes(type)),
+             .imm = place};
     b_.Append(store, std::array{params_.back(), value}, {});
   }
   void EmitStores() {
@@ -278,11 +277,9 @@ class SegmentBuilder final : public FunctionCopier {
     }
     ValueId value = ArgumentOf(argument);
     if (op.code == Opcode::kLocalId) {
-      Op query{.code = Opcode::kInstanceId};
-      query.type = op.type;
+      Op query{.code = Opcode::kInstanceId, .type = op.type};
       const ValueId own = Add(query, {values_[f_.operands_of(op)[0].index]}, argument.type, op);
-      Op difference{.code = Opcode::kSub};
-      difference.type = argument.type;
+      Op difference{.code = Opcode::kSub, .type = argument.type};
       value = Add(difference, {own, value}, argument.type, op);
     }
     values_[op.first_result.index] = value;

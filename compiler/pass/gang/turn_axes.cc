@@ -52,10 +52,7 @@ std::optional<ir::Module> TurnAxes(const ir::Module& module) {
       const uint64_t dimension =
           op.code == Opcode::kInstanceId ? definitions.ConstantOf(f.operands_of(op)[0]).value_or(2) : 2;
       if (dimension < 2) {
-        Op other{.code = Opcode::kConst};
-        other.imm = 1 - dimension;
-        other.source = op.source;
-        other.origin = op.origin;
+        Op other{.code = Opcode::kConst, .imm = 1 - dimension, .source = op.source, .origin = op.origin};
         other.first_result = ir::ValueId(f.values.size());
         other.result_count = 1;
         f.operands[op.first_operand] = other.first_result;

@@ -52,14 +52,11 @@ class Expansion {
     }
   }
   ValueId Access(Opcode code, const Piece& piece, std::span<const ValueId> operands, uint32_t results) {
-    Op op{.code = code};
-    op.width = piece.bytes;
-    op.imm = piece.offset;
+    Op op{.code = code, .width = piece.bytes, .imm = piece.offset};
     return Add(op, operands, results);
   }
   ValueId Constant(uint64_t bits) {
-    Op op{.code = Opcode::kConst};
-    op.imm = bits;
+    Op op{.code = Opcode::kConst, .imm = bits};
     return Add(op, {}, 1);
   }
   // All of type i32.

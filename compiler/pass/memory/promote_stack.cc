@@ -158,8 +158,8 @@ class Promoter {
       const int known = std::min<int>(zeros[f_.operands_of(op)[0].index], std::countr_zero(op.imm));
       return uint32_t{1} << std::min(known, 3);
     };
-    const bool is_wide = std::all_of(accesses_.begin(), accesses_.end(),
-                                     [&](OpId id) { return f_.op(id).width == 8 && alignment(f_.op(id)) == 8; });
+    const bool is_wide =
+        std::ranges::all_of(accesses_, [&](OpId id) { return f_.op(id).width == 8 && alignment(f_.op(id)) == 8; });
     frame_.unit = is_wide ? 8 : 4;
     for (OpId id : accesses_) {
       const Op& op = f_.op(id);
@@ -167,7 +167,7 @@ class Promoter {
         pieces_.emplace(id.index, alignment(op));
       }
     }
-    return std::none_of(pieces_.begin(), pieces_.end(), [&](const auto& p) { return f_.ops[p.first].width == 16; });
+    return std::ranges::none_of(pieces_, [&](const auto& p) { return f_.ops[p.first].width == 16; });
   }
 
   ir::ValueId Add(Op op, std::initializer_list<ir::ValueId> operands, ir::Type type, std::vector<OpId>& out) {
@@ -183,18 +183,11 @@ class Promoter {
   }
   ir::ValueId Compute(const Op& like, Opcode code, ir::ValueId a, ir::ValueId b, ir::Type type,
                       std::vector<OpId>& out) {
-    Op op{.code = code};
-    op.type = type;
-    op.source = like.source;
-    op.origin = like.origin;
+    Op op{.code = code, .type = type, .source = like.source, .origin = like.origin};
     return Add(op, {a, b}, type, out);
   }
   ir::ValueId Count(const Op& like, uint64_t bits, ir::Type type, std::vector<OpId>& out) {
-    Op op{.code = Opcode::kConst};
-    op.type = type;
-    op.imm = bits;
-    op.source = like.source;
-    op.origin = like.origin;
+    Op op{.code = Opcode::kConst, .type = type, .imm = bits, .source = like.source, .origin = like.origin};
     return Add(op, {}, type, out);
   }
   // Makes the operation, whose result stays, another one.
@@ -247,10 +240,7 @@ class Promoter {
     const ir::ValueId address = f_.operands_of(store)[0];
     ir::ValueId value = f_.operands_of(store)[1];
     if (!ir::IsInt(store.type)) {
-      Op bits{.code = Opcode::kReinterpret};
-      bits.type = store.type;
-      bits.source = store.source;
-      bits.origin = store.origin;
+      Op bits{.code = Opcode::kReinterpret, .type = store.type, .source = store.source, .origin = store.origin};
       value = Add(bits, {value}, type, out);
     }
     for (uint32_t at = 0; at < store.width; at += bytes) {
@@ -309,8 +299,7 @@ class Promoter {
 }  // namespace
 
 bool BeginsAsZeros(const ir::Module& module, uint64_t begin, uint64_t end) {
-  return end <= module.memory_bytes &&
-         std::none_of(module.data.begin(), module.data.end(), [&](const ir::DataSegment& segment) {
+  return end <= module.memory_bytes && std::ranges::none_of(module.data, [&](const ir::DataSegment& segment) {
            for (uint64_t at = std::max(segment.address, begin);
                 at < std::min(end, segment.address + segment.bytes.size()); ++at) {
              if (segment.bytes[at - segment.address] != 0) {

@@ -45,9 +45,7 @@ class Addresses {
 // Makes `access` read the offset from parameter k; the subtraction's operation is returned, to stand before it.
 ir::OpId Rewrite(ir::Module& module, ir::Function& function, ir::OpId access, uint32_t k) {
   const ir::Region& body = function.region(function.body);
-  ir::Op subtract{.code = Opcode::kSub};
-  subtract.type = module.address_type();
-  subtract.source = function.op(access).source;
+  ir::Op subtract{.code = Opcode::kSub, .type = module.address_type(), .source = function.op(access).source};
   subtract.first_operand = static_cast<uint32_t>(function.operands.size());
   subtract.operand_count = 2;
   subtract.first_result = ir::ValueId(function.values.size());
@@ -141,7 +139,7 @@ class SeparationCheck {
   }
   bool HasNone(const ir::Op& op, uint32_t operands) const {
     const std::span<const ir::ValueId> asked = function_.operands_of(op).first(operands);
-    return std::none_of(asked.begin(), asked.end(), [&](ir::ValueId id) { return addresses_.Is(id, Base::kParam); });
+    return std::ranges::none_of(asked, [&](ir::ValueId id) { return addresses_.Is(id, Base::kParam); });
   }
 
   bool Keeps(const ir::Op& op) const {

@@ -28,8 +28,8 @@ SharedCheck CheckOf(const ir::Function& f, const std::vector<Member>& members) {
     check.members.push_back(member.id);
     check.from_first.push_back(static_cast<uint64_t>(member.offset - members[0].offset));
     const uint64_t reach = static_cast<uint64_t>(member.offset - lowest) + op.imm + op.width;
-    const auto bound = std::find_if(check.bounds.begin(), check.bounds.end(),
-                                    [&](const SharedCheck::Bound& b) { return b.param == op.space_index; });
+    const auto bound =
+        std::ranges::find_if(check.bounds, [&](const SharedCheck::Bound& b) { return b.param == op.space_index; });
     if (bound == check.bounds.end()) {
       check.bounds.push_back({op.space_index, reach});
     } else {

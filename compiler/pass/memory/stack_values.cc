@@ -43,7 +43,7 @@ bool IsWhole(const ir::Function& f, const Access& access) {
 // The type in which a slot's accesses need the fewest conversions.
 Type TypeOf(const ir::Function& f, std::span<const Access> accesses) {
   const auto all = [&](Type type) {
-    return std::all_of(accesses.begin(), accesses.end(), [&](const Access& a) { return f.op(a.id).type == type; });
+    return std::ranges::all_of(accesses, [&](const Access& a) { return f.op(a.id).type == type; });
   };
   const uint32_t width = f.op(accesses[0].id).width;
   if (width == 8) {
@@ -56,7 +56,7 @@ Type TypeOf(const ir::Function& f, std::span<const Access> accesses) {
 SlotPlan PlanSlots(const ir::Function& f, std::vector<Access> accesses) {
   SlotPlan plan;
   plan.of.assign(f.ops.size(), -1);
-  std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return a.begin < b.begin; });
+  std::ranges::sort(accesses, [](const Access& a, const Access& b) { return a.begin < b.begin; });
   for (size_t first = 0, next = 0; first < accesses.size() && plan.types.size() < kStackValuesMax; first = next) {
     uint64_t end = accesses[first].end;
     bool is_slot = true;
@@ -194,9 +194,7 @@ class Replacer final : public FunctionCopier {
   }
 
   ValueId Add(const Op& like, Opcode code, Type type, std::initializer_list<ValueId> operands, Type result) {
-    Op op{.code = code};
-    op.type = type;
-    op.source = like.source;
+    Op op{.code = code, .type = type, .source = like.source};
     const ValueId made = b_.Append1(op, std::span(operands.begin(), operands.size()), result);
     SetOrigin(like);
     return made;
@@ -281,8 +279,8 @@ bool StackValues(ir::Module& module) {
   ir::Function& f = module.function(module.entry);
   const std::vector<Access> accesses = FindAccesses(module, IsStack);
   SlotPlan plan = PlanSlots(f, accesses);
-  const bool is_all = std::all_of(accesses.begin(), accesses.end(),
-                                  [&](const Access& access) { return plan.of[access.id.index] >= 0; });
+  const bool is_all =
+      std::ranges::all_of(accesses, [&](const Access& access) { return plan.of[access.id.index] >= 0; });
   if (Replace(f, std::move(plan)).empty()) {
     return false;
   }
@@ -309,9 +307,8 @@ std::vector<StackBytes> AssumeStackValues(ir::Module& module) {
   });
   std::erase_if(accesses, [](const Access& access) { return !access.is_constant; });
   SlotPlan plan = PlanSlots(f, std::move(accesses));
-  const bool are_zeros = std::all_of(plan.bytes.begin(), plan.bytes.end(), [&](const StackBytes& word) {
-    return BeginsAsZeros(module, word.begin, word.end);
-  });
+  const bool are_zeros = std::ranges::all_of(
+      plan.bytes, [&](const StackBytes& word) { return BeginsAsZeros(module, word.begin, word.end); });
   return are_zeros ? Replace(f, std::move(plan)) : std::vector<StackBytes>();
 }
 
@@ -320,9 +317,9 @@ bool AvoidsStack(const ir::Module& module, std::span<const StackBytes> bytes) {
     return (op.space == ir::Space::kStack || op.space == ir::Space::kFlat || op.space == ir::Space::kModule) &&
            !range.Is(analysis::ValueRange::Base::kUnset);
   });
-  return std::none_of(accesses.begin(), accesses.end(), [&](const Access& access) {
-    return std::any_of(bytes.begin(), bytes.end(),
-                       [&](const StackBytes& other) { return access.begin < other.end && other.begin < access.end; });
+  return std::ranges::none_of(accesses, [&](const Access& access) {
+    return std::ranges::any_of(
+        bytes, [&](const StackBytes& other) { return access.begin < other.end && other.begin < access.end; });
   });
 }
 

@@ -18,6 +18,15 @@ namespace {
 
 using Bits = std::optional<uint64_t>;
 
+// What is known of an operation's operands.
+std::vector<Bits> KnownOperands(const ir::Function& f, const Op& op, const std::vector<Bits>& known) {
+  std::vector<Bits> operands;
+  for (ValueId operand : f.operands_of(op)) {
+    operands.push_back(known[operand.index]);
+  }
+  return operands;
+}
+
 // How the operations of a region end.
 enum class End : uint8_t { kFell, kContinued, kLeft, kUnknown };
 
@@ -75,13 +84,7 @@ class Rehearsal {
   uint32_t ops() const { return ops_; }
 
  private:
-  std::vector<Bits> Known(const Op& op) const {
-    std::vector<Bits> known;
-    for (ValueId operand : f_.operands_of(op)) {
-      known.push_back(known_[operand.index]);
-    }
-    return known;
-  }
+  std::vector<Bits> Known(const Op& op) const { return KnownOperands(f_, op, known_); }
   void Forget(const Op& op) {
     for (uint32_t i = 0; i < op.result_count; ++i) {
       known_[op.first_result.index + i] = std::nullopt;
@@ -147,8 +150,7 @@ class Rehearsal {
   }
   // Whether a jump goes to what will not be there any more.
   bool IsLost(const ir::Target& target) const {
-    return (target.op == loop_ && target.is_continue) ||
-           std::find(dissolved_.begin(), dissolved_.end(), target.op) != dissolved_.end();
+    return (target.op == loop_ && target.is_continue) || std::ranges::find(dissolved_, target.op) != dissolved_.end();
   }
   End Jump(const Op& op) {
     if (op.code == Opcode::kContinue && f_.targets_of(op)[0].op == loop_) {
@@ -165,8 +167,7 @@ class Rehearsal {
       return End::kFell;
     }
     const std::span<const ir::Target> targets = f_.targets_of(op);
-    const bool is_lost =
-        std::any_of(targets.begin(), targets.end(), [&](const ir::Target& target) { return IsLost(target); });
+    const bool is_lost = std::ranges::any_of(targets, [&](const ir::Target& target) { return IsLost(target); });
     return is_lost ? End::kUnknown : End::kLeft;
   }
 
@@ -193,13 +194,7 @@ class Unroller final : public FunctionCopier {
   }
 
  private:
-  std::vector<Bits> Known(const Op& op) const {
-    std::vector<Bits> known;
-    for (ValueId operand : f_.operands_of(op)) {
-      known.push_back(known_[operand.index]);
-    }
-    return known;
-  }
+  std::vector<Bits> Known(const Op& op) const { return KnownOperands(f_, op, known_); }
   void Bind(ValueId first, std::span<const ValueId> values) override { BindKnown(first, values, {}); }
   void BindKnown(ValueId first, std::span<const ValueId> values, std::span<const Bits> known) {
     FunctionCopier::Bind(first, values);
@@ -332,7 +327,7 @@ class Unroller final : public FunctionCopier {
       writing.known = Known(op);
       return End::kContinued;
     }
-    if (op.code == Opcode::kLeave && std::find(dissolved_.begin(), dissolved_.end(), target.op) != dissolved_.end()) {
+    if (op.code == Opcode::kLeave && std::ranges::find(dissolved_, target.op) != dissolved_.end()) {
       left_ = target.op;
       BindKnown(f_.op(left_).first_result, Map(op), Known(op));
       return End::kFell;

@@ -136,27 +136,19 @@ void FunctionCopier::CopyConstruct(OpId id) {
 
 void FunctionCopier::CopyTerminator(OpId id) {
   const Op& op = f_.op(id);
-  const ValueId index = op.code == Opcode::kLeaveTable ? ConditionOf(id) : ValueId();
+  std::vector<ValueId> operands;
+  if (op.code == Opcode::kLeaveTable) {
+    operands.push_back(ConditionOf(id));
+  }
   std::vector<ir::Target> targets;
-  std::vector<ValueId> values;
   for (const ir::Target& target : f_.targets_of(op)) {
     targets.push_back(TargetOf(target));
   }
   if (!targets.empty()) {
-    values = Brought(op, ir::SlotsOf(f_, f_.targets_of(op)[0]));
-    Append(values, MoreValues(f_.targets_of(op)[0].op));
+    Append(operands, Brought(op, ir::SlotsOf(f_, f_.targets_of(op)[0])));
+    Append(operands, MoreValues(f_.targets_of(op)[0].op));
   }
-  if (op.code == Opcode::kLeaveTable) {
-    b_.LeaveTable(index, targets, values, op.source);
-  } else if (op.code == Opcode::kTrap) {
-    b_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-  } else if (op.code == Opcode::kReturn) {
-    CopyReturn(op);
-  } else if (targets[0].is_continue) {
-    b_.Continue(targets[0].op, values, op.source);
-  } else {
-    b_.Leave(targets[0].op, values, op.source);
-  }
+  op.code == Opcode::kReturn ? CopyReturn(op) : b_.Terminate(op, operands, targets);
   SetOrigin(op);
 }
 

@@ -11,19 +11,6 @@ namespace hpvm::pass {
 
 namespace {
 
-Op Like(const Op& op) {
-  Op copy = op;
-  copy.operand_count = copy.result_count = copy.target_count = 0;
-  return copy;
-}
-
-// In a text that coarsening writes, an operation stands where the one stood that it serves.
-Op Plain(Opcode code, Type type) {
-  Op op{.code = code};
-  op.type = type;
-  return op;
-}
-
 // Steps below this add up to less than 64 KiB in a tile. No buffer reaches so far up that an offset within it could
 // wrap around when so much is added.
 constexpr uint64_t kStepMax = 2048;
@@ -31,48 +18,6 @@ constexpr uint64_t kStepMax = 2048;
 }  // namespace
 
 // --- Values.
-
-ValueId Coarsener::Add(Opcode code, Type type, std::span<const ValueId> operands) {
-  const bool is_compare = ir::Info(code).family == ir::Family::kIntCompare;
-  Charge(Plain(code, type));
-  return builder_.Append1(Plain(code, type), operands, is_compare ? Type::kI32 : type);
-}
-
-ValueId Coarsener::Number(Type type, uint64_t bits) {
-  const SumKey key{~uint64_t{0} - (type == Type::kI32 ? 0 : 1), bits};
-  const auto found = sums_.find(key);
-  if (found != sums_.end()) {
-    return found->second;
-  }
-  const ValueId number = builder_.Const(type, bits);
-  sums_[key] = number;
-  scopes_.back().push_back(key);
-  return number;
-}
-
-ValueId Coarsener::Plus(ValueId base, uint64_t delta) {
-  const Type type = out_.type_of(base);
-  delta &= ir::Bytes(type) == 4 ? 0xffffffffu : ~uint64_t{0};
-  if (delta == 0) {
-    return base;
-  }
-  const SumKey key{base.index, delta};
-  const auto found = sums_.find(key);
-  if (found != sums_.end()) {
-    return found->second;
-  }
-  const ValueId sum = Add(Opcode::kAdd, type, std::array{base, Number(type, delta)});
-  sums_[key] = sum;
-  scopes_.back().push_back(key);
-  return sum;
-}
-
-void Coarsener::CloseScope() {
-  for (const SumKey& key : scopes_.back()) {
-    sums_.erase(key);
-  }
-  scopes_.pop_back();
-}
 
 ValueId Coarsener::At(ValueId id, Place place) {
   const TileLayout& layout = LayoutOf(id);
@@ -130,14 +75,6 @@ void Coarsener::KeepAll(ValueId first, uint32_t count, std::span<const ValueId> 
 
 // --- Operations that the tile's instances run together.
 
-OpId Coarsener::AppendAccess(OpId original, const Op& op, std::span<const ValueId> operands,
-                             std::span<const Type> results) {
-  const OpId id = builder_.Append(op, operands, results);
-  original_.resize(out_.ops.size());
-  original_[id.index] = original;
-  return id;
-}
-
 void Coarsener::NoteDimensions(const Op& op, std::array<bool, 2>* dimensions) const {
   const ir::Family family = ir::Info(op.code).family;
   for (size_t d = 0; d < 2; ++d) {
@@ -168,7 +105,7 @@ void Coarsener::EmitPlain(OpId id) {
   for (uint32_t y = 0; y < Count(1, dimensions[1]); ++y) {
     for (uint32_t x = 0; x < Count(0, dimensions[0]); ++x) {
       BeginPlace(Place{x, y});
-      Op copy = Like(op);
+      Op copy = op;
       std::vector<ValueId> operands;
       for (ValueId operand : f_.operands_of(op)) {
         operands.push_back(At(operand, {x, y}));
@@ -217,7 +154,7 @@ void Coarsener::EmitOp(OpId id) {
 // The id of the tile's first instance. What changes nothing says that it is a multiple of the tile.
 ValueId Coarsener::FirstId(OpId id, ValueId dimension) {
   const Op& op = f_.op(id);
-  const ValueId first = builder_.Append1(Like(op), std::array{dimension}, f_.type_of(op.first_result));
+  const ValueId first = builder_.Append1(op, std::array{dimension}, f_.type_of(op.first_result));
   const uint64_t d = definitions_.ConstantOf(f_.operands_of(op)[0]).value_or(3);
   if (d > 1 || plan_.tile[d] == 1 || !std::has_single_bit(plan_.tile[d])) {
     return first;
@@ -263,29 +200,27 @@ void Coarsener::EmitConstruct(OpId id) {
   KeepAll(op.first_result, op.result_count, builder_.Results(new_ops_[id.index]));
 }
 
+std::vector<ir::Target> Coarsener::NewTargets(const Op& op) const {
+  std::vector<ir::Target> made;
+  for (const ir::Target& target : f_.targets_of(op)) {
+    made.push_back({new_ops_[target.op.index], target.is_continue});
+  }
+  return made;
+}
+
 void Coarsener::EmitTerminator(OpId id) {
   const Op& op = f_.op(id);
-  const std::span<const ValueId> operands = f_.operands_of(op);
-  const std::span<const ir::Target> targets = f_.targets_of(op);
-  const auto slots = [&](const ir::Target& target) { return ir::SlotsOf(f_, target).first; };
-  switch (op.code) {
-    case Opcode::kLeave:
-      return builder_.Leave(new_ops_[targets[0].op.index], Flatten(operands, slots(targets[0])), op.source);
-    case Opcode::kContinue:
-      return builder_.Continue(new_ops_[targets[0].op.index], Flatten(operands, slots(targets[0])), op.source);
-    case Opcode::kLeaveTable: {
-      std::vector<ir::Target> made;
-      for (const ir::Target& target : targets) {
-        made.push_back({new_ops_[target.op.index], target.is_continue});
-      }
-      const ValueId index = At(operands[0], {});
-      return builder_.LeaveTable(index, made, Flatten(operands.subspan(1), slots(targets[0])), op.source);
-    }
-    case Opcode::kTrap:
-      return builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-    default:
-      return builder_.Return({}, op.source);
+  const std::vector<ir::Target> targets = NewTargets(op);
+  std::vector<ValueId> operands;
+  if (op.code == Opcode::kLeaveTable) {
+    operands.push_back(At(f_.operands_of(op)[0], {}));
   }
+  if (!targets.empty()) {
+    const std::vector<ValueId> brought =
+        Flatten(f_.operands_of(op).subspan(ir::FirstBrought(op.code)), ir::SlotsOf(f_, f_.targets_of(op)[0]).first);
+    operands.insert(operands.end(), brought.begin(), brought.end());
+  }
+  builder_.Terminate(op, operands, targets);
 }
 
 // --- Guards.
@@ -329,7 +264,7 @@ void Coarsener::EmitExtension(OpId id) {
   const TileLayout& layout = LayoutOf(op.first_result);
   for (uint32_t y = 0; y < Count(1, layout.Differs(1)) && layout.step[0] != 0; ++y) {
     const Place last{plan_.tile[0] - 1, y};
-    const ValueId found = builder_.Append1(Like(op), std::array{At(operand, last)}, Type::kI64);
+    const ValueId found = builder_.Append1(op, std::array{At(operand, last)}, Type::kI64);
     const ValueId differs = Add(Opcode::kNe, Type::kI64, std::array{At(op.first_result, last), found});
     mixed = mixed ? Add(Opcode::kOr, Type::kI32, std::array{*mixed, differs}) : differs;
   }
@@ -340,36 +275,6 @@ void Coarsener::EmitExtension(OpId id) {
 
 // --- 16-byte accesses.
 
-// Words are registers already: none of this costs anything.
-ValueId Coarsener::FromWords(Type type, std::span<const ValueId> words) {
-  ValueId bits = words[0];
-  if (ir::Bytes(type) == 8) {
-    const Type wide = Type::kI64;
-    const ValueId low = builder_.Append1(Plain(Opcode::kExtendU, Type::kI32), words.first(1), wide);
-    const ValueId high = builder_.Append1(Plain(Opcode::kExtendU, Type::kI32), words.subspan(1, 1), wide);
-    const ValueId up = builder_.Append1(Plain(Opcode::kShl, wide), std::array{high, Number(wide, 32)}, wide);
-    bits = builder_.Append1(Plain(Opcode::kOr, wide), std::array{low, up}, wide);
-  }
-  return ir::IsInt(type) ? bits
-                         : builder_.Append1(Plain(Opcode::kReinterpret, out_.type_of(bits)), std::array{bits}, type);
-}
-
-void Coarsener::ToWords(ValueId value, std::vector<ValueId>* words) {
-  const Type type = out_.type_of(value), wide = Type::kI64;
-  const bool is_word = ir::Bytes(type) == 4;
-  ValueId bits = value;
-  if (!ir::IsInt(type)) {
-    bits = builder_.Append1(Plain(Opcode::kReinterpret, type), std::array{value}, is_word ? Type::kI32 : wide);
-  }
-  if (is_word) {
-    words->push_back(bits);
-    return;
-  }
-  words->push_back(builder_.Append1(Plain(Opcode::kWrap, wide), std::array{bits}, Type::kI32));
-  const ValueId high = builder_.Append1(Plain(Opcode::kShrU, wide), std::array{bits, Number(wide, 32)}, wide);
-  words->push_back(builder_.Append1(Plain(Opcode::kWrap, wide), std::array{high}, Type::kI32));
-}
-
 void Coarsener::EmitVectorLoad(OpId id) {
   const Op& op = f_.op(id);
   const ValueId address = f_.operands_of(op)[0];
@@ -377,7 +282,7 @@ void Coarsener::EmitVectorLoad(OpId id) {
   constexpr std::array kWords = {Type::kI32, Type::kI32, Type::kI32, Type::kI32};
   for (uint32_t y = 0; y < Count(1, LayoutOf(address).Differs(1) || LayoutOf(op.first_result).varies[1]); ++y) {
     for (uint32_t x = 0; x < plan_.tile[0]; x += per_access) {
-      Op access = Like(op);
+      Op access = op;
       access.code = Opcode::kLoad128;
       access.type = Type::kI32;
       access.width = 16;
@@ -398,7 +303,7 @@ void Coarsener::EmitVectorStore(OpId id) {
   const uint32_t per_access = 16 / op.width;
   for (uint32_t y = 0; y < Count(1, LayoutOf(address).Differs(1) || LayoutOf(value).Differs(1)); ++y) {
     for (uint32_t x = 0; x < plan_.tile[0]; x += per_access) {
-      Op access = Like(op);
+      Op access = op;
       access.code = Opcode::kStore128;
       access.type = Type::kI32;
       access.width = 16;
@@ -428,47 +333,6 @@ void Coarsener::EmitParams() {
     }
     copies_[f_.region(f_.body).first_param.index + i] = {param};
   }
-}
-
-// A guess at what an operation costs, by how often it runs.
-void Coarsener::Charge(const Op& op, bool is_strided) {
-  double cost = 1;
-  switch (ir::Info(op.code).family) {
-    case ir::Family::kConst:
-    case ir::Family::kQuery:
-      cost = 0;
-      break;
-    case ir::Family::kMemory: {
-      constexpr double kScalar = 4, kVector = 6, kStridedVector = 9, kShared = 2;
-      cost = kScalar;
-      if (op.code == Opcode::kLoad128 || op.code == Opcode::kStore128) {
-        cost = is_strided ? kStridedVector : kVector;
-      } else if (op.operand_count > 0) {
-        // Neighbouring work items touch what lies a tile apart: their accesses spread over more lines.
-        const Layout& address = plan_.gang.layouts[f_.operands_of(op)[0].index];
-        const bool is_shared = address.kind == Layout::Kind::kUniform;
-        const bool is_dense = address.kind == Layout::Kind::kLinear && address.step <= op.width;
-        cost = is_shared ? kShared : is_dense ? kScalar * std::min(plan_.tile[0], 4u) : kScalar;
-      }
-      break;
-    }
-    case ir::Family::kAtomic:
-      cost = 20;
-      break;
-    case ir::Family::kFloatBinary:
-    case ir::Family::kFloatUnary:
-      cost = op.code == Opcode::kFDiv || op.code == Opcode::kFSqrt ? 8 : 1;
-      break;
-    case ir::Family::kApprox:
-      cost = 8;  // A sixteenth to a quarter of the rate of sums.
-      break;
-    case ir::Family::kIntBinary:
-      cost = (ir::Info(op.code).effects & ir::kTraps) != 0 ? 16 : 1;
-      break;
-    default:
-      break;
-  }
-  cost_ += cost * weight_;
 }
 
 CoarseModule Coarsener::Run() {

@@ -2,6 +2,7 @@
 // What a tile's instances do one after the other: constructs in which their control differs, and the whole kernel where
 // a guard does.
 
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
@@ -30,8 +31,7 @@ void Coarsener::Replicate(OpId id) {
       copy.place = {x, y};
       BeginPlace(copy.place);
       CloneConstruct(id, copy);
-      for (uint32_t i = 0; i < op.result_count; ++i) {
-        const ValueId result(op.first_result.index + i);
+      for (const ValueId result : ir::ResultsOf(op)) {
         Keep(result, {x, y}, clones_[result.index]);
       }
     }
@@ -41,6 +41,14 @@ void Coarsener::Replicate(OpId id) {
 
 ValueId Coarsener::Here(ValueId id, const Copy& copy) {
   return clones_[id.index].valid() ? clones_[id.index] : At(id, copy.place);
+}
+
+std::vector<ValueId> Coarsener::OperandsHere(const Op& op, const Copy& copy) {
+  std::vector<ValueId> operands;
+  for (ValueId operand : f_.operands_of(op)) {
+    operands.push_back(Here(operand, copy));
+  }
+  return operands;
 }
 
 void Coarsener::CloneRegion(RegionId region, Copy& copy) {
@@ -53,26 +61,18 @@ void Coarsener::CloneRegion(RegionId region, Copy& copy) {
 
 void Coarsener::CloneOp(OpId id, Copy& copy) {
   const Op& op = f_.op(id);
-  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop || op.code == Opcode::kIf) {
+  if (ir::OwnsRegions(op.code)) {
     return CloneConstruct(id, copy);
   }
   if (ir::IsTerminator(op.code)) {
     return CloneTerminator(id, copy);
   }
-  std::vector<ValueId> operands;
-  for (ValueId operand : f_.operands_of(op)) {
-    operands.push_back(Here(operand, copy));
-  }
+  const std::vector<ValueId> operands = OperandsHere(op, copy);
   if (op.code == Opcode::kInstanceId) {
     ValueId here = FirstId(id, operands[0]);
     const uint64_t d = definitions_.ConstantOf(f_.operands_of(op)[0]).value_or(3);
     if (d < 2 && copy.is_slow && copy.at[d]) {
-      ValueId at = *copy.at[d];
-      if (op.type == Type::kI64) {
-        Op extend{.code = Opcode::kExtendU};
-        extend.type = Type::kI32;
-        at = builder_.Append1(extend, std::array{at}, Type::kI64);
-      }
+      const ValueId at = op.type == Type::kI64 ? Widened(*copy.at[d]) : *copy.at[d];
       here = Add(Opcode::kAdd, op.type, std::array{here, at});
     } else if (d < 2 && !copy.is_slow) {
       here = Plus(here, d == 0 ? copy.place.x : copy.place.y);
@@ -80,11 +80,9 @@ void Coarsener::CloneOp(OpId id, Copy& copy) {
     clones_[op.first_result.index] = here;
     return;
   }
-  Op made = op;
-  made.operand_count = made.result_count = made.target_count = 0;
   Charge(op);
   const std::vector<Type> types = TypesOf(op.first_result, op.result_count, false);
-  const OpId appended = AppendAccess(id, made, operands, types);
+  const OpId appended = AppendAccess(id, op, operands, types);
   for (uint32_t i = 0; i < op.result_count; ++i) {
     clones_[op.first_result.index + i] = ValueId(out_.op(appended).first_result.index + i);
   }
@@ -93,10 +91,7 @@ void Coarsener::CloneOp(OpId id, Copy& copy) {
 void Coarsener::CloneConstruct(OpId id, Copy& copy) {
   const Op& op = f_.op(id);
   const std::vector<Type> results = TypesOf(op.first_result, op.result_count, false);
-  std::vector<ValueId> operands;
-  for (ValueId operand : f_.operands_of(op)) {
-    operands.push_back(Here(operand, copy));
-  }
+  const std::vector<ValueId> operands = OperandsHere(op, copy);
   if (op.code == Opcode::kIf) {
     new_ops_[id.index] = builder_.BeginIf(operands[0], results, op.source);
     CloneRegion(op.body, copy);
@@ -124,27 +119,10 @@ void Coarsener::CloneConstruct(OpId id, Copy& copy) {
 
 void Coarsener::CloneTerminator(OpId id, Copy& copy) {
   const Op& op = f_.op(id);
-  std::vector<ValueId> operands;
-  for (ValueId operand : f_.operands_of(op)) {
-    operands.push_back(Here(operand, copy));
-  }
-  std::vector<ir::Target> targets;
-  for (const ir::Target& target : f_.targets_of(op)) {
-    targets.push_back({new_ops_[target.op.index], target.is_continue});
-  }
-  switch (op.code) {
-    case Opcode::kLeave:
-      return builder_.Leave(targets[0].op, operands, op.source);
-    case Opcode::kContinue:
-      return builder_.Continue(targets[0].op, operands, op.source);
-    case Opcode::kLeaveTable:
-      return builder_.LeaveTable(operands[0], targets, std::span(operands).subspan(1), op.source);
-    case Opcode::kTrap:
-      return builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
-    default:
-      // Only the kernel's own body ends: constructs that are copied for a tile do not (GangPlan::body_is_masked).
-      return builder_.Leave(copy.body, {}, op.source);
-  }
+  const std::vector<ValueId> operands = OperandsHere(op, copy);
+  // Only the kernel's own body ends: constructs that are copied for a tile do not (GangPlan::body_is_masked).
+  op.code == Opcode::kReturn ? builder_.Leave(copy.body, {}, op.source)
+                             : builder_.Terminate(op, operands, NewTargets(op));
 }
 
 // loop (t = 0) { block { the kernel at place t }  t + 1 < places ? continue : leave }

@@ -27,15 +27,10 @@ uint64_t Log2(uint64_t power) { return static_cast<uint64_t>(std::countr_zero(po
 
 }  // namespace
 
-ValueId Coarsener::Compute(Opcode code, ValueId a, uint64_t b) {
-  return Add(code, out_.type_of(a), std::array{a, Number(out_.type_of(a), b)});
-}
-
 // Where the work item stands in its group, and where the group's first instance stands.
 void Coarsener::EmitGroupPlace() {
   for (uint64_t d = 0; d < 2; ++d) {
-    Op query{.code = Opcode::kInstanceId};
-    query.type = kI32;
+    Op query{.code = Opcode::kInstanceId, .type = kI32};
     const ValueId id = builder_.Append1(query, std::array{Number(kI32, d)}, kI32);
     const ValueId first = Compute(Opcode::kAnd, id, ~uint64_t{plan_.tile[d] - 1});
     const ValueId item = Compute(Opcode::kShrU, first, Log2(plan_.tile[d]));
@@ -97,20 +92,12 @@ ValueId Coarsener::Slice(ValueId id, const Elsewhere& where, std::map<uint32_t, 
     for (ValueId operand : f_.operands_of(op)) {
       operands.push_back(Slice(operand, where, known));
     }
-    Op copy = op;
-    copy.operand_count = copy.result_count = copy.target_count = 0;
     Charge(op);
-    return builder_.Append1(copy, operands, f_.type_of(id));
+    return builder_.Append1(op, operands, f_.type_of(id));
   };
   const ValueId value = compute();
   (*known)[id.index] = value;
   return value;
-}
-
-ValueId Coarsener::Widened(ValueId id) {
-  Op extend{.code = Opcode::kExtendU};
-  extend.type = kI32;
-  return builder_.Append1(extend, std::array{id}, Type::kI64);
 }
 
 // `init` after so many turns of a loop that adds `step`.
@@ -318,7 +305,7 @@ std::vector<ValueId> Coarsener::EmitBlock(const Op& loop, ValueId block, std::sp
   const ValueId first_turn = Compute(Opcode::kShl, block, Log2(count));
   std::vector<ValueId> arguments = {Number(kI32, 0)};
   arguments.insert(arguments.end(), sums.begin(), sums.end());
-  const OpId inner = builder_.BeginBlock(Opcode::kLoop, arguments, TypesOfCopies(sums), loop.source);
+  const OpId inner = builder_.BeginBlock(Opcode::kLoop, arguments, out_.types_of(sums), loop.source);
   OpenScope();
   const std::vector<ValueId> params = builder_.Params(inner);
   stage_.turn = params[0];
@@ -339,14 +326,6 @@ std::vector<ValueId> Coarsener::EmitBlock(const Op& loop, ValueId block, std::sp
   return builder_.Results(inner);
 }
 
-std::vector<Type> Coarsener::TypesOfCopies(std::span<const ValueId> copies) const {
-  std::vector<Type> types;
-  for (const ValueId copy : copies) {
-    types.push_back(out_.type_of(copy));
-  }
-  return types;
-}
-
 // All blocks: what the loop has accumulated then.
 std::vector<ValueId> Coarsener::EmitBlocks(const Op& loop, ValueId blocks) {
   const StagePlan& stage = *plan_.stage;
@@ -355,7 +334,7 @@ std::vector<ValueId> Coarsener::EmitBlocks(const Op& loop, ValueId blocks) {
   std::vector<ValueId> arguments = {Number(kI32, 0)};
   arguments.insert(arguments.end(), sums.begin(), sums.end());
   arguments.insert(arguments.end(), first.begin(), first.end());
-  const OpId outer = builder_.BeginBlock(Opcode::kLoop, arguments, TypesOfCopies(sums), loop.source);
+  const OpId outer = builder_.BeginBlock(Opcode::kLoop, arguments, out_.types_of(sums), loop.source);
   OpenScope();
   const std::vector<ValueId> params = builder_.Params(outer);
   const ValueId block = params[0];

@@ -121,7 +121,7 @@ class Planner {
     const auto gains = [&](OpId id) {
       return is_unproven_[id.index] && (plan.covered.contains(id.index) || plan.search_of.contains(id.index));
     };
-    if (std::none_of(content.accesses.begin(), content.accesses.end(), gains)) {
+    if (std::ranges::none_of(content.accesses, gains)) {
       return std::nullopt;
     }
     return plan;
@@ -174,9 +174,8 @@ class Planner {
         return;
       }
       const Search search = {op.space_index, op.imm + op.width};
-      const auto known = std::find_if(searches.begin(), searches.end(), [&](const Search& s) {
-        return s.param == search.param && s.reach == search.reach;
-      });
+      const auto known = std::ranges::find_if(
+          searches, [&](const Search& s) { return s.param == search.param && s.reach == search.reach; });
       search_of[id.index] = static_cast<size_t>(known - searches.begin());
       if (known == searches.end()) {
         searches.push_back(search);
@@ -207,7 +206,7 @@ class Planner {
   }
   static bool IsBefore(const Hull& hull, OpId a, OpId b) {
     const auto place = [&](OpId id) {
-      return std::find_if(hull.members.begin(), hull.members.end(), [&](const auto& m) { return m.first == id; });
+      return std::ranges::find_if(hull.members, [&](const auto& m) { return m.first == id; });
     };
     return place(a) < place(b);
   }

@@ -55,7 +55,7 @@ class Content {
 
  private:
   bool Count(RegionId region) {
-    return std::all_of(f_.region(region).ops.begin(), f_.region(region).ops.end(), [&](OpId id) {
+    return std::ranges::all_of(f_.region(region).ops, [&](OpId id) {
       const Op& op = f_.op(id);
       if (++ops_ > kAheadOpsMax || op.code == Opcode::kLoop || !Fits(id)) {
         return false;
@@ -83,7 +83,7 @@ class Content {
   // Whether any way of the jump leads out of the loop.
   bool Leaves(const Op& op) const {
     const std::span<const ir::Target> targets = f_.targets_of(op);
-    return targets.empty() || std::any_of(targets.begin(), targets.end(), [&](const ir::Target& target) {
+    return targets.empty() || std::ranges::any_of(targets, [&](const ir::Target& target) {
              return !(target.op == open_.front() && target.is_continue) &&
                     std::find(open_.begin() + 1, open_.end(), target.op) == open_.end();
            });
@@ -152,13 +152,13 @@ class Planner {
       return std::nullopt;
     }
     analysis::LinearForm next = linear_.Of(f_.operands_of(f_.op(end.again))[param]);
-    const auto own = std::find(next.terms.begin(), next.terms.end(), std::pair(value.index, uint64_t{1}));
+    const auto own = std::ranges::find(next.terms, std::pair(value.index, uint64_t{1}));
     if (own == next.terms.end()) {
       return std::nullopt;
     }
     next.terms.erase(own);
-    const bool is_fixed = std::none_of(next.terms.begin(), next.terms.end(),
-                                       [&](const auto& term) { return loops_.IsInside(ValueId(term.first), id); });
+    const bool is_fixed =
+        std::ranges::none_of(next.terms, [&](const auto& term) { return loops_.IsInside(ValueId(term.first), id); });
     return is_fixed ? std::optional(std::move(next)) : std::nullopt;
   }
   // The rest of a loop that was unrolled before has fewer iterations than run together: from a small number down to 0.
@@ -203,7 +203,7 @@ class Writer final : public FormCopier {
     const std::vector<ValueId> first = Map(loop);
     WriteLimit(plan);
     MeasureDistances(plan, first);
-    const std::vector<Type> types = TypesOf(first), led_types = TypesOf(Leaders(plan, first));
+    const std::vector<Type> types = to_.types_of(first), led_types = to_.types_of(Leaders(plan, first));
     const OpId rest = b_.BeginBlock(Opcode::kBlock, {}, types, loop.source);
     ValueId more = More(plan, first);
     more = has_room_.valid() ? Make(Opcode::kAnd, more, has_room_) : more;
@@ -232,13 +232,6 @@ class Writer final : public FormCopier {
     CopyLoopFrom(id, b_.Results(rest));
   }
 
-  std::vector<Type> TypesOf(const std::vector<ValueId>& values) const {
-    std::vector<Type> types;
-    for (ValueId value : values) {
-      types.push_back(to_.type_of(value));
-    }
-    return types;
-  }
   // How far parameters are behind their leaders, in every iteration.
   void MeasureDistances(const LoopPlan& plan, const std::vector<ValueId>& first) {
     distances_.assign(first.size(), ValueId());

@@ -74,7 +74,7 @@ class Orderer {
       const std::span<const ValueId> operands = f_.operands_of(f_.op(id));
       inner.insert(inner.end(), operands.begin(), operands.end());
     }
-    std::sort(inner.begin(), inner.end(), [](ValueId a, ValueId b) { return a.index < b.index; });
+    std::ranges::sort(inner, [](ValueId a, ValueId b) { return a.index < b.index; });
     for (OpId id : run) {
       const ValueId result = f_.op(id).first_result;
       if (!std::binary_search(inner.begin(), inner.end(), result,

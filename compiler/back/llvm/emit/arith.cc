@@ -11,8 +11,6 @@
 
 namespace hpvm::cpu {
 
-using ir::Opcode;
-using ir::TrapCode;
 using llvm::Intrinsic::ID;
 
 namespace {
@@ -113,40 +111,12 @@ llvm::ElementCount LanesOf(const llvm::Value* value) {
 
 llvm::CmpInst::Predicate PredicateOf(Opcode code) {
   using P = llvm::CmpInst::Predicate;
-  switch (code) {
-    case Opcode::kNe:
-      return P::ICMP_NE;
-    case Opcode::kLtS:
-      return P::ICMP_SLT;
-    case Opcode::kLtU:
-      return P::ICMP_ULT;
-    case Opcode::kGtS:
-      return P::ICMP_SGT;
-    case Opcode::kGtU:
-      return P::ICMP_UGT;
-    case Opcode::kLeS:
-      return P::ICMP_SLE;
-    case Opcode::kLeU:
-      return P::ICMP_ULE;
-    case Opcode::kGeS:
-      return P::ICMP_SGE;
-    case Opcode::kGeU:
-      return P::ICMP_UGE;
-    case Opcode::kFEq:
-      return P::FCMP_OEQ;
-    case Opcode::kFNe:
-      return P::FCMP_UNE;  // True for NaN.
-    case Opcode::kFLt:
-      return P::FCMP_OLT;
-    case Opcode::kFGt:
-      return P::FCMP_OGT;
-    case Opcode::kFLe:
-      return P::FCMP_OLE;
-    case Opcode::kFGe:
-      return P::FCMP_OGE;
-    default:  // kEqz, kEq.
-      return P::ICMP_EQ;
-  }
+  constexpr P kIntegers[] = {P::ICMP_EQ,  P::ICMP_EQ,  P::ICMP_NE,  P::ICMP_SLT, P::ICMP_ULT, P::ICMP_SGT,
+                             P::ICMP_UGT, P::ICMP_SLE, P::ICMP_ULE, P::ICMP_SGE, P::ICMP_UGE};
+  // A NaN is not equal to anything.
+  constexpr P kFloats[] = {P::FCMP_OEQ, P::FCMP_UNE, P::FCMP_OLT, P::FCMP_OGT, P::FCMP_OLE, P::FCMP_OGE};
+  return ir::Info(code).family == ir::Family::kIntCompare ? ir::RowOf(kIntegers, Opcode::kEqz, code)
+                                                          : ir::RowOf(kFloats, Opcode::kFEq, code);
 }
 
 }  // namespace

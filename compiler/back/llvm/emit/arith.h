@@ -11,9 +11,11 @@
 
 #include "llvm/IR/IRBuilder.h"
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 
 namespace hpvm::cpu {
+
+using namespace ir::words;
 
 llvm::Type* TypeOf(ir::Type type, llvm::LLVMContext& context);
 

@@ -10,9 +10,6 @@
 
 namespace hpvm::cpu {
 
-using ir::Opcode;
-using ir::TrapCode;
-
 namespace {
 
 bool IsSigned(const ir::Op& op) { return op.code == Opcode::kDivS || op.code == Opcode::kRemS; }

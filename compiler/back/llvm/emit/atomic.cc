@@ -4,8 +4,6 @@
 
 namespace hpvm::cpu {
 
-using ir::Opcode;
-
 namespace {
 
 using Rmw = llvm::AtomicRMWInst::BinOp;

@@ -5,11 +5,6 @@
 
 namespace hpvm::cpu {
 
-using ir::CpuArgument;
-using ir::CpuContext;
-using ir::Opcode;
-using ir::TrapCode;
-
 namespace {
 
 // The result of a function of this module that ends with `status` (an i32) and results that nobody reads.
@@ -214,7 +209,7 @@ void FunctionEmitter::EmitQuery(const ir::Op& op) {
   llvm::Value* operand = Operand(op, 0);
   llvm::Value* result = nullptr;
   if (op.code == Opcode::kBufferSize) {
-    result = BufferSize(operand);
+    result = fields_.BufferSize(operand);
   } else {
     bool is_count = op.code == Opcode::kInstanceCount || op.code == Opcode::kGroupSize;
     result = I64(is_count ? 1 : 0);
@@ -246,19 +241,6 @@ llvm::Value* FunctionEmitter::EmitQueryOf(const ir::Op& op, unsigned dimension) 
       return op.code == Opcode::kGroupId ? b_.CreateUDiv(id_[dimension], group) : b_.CreateURem(id_[dimension], group);
     }
   }
-}
-
-llvm::Value* FunctionEmitter::BufferSize(llvm::Value* param) {
-  llvm::Value* result = I64(0);
-  auto* constant = llvm::dyn_cast<llvm::ConstantInt>(param);
-  for (uint32_t k = 0; k < m_.source.params.size(); ++k) {
-    if (!m_.source.params[k].is_buffer || (constant != nullptr && constant->getZExtValue() != k)) {
-      continue;
-    }
-    llvm::Value* bytes = fields_.LoadArgument(b_.getInt64Ty(), k, offsetof(CpuArgument, bytes));
-    result = constant != nullptr ? bytes : b_.CreateSelect(b_.CreateICmpEQ(param, I32(k)), bytes, result);
-  }
-  return result;
 }
 
 void FunctionEmitter::EmitSync(const ir::Op& op) {

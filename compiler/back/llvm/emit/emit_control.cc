@@ -7,10 +7,6 @@
 
 namespace hpvm::cpu {
 
-using ir::CpuContext;
-using ir::Opcode;
-using ir::TrapCode;
-
 FunctionEmitter::FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Function* into,
                                  const std::vector<bool>* proven, const std::vector<bool>* repeatable)
     : m_(m),
@@ -54,14 +50,11 @@ void FunctionEmitter::EmitPrologue() {
   for (uint32_t i = 0; i < body.param_count; ++i) {
     values_[body.first_param.index + i] = function_->getArg(kFirstParam + i);
   }
-  bool calls = false;
-  ir::ForEachOp(f_, [&](ir::OpId id) { calls = calls || ir::Info(f_.op(id).code).family == ir::Family::kCall; });
-  if (!calls) {
-    return;  // A leaf's frame fits into the reserve below the limit.
+  llvm::Value* lacks_stack = fields_.LacksStack(f_);
+  if (lacks_stack == nullptr) {
+    return;
   }
-  llvm::Value* stack = m_.StackPointer(b_);
-  llvm::Value* limit = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
-  TrapIf(b_.CreateICmpULT(stack, limit), TrapCode::kStackOverflow, 0);
+  TrapIf(lacks_stack, TrapCode::kStackOverflow, 0);
   // Calls alone can run for ever in bounded depth, without any loop.
   TrapIf(fields_.IsStopped(), TrapCode::kStopped, 0);
 }
@@ -272,11 +265,15 @@ void FunctionEmitter::EmitReturn(const ir::Op& op) {
   b_.CreateRet(result);
 }
 
-void FunctionEmitter::TrapNow(llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes) {
+void FunctionEmitter::NoteTrap(llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes) {
   if (trap_block_ == nullptr) {
     trap_block_ = NewBlock("trap");
   }
   trap_edges_.push_back({b_.GetInsertBlock(), written_in_, code, source, address, bytes});
+}
+
+void FunctionEmitter::TrapNow(llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes) {
+  NoteTrap(code, source, address, bytes);
   b_.CreateBr(trap_block_);
 }
 
@@ -287,10 +284,7 @@ void FunctionEmitter::TrapIf(llvm::Value* condition, TrapCode code, uint32_t sou
 
 void FunctionEmitter::TrapIf(llvm::Value* condition, llvm::Value* code, uint32_t source, llvm::Value* address,
                              llvm::Value* bytes) {
-  if (trap_block_ == nullptr) {
-    trap_block_ = NewBlock("trap");
-  }
-  trap_edges_.push_back({b_.GetInsertBlock(), written_in_, code, source, address, bytes});
+  NoteTrap(code, source, address, bytes);
   llvm::BasicBlock* next = NewBlock("next");
   b_.CreateCondBr(condition, trap_block_, next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(next);

@@ -6,11 +6,6 @@
 namespace hpvm::cpu {
 namespace {
 
-using ir::CpuArgument;
-using ir::CpuContext;
-using ir::CpuOutcome;
-using ir::TrapCode;
-
 class EntryEmitter {
  public:
   EntryEmitter(ModuleEmitter& m, const std::string& name, llvm::Function* instance, llvm::Function* again)

@@ -10,12 +10,6 @@
 
 namespace hpvm::cpu {
 
-using ir::CpuArgument;
-using ir::CpuContext;
-using ir::Opcode;
-using ir::Space;
-using ir::TrapCode;
-
 namespace {
 
 // Offset of the last byte from the operand; nothing when that passes 2^64, so that no access can fit.
@@ -350,17 +344,24 @@ void FunctionEmitter::EmitStore(const ir::Op& op) {
   if (op.width != ir::Bytes(op.type)) {
     value = b_.CreateTrunc(value, b_.getIntNTy(8u * op.width));
   }
+  StoreValue(op, value, [&](llvm::Value* address) {
+    llvm::Value* bits = Wide(b_.CreateBitCast(value, b_.getIntNTy(8u * op.width)));
+    return b_.CreateCall(m_.Helper("hpvm.store"), {context_, address, I64(op.width), bits});
+  });
+}
+
+// `search`: gives the code of a trap, or 0.
+template <typename F>
+void FunctionEmitter::StoreValue(const ir::Op& op, llvm::Value* value, F search) {
   auto access = [&](llvm::Value* pointer) -> llvm::Value* {
     Tag(b_.CreateAlignedStore(value, pointer, llvm::Align(1)));
     return nullptr;
   };
-  auto search = [&](llvm::Value* address) -> llvm::Value* {
-    llvm::Value* bits = Wide(b_.CreateBitCast(value, b_.getIntNTy(8u * op.width)));
-    llvm::Value* code = b_.CreateCall(m_.Helper("hpvm.store"), {context_, address, I64(op.width), bits});
+  Access(op, true, access, [&](llvm::Value* address) -> llvm::Value* {
+    llvm::Value* code = search(address);
     TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
     return nullptr;
-  };
-  Access(op, true, access, search);
+  });
 }
 
 // Four i32 that lie next to each other, as one vector.
@@ -391,19 +392,11 @@ void FunctionEmitter::EmitStore128(const ir::Op& op) {
   for (uint32_t i = 0; i < 4; ++i) {
     value = b_.CreateInsertElement(value, Operand(op, i + 1), uint64_t{i});
   }
-  auto access = [&](llvm::Value* pointer) -> llvm::Value* {
-    Tag(b_.CreateAlignedStore(value, pointer, llvm::Align(1)));
-    return nullptr;
-  };
-  auto search = [&](llvm::Value* address) -> llvm::Value* {
+  StoreValue(op, value, [&](llvm::Value* address) {
     llvm::Value* halves = b_.CreateBitCast(value, llvm::FixedVectorType::get(b_.getInt64Ty(), 2));
-    llvm::Value* code =
-        b_.CreateCall(m_.Helper("hpvm.store128"), {context_, address, b_.CreateExtractElement(halves, uint64_t{0}),
-                                                   b_.CreateExtractElement(halves, uint64_t{1})});
-    TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
-    return nullptr;
-  };
-  Access(op, true, access, search);
+    return b_.CreateCall(m_.Helper("hpvm.store128"), {context_, address, b_.CreateExtractElement(halves, uint64_t{0}),
+                                                      b_.CreateExtractElement(halves, uint64_t{1})});
+  });
 }
 
 void FunctionEmitter::EmitMemoryGrow(const ir::Op& op) {

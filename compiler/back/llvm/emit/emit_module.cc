@@ -282,4 +282,30 @@ llvm::Value* ContextFields::IsStopped() {
   return b_.CreateICmpNE(word, b_.getInt32(0));
 }
 
+llvm::Value* ContextFields::BufferSize(llvm::Value* param) {
+  auto like = [&](llvm::Value* scalar) {
+    auto* vector = llvm::dyn_cast<llvm::VectorType>(param->getType());
+    return vector != nullptr ? b_.CreateVectorSplat(vector->getElementCount(), scalar) : scalar;
+  };
+  llvm::Value* result = like(b_.getInt64(0));
+  auto* constant = llvm::dyn_cast<llvm::ConstantInt>(param);
+  for (uint32_t k = 0; k < m_.source.params.size(); ++k) {
+    if (!m_.source.params[k].is_buffer || (constant != nullptr && constant->getZExtValue() != k)) {
+      continue;
+    }
+    llvm::Value* bytes = like(LoadArgument(b_.getInt64Ty(), k, offsetof(CpuArgument, bytes)));
+    result = constant != nullptr ? bytes : b_.CreateSelect(b_.CreateICmpEQ(param, like(b_.getInt32(k))), bytes, result);
+  }
+  return result;
+}
+
+llvm::Value* ContextFields::LacksStack(const ir::Function& function) {
+  if (std::ranges::none_of(function.ops,
+                           [](const ir::Op& op) { return ir::Info(op.code).family == ir::Family::kCall; })) {
+    return nullptr;
+  }
+  llvm::Value* stack = m_.StackPointer(b_);
+  return b_.CreateICmpULT(stack, LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit)));
+}
+
 }  // namespace hpvm::cpu

@@ -23,11 +23,16 @@
 #include "compiler/analysis/index_loads.h"
 #include "compiler/api/report.h"
 #include "compiler/back/llvm/emit/arith.h"
+#include "compiler/ir/cpu_abi.h"
 #include "compiler/ir/ir.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/shared_checks.h"
 
 namespace hpvm::cpu {
+
+using ir::CpuArgument;
+using ir::CpuContext;
+using ir::CpuOutcome;
 
 // Of the entry over instances; those of variants follow (variants.h).
 inline constexpr char kEntryName[] = "hpvm_entry";
@@ -146,6 +151,11 @@ class ContextFields {
   llvm::Value* LoadArgument(llvm::Type* type, uint32_t param, uint64_t offset);  // Of CpuArgument; invariant.
   // Whether the stop word is set, as an i1.
   llvm::Value* IsStopped();
+  // The bytes of the buffer whose parameter's number is an i32 or those of a vector; 0 where it is no buffer's.
+  llvm::Value* BufferSize(llvm::Value* param);
+  // Whether too little of the stack is left for a function with calls, as an i1; null for a leaf, whose frame fits into
+  // the reserve below the limit.
+  llvm::Value* LacksStack(const ir::Function& function);
 
  private:
   ModuleEmitter& m_;
@@ -200,6 +210,8 @@ class FunctionEmitter {
   void EmitMemoryGrow(const ir::Op& op);
   void EmitLoad128(const ir::Op& op);
   void EmitStore128(const ir::Op& op);
+  template <typename F>
+  void StoreValue(const ir::Op& op, llvm::Value* value, F search);
   void EmitBulk(const ir::Op& op);
   void MarkStateWritten();
   Status EmitAtomic(const ir::Op& op);
@@ -236,13 +248,13 @@ class FunctionEmitter {
   void ReturnIfFailed(llvm::Value* status);
   void EmitQuery(const ir::Op& op);
   llvm::Value* EmitQueryOf(const ir::Op& op, unsigned dimension);
-  llvm::Value* BufferSize(llvm::Value* param);
   void EmitSync(const ir::Op& op);
 
   // Traps. `address` and `bytes` may be null.
   void TrapIf(llvm::Value* condition, ir::TrapCode code, uint32_t source, llvm::Value* address = nullptr,
               llvm::Value* bytes = nullptr);
   void TrapIf(llvm::Value* condition, llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes);
+  void NoteTrap(llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes);
   void TrapNow(llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes);
 
   llvm::BasicBlock* NewBlock(const char* name);

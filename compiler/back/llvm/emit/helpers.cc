@@ -12,8 +12,6 @@
 namespace hpvm::cpu {
 namespace {
 
-using ir::CpuArgument;
-using ir::CpuContext;
 static_assert(offsetof(CpuContext, arguments) == 0 && offsetof(CpuContext, argument_count) == 8 &&
               offsetof(CpuContext, memory) == 16 && offsetof(CpuContext, memory_bytes) == 24 &&
               offsetof(CpuContext, dirty_bits) == 40 && offsetof(CpuContext, dirty_list) == 48 &&

@@ -7,9 +7,6 @@
 
 namespace hpvm::cpu {
 
-using ir::CpuContext;
-using ir::TrapCode;
-
 namespace {
 
 // Arithmetic of one part of the tile: a vector of its lanes, or a row's scalar.
@@ -104,26 +101,15 @@ StatusOr<llvm::Function*> GangEmitter::Emit() {
     pass::ExplainGang(m_.source, tile_.plan, tile_.report);
   }
   NoteEdges();
-  EmitStackCheck();
+  if (llvm::Value* lacks_stack = tile_.fields.LacksStack(f_)) {
+    traps_.TrapIf(kAllRows, 0, lacks_stack, tile_.I32(static_cast<uint32_t>(TrapCode::kStackOverflow)), 0);
+  }
   HPVMD_RETURN_IF_ERROR(EmitRegion(f_.body));
   b_.SetInsertPoint(done_);
   b_.CreateRet(tile_.I32(kGangDone));
   traps_.EmitTrapBlock();
   tile_.entry.CreateBr(body_block);
   return tile_.function;
-}
-
-// As a scalar function does: calls need room behind this frame.
-void GangEmitter::EmitStackCheck() {
-  bool calls = false;
-  ir::ForEachOp(f_, [&](ir::OpId id) { calls = calls || ir::Info(f_.op(id).code).family == ir::Family::kCall; });
-  if (!calls) {
-    return;
-  }
-  llvm::Value* stack = m_.StackPointer(b_);
-  llvm::Value* limit = tile_.fields.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
-  traps_.TrapIf(kAllRows, 0, b_.CreateICmpULT(stack, limit), tile_.I32(static_cast<uint32_t>(TrapCode::kStackOverflow)),
-                0);
 }
 
 llvm::BasicBlock* GangTile::Mixed() {

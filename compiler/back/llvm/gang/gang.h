@@ -48,7 +48,6 @@ class GangOps {
   llvm::Value* RowId(unsigned row);  // Along y.
   llvm::Value* Query(const ir::Op& op, llvm::Value* dimension, unsigned row, unsigned column);
   llvm::Value* QueryOf(const ir::Op& op, unsigned dimension, unsigned row, unsigned column, bool is_vector);
-  llvm::Value* BufferSize(llvm::Value* param);
 
   GangTile& tile_;
   GangMasks& masks_;
@@ -82,6 +81,7 @@ class GangEmitter {
   void Begin(const ir::Op& op, ir::OpId id);
   void End(const ir::Op& op, ir::OpId id);
   Status EmitBlock(const ir::Op& op, ir::OpId id);
+  void BeginParams(const ir::Op& op, Open& open);
   Status EmitLoop(const ir::Op& op, ir::OpId id);
   Status EmitMaskedLoop(const ir::Op& op, ir::OpId id);
   Status EmitIf(const ir::Op& op, ir::OpId id);
@@ -103,7 +103,6 @@ class GangEmitter {
   void Bring(const ir::Target& target, const ir::Op& op, uint32_t first_operand);
   void EmitLeaveTable(const ir::Op& op);
   void EmitMaskedTable(const ir::Op& op);
-  void EmitStackCheck();
   // gang_memory.cc, gang_atomic.cc: by a GangAccess for each.
   Status EmitMemory(const ir::Op& op, ir::OpId id);
   Status EmitAtomic(const ir::Op& op, ir::OpId id);

@@ -6,10 +6,6 @@
 
 namespace hpvm::cpu {
 
-using ir::Opcode;
-using ir::OpId;
-using ir::ValueId;
-
 // All of the tile takes one way.
 Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
   if (!masks_.IsWhole()) {

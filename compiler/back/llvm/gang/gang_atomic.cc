@@ -8,11 +8,6 @@
 
 namespace hpvm::cpu {
 
-using ir::CpuContext;
-using ir::Opcode;
-using ir::Space;
-using ir::TrapCode;
-
 Status GangEmitter::EmitAtomic(const ir::Op& op, ir::OpId id) {
   return GangAccess(tile_, masks_, traps_, frame_, op, id).EmitAtomic();
 }

@@ -8,10 +8,6 @@
 
 namespace hpvm::cpu {
 
-using ir::CpuArgument;
-using ir::CpuContext;
-using ir::Opcode;
-
 namespace {
 
 bool IsVector(const llvm::Value* value) { return value->getType()->isVectorTy(); }
@@ -139,7 +135,8 @@ Status GangOps::EmitQuery(const ir::Op& op) {
     const unsigned row = layout.by_row ? r : kAllRows;
     for (unsigned column = 0; column < (is_scalar ? 1 : tile_.columns()); ++column) {
       llvm::Value* operand = is_scalar ? tile_.Operand(op, 0, row) : tile_.Operand(op, 0, row, column);
-      llvm::Value* all = op.code == Opcode::kBufferSize ? BufferSize(operand) : Query(op, operand, row, column);
+      llvm::Value* all =
+          op.code == Opcode::kBufferSize ? tile_.fields.BufferSize(operand) : Query(op, operand, row, column);
       value.push_back(b_.CreateTrunc(all, type));
     }
   }
@@ -197,20 +194,6 @@ llvm::Value* GangOps::QueryOf(const ir::Op& op, unsigned dimension, unsigned row
   divide.source = op.source;
   llvm::Value* const operands[] = {id(), like(group)};
   return EmitVector(divide, ir::Type::kI64, operands, row, column);
-}
-
-llvm::Value* GangOps::BufferSize(llvm::Value* param) {
-  auto like = [&](llvm::Value* scalar) { return IsVector(param) ? tile_.Splat(scalar) : scalar; };
-  llvm::Value* result = like(tile_.I64(0));
-  auto* constant = llvm::dyn_cast<llvm::ConstantInt>(param);
-  for (uint32_t k = 0; k < m_.source.params.size(); ++k) {
-    if (!m_.source.params[k].is_buffer || (constant != nullptr && constant->getZExtValue() != k)) {
-      continue;
-    }
-    llvm::Value* bytes = like(tile_.fields.LoadArgument(b_.getInt64Ty(), k, offsetof(CpuArgument, bytes)));
-    result = constant != nullptr ? bytes : b_.CreateSelect(b_.CreateICmpEQ(param, like(tile_.I32(k))), bytes, result);
-  }
-  return result;
 }
 
 // Nothing that runs in lockstep writes a global, so that all instances see what the launch began with.

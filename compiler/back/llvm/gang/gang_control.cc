@@ -6,11 +6,6 @@
 
 namespace hpvm::cpu {
 
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
-
 Status GangEmitter::EmitRegion(RegionId region) {
   for (OpId id : f_.region(region).ops) {
     HPVMD_RETURN_IF_ERROR(EmitOp(f_.op(id), id));
@@ -216,16 +211,21 @@ Status GangEmitter::EmitBlock(const ir::Op& op, OpId id) {
   return absl::OkStatus();
 }
 
+// A loop's parameters begin as its operands.
+void GangEmitter::BeginParams(const ir::Op& op, Open& open) {
+  for (uint32_t i = 0; i < f_.region(op.body).param_count; ++i) {
+    const ValueId param(f_.region(op.body).first_param.index + i);
+    open.next.push_back(tile_.NewSlots(param));
+    masks_.StoreTo(open.next.back(), param, tile_.OperandId(op, i), false);
+  }
+}
+
 Status GangEmitter::EmitLoop(const ir::Op& op, OpId id) {
   Begin(op, id);
   Open& open = open_[id.index];
   open.header = tile_.NewBlock("loop");
   const ir::Region& body = f_.region(op.body);
-  for (uint32_t i = 0; i < body.param_count; ++i) {
-    const ValueId param(body.first_param.index + i);
-    open.next.push_back(tile_.NewSlots(param));
-    masks_.StoreTo(open.next.back(), param, tile_.OperandId(op, i), false);
-  }
+  BeginParams(op, open);
   b_.CreateBr(open.header);
   b_.SetInsertPoint(open.header);
   for (uint32_t i = 0; i < body.param_count; ++i) {
@@ -243,11 +243,7 @@ Status GangEmitter::EmitMaskedLoop(const ir::Op& op, OpId id) {
   open.again = masks_.NewMaskSlots();
   masks_.StoreMask(open.again, masks_.Explicit(masks_.mask()));
   const ir::Region& body = f_.region(op.body);
-  for (uint32_t i = 0; i < body.param_count; ++i) {
-    const ValueId param(body.first_param.index + i);
-    open.next.push_back(tile_.NewSlots(param));
-    masks_.StoreTo(open.next.back(), param, tile_.OperandId(op, i), false);
-  }
+  BeginParams(op, open);
   llvm::BasicBlock* header = tile_.NewBlock("masked.loop");
   llvm::BasicBlock* latch = tile_.NewBlock("latch");
   b_.CreateBr(header);
@@ -334,7 +330,7 @@ Status GangEmitter::EmitArm(RegionId region, const Mask& mask, llvm::BasicBlock*
 bool GangEmitter::IsCheap(RegionId region) const {
   constexpr size_t kOpsMax = 6;
   const std::vector<OpId>& ops = f_.region(region).ops;
-  return ops.size() <= kOpsMax && std::all_of(ops.begin(), ops.end(), [&](OpId id) {
+  return ops.size() <= kOpsMax && std::ranges::all_of(ops, [&](OpId id) {
            const Opcode code = f_.op(id).code;
            if (ir::IsTerminator(code)) {
              return code == Opcode::kLeave || code == Opcode::kContinue || code == Opcode::kReturn;

@@ -10,10 +10,6 @@
 namespace hpvm::cpu {
 namespace {
 
-using ir::CpuContext;
-using ir::CpuOutcome;
-using ir::TrapCode;
-
 class TileEntryEmitter {
  public:
   TileEntryEmitter(ModuleEmitter& m, const TileEntry& tiles)

@@ -9,11 +9,6 @@
 
 namespace hpvm::cpu {
 
-using ir::Opcode;
-using ir::OpId;
-using ir::RegionId;
-using ir::ValueId;
-
 // --- Which jumps there are.
 
 void GangEmitter::NoteEdges() {

@@ -12,11 +12,6 @@
 
 namespace hpvm::cpu {
 
-using ir::CpuArgument;
-using ir::CpuContext;
-using ir::Opcode;
-using ir::Space;
-
 namespace {
 
 bool Is128(const ir::Op& op) { return op.code == Opcode::kLoad128 || op.code == Opcode::kStore128; }
@@ -69,8 +64,8 @@ bool GangEmitter::EmitOfRecord(ir::OpId id) {
     return false;
   }
   const pass::GangRecord& record = records_.records[static_cast<size_t>(index)];
-  const bool is_proven = std::all_of(record.members.begin(), record.members.end(),
-                                     [&](ir::OpId member) { return tile_.proven[member.index]; });
+  const bool is_proven =
+      std::ranges::all_of(record.members, [&](ir::OpId member) { return tile_.proven[member.index]; });
   if (!is_proven || !GangRecordAccess::IsPossible(tile_, record)) {
     return false;
   }
@@ -234,9 +229,8 @@ void GangTile::RemarkAccess(const ir::Op& op, std::string text) const {
     return;
   }
   KernelRemark remark{KernelRemark::Kind::kAccess, op.source, std::move(text)};
-  const bool is_new = std::none_of(report->remarks.begin(), report->remarks.end(), [&](const KernelRemark& r) {
-    return r.kind == remark.kind && r.source == remark.source;
-  });
+  const bool is_new = std::ranges::none_of(
+      report->remarks, [&](const KernelRemark& r) { return r.kind == remark.kind && r.source == remark.source; });
   if (is_new) {
     report->remarks.push_back(std::move(remark));
   }

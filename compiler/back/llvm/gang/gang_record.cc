@@ -20,7 +20,7 @@ GangRecordAccess::GangRecordAccess(GangTile& tile, GangTraps& traps, GangFrame& 
       word_(b_.getIntNTy(8 * record.width)) {}
 
 bool GangRecordAccess::IsPossible(const GangTile& tile, const pass::GangRecord& record) {
-  return !record.is_store || std::all_of(record.members.begin(), record.members.end(), [&](ir::OpId id) {
+  return !record.is_store || std::ranges::all_of(record.members, [&](ir::OpId id) {
     const ir::Op& op = tile.f.op(id);
     return tile.LayoutOf(tile.OperandId(op, 0)).by_row || !tile.LayoutOf(tile.OperandId(op, 1)).by_row;
   });
@@ -47,8 +47,8 @@ llvm::SmallVector<unsigned, 8> GangRecordAccess::Starts(unsigned size) const {
   llvm::SmallVector<unsigned, 8> starts;
   unsigned covered = 0;  // Words below it are.
   for (unsigned at = 0; at < record_.span; at += size) {
-    const bool is_asked = std::any_of(record_.words.begin(), record_.words.end(),
-                                      [&](uint32_t word) { return word >= std::max(at, covered) && word < at + size; });
+    const bool is_asked = std::ranges::any_of(
+        record_.words, [&](uint32_t word) { return word >= std::max(at, covered) && word < at + size; });
     if (is_asked) {
       starts.push_back(std::min(at, record_.span - size));
       covered = starts.back() + size;

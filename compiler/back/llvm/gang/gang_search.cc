@@ -7,11 +7,6 @@
 
 namespace hpvm::cpu {
 
-using ir::CpuArgument;
-using ir::CpuContext;
-using ir::Space;
-using ir::TrapCode;
-
 namespace {
 
 constexpr uint64_t kLanesMax = 64;

@@ -6,8 +6,6 @@
 
 namespace hpvm::cpu {
 
-using ir::Opcode;
-
 llvm::Value* GangFrame::Stack(unsigned part) {
   llvm::Value*& array = loaded_[{kOfStack, part}];
   if (array == nullptr) {

@@ -5,8 +5,6 @@
 
 namespace hpvm::cpu {
 
-using ir::TrapCode;
-
 void GangTraps::TrapIf(unsigned row, unsigned column, llvm::Value* condition, llvm::Value* code, uint32_t source,
                        llvm::Value* address, llvm::Value* bytes) {
   llvm::Value* lanes = nullptr;

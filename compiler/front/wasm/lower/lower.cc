@@ -11,11 +11,6 @@
 
 namespace hpvm::wasm {
 
-using ir::Opcode;
-using ir::OpId;
-using ir::Type;
-using ir::ValueId;
-
 namespace {
 
 // Whether it means something only while instances run.
@@ -57,10 +52,9 @@ void Lowering::Begin() {
 
 // Most instructions but those of locals become one operation, with a value and two operands or fewer.
 void Lowering::Reserve() {
-  const auto operations =
-      static_cast<size_t>(std::count_if(source_.code.begin(), source_.code.end(), [](const Instr& instr) {
-        return instr.kind == InstrKind::kPlain || instr.kind >= InstrKind::kBlock;
-      }));
+  const auto operations = static_cast<size_t>(std::ranges::count_if(source_.code, [](const Instr& instr) {
+    return instr.kind == InstrKind::kPlain || instr.kind >= InstrKind::kBlock;
+  }));
   out_.ops.reserve(operations + 1);
   out_.values.reserve(operations + 1);
   out_.operands.reserve(operations + operations / 2);
@@ -155,11 +149,11 @@ void Lowering::Skip(const Instr& instr) {
 
 void Lowering::Plain(const Instr& instr) {
   const std::span<const ValueId> operands = stack_.PopSlots(instr.operands);
-  ir::Op op{.code = instr.opcode};
-  op.type = instr.type;
-  op.width = instr.width;
-  op.sign = instr.sign && instr.width < ir::Bytes(instr.type);
-  op.imm = instr.imm;
+  ir::Op op{.code = instr.opcode,
+            .type = instr.type,
+            .width = instr.width,
+            .sign = instr.sign && instr.width < ir::Bytes(instr.type),
+            .imm = instr.imm};
   if ((ir::Info(op.code).effects & ir::kTraps) != 0) {
     op.source = instr.source;
   }
@@ -197,8 +191,7 @@ void Lowering::Call(const Instr& instr) {
   if (callee.import && !context_.is_linked) {
     return CallImport(callee, operands, instr);
   }
-  ir::Op op{.code = Opcode::kCall};
-  op.source = instr.source;
+  ir::Op op{.code = Opcode::kCall, .source = instr.source};
   if (callee.import) {
     op.code = Opcode::kCallRef;
     op.imm = context_.types[callee.signature];
@@ -230,8 +223,7 @@ void Lowering::Select() {
   const std::vector<ValueId> values = PopSlots(2 * slots);
   std::array<ValueId, 4> chosen;
   for (size_t i = 0; i < slots; ++i) {
-    ir::Op op{.code = Opcode::kSelect};
-    op.type = out_.type_of(values[i]);
+    ir::Op op{.code = Opcode::kSelect, .type = out_.type_of(values[i])};
     chosen[i] = builder_.Append1(op, std::array{condition, values[i], values[slots + i]}, op.type);
   }
   slots == 1 ? Push(chosen[0]) : stack_.PushV128(chosen);
@@ -403,7 +395,7 @@ void Lowering::BranchTable(const Instr& instr) {
   const ValueId index = Pop();
   const auto depths = std::span(source_.br_depths).subspan(static_cast<uint32_t>(instr.imm), instr.imm >> 32);
   std::vector<uint32_t> distinct(depths.begin(), depths.end());
-  std::sort(distinct.begin(), distinct.end());
+  std::ranges::sort(distinct);
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   if (distinct.size() == 1) {
     return Branch(distinct[0], instr.source);
@@ -424,7 +416,7 @@ void Lowering::BranchTable(const Instr& instr) {
   }
   std::vector<ir::Target> targets;
   for (uint32_t depth : depths) {
-    targets.push_back(target_of[std::lower_bound(distinct.begin(), distinct.end(), depth) - distinct.begin()]);
+    targets.push_back(target_of[std::ranges::lower_bound(distinct, depth) - distinct.begin()]);
   }
   builder_.LeaveTable(index, targets, {}, instr.source);
   for (auto i = indirect.rbegin(); i != indirect.rend(); ++i) {

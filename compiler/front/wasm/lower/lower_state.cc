@@ -7,12 +7,6 @@
 
 namespace hpvm::wasm {
 
-using ir::Opcode;
-using ir::OpId;
-using ir::TrapCode;
-using ir::Type;
-using ir::ValueId;
-
 void Lowering::LowerState(const Instr& instr) {
   const auto& tables = context_.layout.tables;
   switch (instr.kind) {
@@ -64,9 +58,7 @@ void Lowering::GlobalAccess(const Instr& instr) {
   const uint32_t first = context_.layout.globals[instr.imm];
   const uint32_t slots = Slots(global.type);
   const auto access = [&](uint32_t i, Opcode code) {
-    ir::Op op{.code = code};
-    op.type = type;
-    op.imm = first + i;
+    ir::Op op{.code = code, .type = type, .imm = first + i};
     return op;
   };
   if (instr.kind == InstrKind::kGlobalSet) {
@@ -102,9 +94,7 @@ void Lowering::CallIndirect(const Instr& instr) {
   const ir::FunctionType& type = module_.types[signature];
   std::vector<ValueId> operands = PopSlots(type.params.size());
   operands.insert(operands.begin(), code_.LoadAt(code_.EntryAt(place, index), 0));
-  ir::Op op{.code = Opcode::kCallRef};
-  op.imm = context_.types[signature];
-  op.source = instr.source;
+  ir::Op op{.code = Opcode::kCallRef, .imm = context_.types[signature], .source = instr.source};
   const std::vector<ValueId> results = builder_.Results(builder_.Append(op, operands, type.results));
   stack_.PushAll(results, module_.signatures[signature].results);
 }
@@ -165,18 +155,16 @@ void Lowering::MemoryInit(const Instr& instr) {
   if (left != kNowhere) {
     code_.CheckRange(operands[1], operands[2], code_.Load(left), TrapCode::kOutOfBounds, instr.source);
   }
-  ir::Op op{.code = Opcode::kMemoryInit};
-  op.imm = context_.layout.data[instr.imm];
-  op.source = instr.source;
+  ir::Op op{.code = Opcode::kMemoryInit, .imm = context_.layout.data[instr.imm], .source = instr.source};
   builder_.Append(op, operands, {});
 }
 
 ValueId Lowering::AtomicLoad(ValueId address, const Instr& instr) {
-  ir::Op op{.code = Opcode::kAtomicLoad};
-  op.type = instr.width == 8 ? Type::kI64 : Type::kI32;
-  op.width = instr.width;
-  op.imm = instr.imm;
-  op.source = instr.source;
+  ir::Op op{.code = Opcode::kAtomicLoad,
+            .type = instr.width == 8 ? Type::kI64 : Type::kI32,
+            .width = instr.width,
+            .imm = instr.imm,
+            .source = instr.source};
   return builder_.Append1(op, std::array{address}, op.type);
 }
 

@@ -112,8 +112,7 @@ class Walker {
   void Use(const ImportDecl& import) {
     const Import& known = *FindImport(import.name);
     const ImportShape shape = known.shape;
-    if (shape == ImportShape::kMath &&
-        std::find(reach_.math.begin(), reach_.math.end(), known.math) == reach_.math.end()) {
+    if (shape == ImportShape::kMath && std::ranges::find(reach_.math, known.math) == reach_.math.end()) {
       reach_.math.push_back(known.math);
     }
     reach_.uses_barrier |= shape == ImportShape::kBarrier;
@@ -178,9 +177,7 @@ class Walker {
 }  // namespace
 
 bool Reach::UsesState() const {
-  const auto any = [](const std::vector<bool>& flags) {
-    return std::find(flags.begin(), flags.end(), true) != flags.end();
-  };
+  const auto any = [](const std::vector<bool>& flags) { return std::ranges::find(flags, true) != flags.end(); };
   return !references.empty() || !type_order.empty() || any(tables) || any(elems) || any(data);
 }
 

@@ -34,7 +34,7 @@ std::optional<SetLocals> SetLocals::Find(const Function& function, uint64_t entr
         const Open closed = [&] {
           Open top = std::move(open.back());
           open.pop_back();
-          std::sort(top.locals.begin(), top.locals.end());
+          std::ranges::sort(top.locals);
           top.locals.erase(std::unique(top.locals.begin(), top.locals.end()), top.locals.end());
           return top;
         }();

@@ -11,7 +11,7 @@
 namespace hpvm::wasm {
 namespace {
 
-using Table = std::array<const SimdRow*, wabt::Opcode::Invalid>;
+using Table = std::array<SimdRow, wabt::Opcode::Invalid>;
 
 const SimdRow* RowOf(uint32_t opcode) {
   static const Table* const kTable = [] {
@@ -19,13 +19,18 @@ const SimdRow* RowOf(uint32_t opcode) {
     for (const std::span<const SimdRow> rows : {SimdMoveRows(), SimdMemoryRows(), SimdBitsRows(), SimdPackedRows(),
                                                 SimdWidenRows(), SimdWideRows(), SimdFloatRows()}) {
       for (const SimdRow& row : rows) {
-        HPVMD_CHECK((*table)[row.from] == nullptr);
-        (*table)[row.from] = &row;
+        const auto first = static_cast<uint32_t>(row.code.first), last = static_cast<uint32_t>(row.code.last);
+        for (uint32_t code = first; code <= last; ++code) {
+          SimdRow& own = (*table)[row.from + code - first];
+          HPVMD_CHECK(own.lower == nullptr);
+          own = row;
+          own.code = static_cast<Opcode>(code);
+        }
       }
     }
     return table;
   }();
-  return opcode < kTable->size() ? (*kTable)[opcode] : nullptr;
+  return opcode < kTable->size() && (*kTable)[opcode].lower != nullptr ? &(*kTable)[opcode] : nullptr;
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::ValueId;
 using W = wabt::Opcode;
 
 ValueId Not(const SimdCall& c, ValueId a) { return c.ops.Not(a); }
@@ -90,21 +88,13 @@ void BitmaskPairs(SimdCall& c) {
 }
 
 constexpr SimdRow kRows[] = {
-    {W::V128Not, EachWord1<Not>},
-    {W::V128And, EachWord2<Plain>, 0, Opcode::kAnd},
-    {W::V128Andnot, EachWord2<AndNot>},
-    {W::V128Or, EachWord2<Plain>, 0, Opcode::kOr},
-    {W::V128Xor, EachWord2<Plain>, 0, Opcode::kXor},
-    {W::V128BitSelect, Bitselect},
-    {W::V128AnyTrue, AnyTrue},
-    {W::I8X16AllTrue, AllTruePacked, 8},
-    {W::I16X8AllTrue, AllTruePacked, 16},
-    {W::I32X4AllTrue, AllTrueWords, 32},
-    {W::I64X2AllTrue, AllTruePairs, 64},
-    {W::I8X16Bitmask, Bitmask, 8},
-    {W::I16X8Bitmask, Bitmask, 16},
-    {W::I32X4Bitmask, Bitmask, 32},
-    {W::I64X2Bitmask, BitmaskPairs, 64},
+    {W::V128Not, EachWord1<Not>},        {W::V128And, EachWord2<Plain>, 0, Opcode::kAnd},
+    {W::V128Andnot, EachWord2<AndNot>},  {W::V128Or, EachWord2<Plain>, 0, {Opcode::kOr, Opcode::kXor}},
+    {W::V128BitSelect, Bitselect},       {W::V128AnyTrue, AnyTrue},
+    {W::I8X16AllTrue, AllTruePacked, 8}, {W::I16X8AllTrue, AllTruePacked, 16},
+    {W::I32X4AllTrue, AllTrueWords, 32}, {W::I64X2AllTrue, AllTruePairs, 64},
+    {W::I8X16Bitmask, Bitmask, 8},       {W::I16X8Bitmask, Bitmask, 16},
+    {W::I32X4Bitmask, Bitmask, 32},      {W::I64X2Bitmask, BitmaskPairs, 64},
 };
 
 }  // namespace

@@ -10,14 +10,9 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::Type;
-using ir::ValueId;
-
 // A fold may build operations, which are folded in turn. Operations of the kernel's own can form chains of any length;
 // what is not simplified is right all the same.
 constexpr int kFoldDepthMax = 6;
-constexpr int kBitsDepthMax = 4;
 
 }  // namespace
 
@@ -156,44 +151,6 @@ std::optional<ValueId> PureOps::SideOf(ValueId value, uint64_t mask) const {
     return operands[1];
   }
   return (PossibleBits(operands[1]) & mask) == 0 ? std::optional(operands[0]) : std::nullopt;
-}
-
-uint64_t PureOps::PossibleBits(ValueId value, int depth) const {
-  const uint64_t ones = Ones(value);
-  const ir::Op* op = DefinitionOf(value);
-  if (op == nullptr || depth == kBitsDepthMax) {
-    return ones;
-  }
-  const std::span<const ValueId> operands = function_.operands_of(*op);
-  const auto bits_of = [&](size_t i) { return PossibleBits(operands[i], depth + 1); };
-  switch (op->code) {
-    case Opcode::kConst:
-      return op->imm;
-    case Opcode::kAnd:
-      return bits_of(0) & bits_of(1);
-    case Opcode::kOr:
-    case Opcode::kXor:
-      return bits_of(0) | bits_of(1);
-    case Opcode::kSelect:
-      return bits_of(1) | bits_of(2);
-    case Opcode::kExtendU:
-      return bits_of(0);
-    case Opcode::kLoad:
-      return op->width < ir::Bytes(op->type) && !op->sign ? (uint64_t{1} << (op->width * 8)) - 1 : ones;
-    case Opcode::kShl:
-    case Opcode::kShrU: {
-      const std::optional<uint64_t> count = BitsOf(operands[1]);
-      if (!count) {
-        return ones;
-      }
-      const uint64_t by = *count % (ir::Bytes(op->type) * 8);
-      return op->code == Opcode::kShl ? bits_of(0) << by & ones : bits_of(0) >> by;
-    }
-    default: {
-      const ir::Family family = ir::Info(op->code).family;
-      return family == ir::Family::kIntCompare || family == ir::Family::kFloatCompare ? 1 : ones;
-    }
-  }
 }
 
 }  // namespace hpvm::wasm

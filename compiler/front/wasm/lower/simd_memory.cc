@@ -9,17 +9,14 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::Type;
-using ir::ValueId;
 using W = wabt::Opcode;
 
 ir::Op Access(const SimdCall& c, Opcode code, Type type, uint32_t bytes) {
-  ir::Op op{.code = code};
-  op.type = type;
-  op.width = static_cast<uint8_t>(bytes);
-  op.imm = c.instr.offset;
-  op.source = c.instr.source;
+  ir::Op op{.code = code,
+            .type = type,
+            .width = static_cast<uint8_t>(bytes),
+            .imm = c.instr.offset,
+            .source = c.instr.source};
   return op;
 }
 

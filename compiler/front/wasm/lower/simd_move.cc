@@ -10,9 +10,6 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::Type;
-using ir::ValueId;
 using W = wabt::Opcode;
 
 void ConstV128(SimdCall& c) {

@@ -8,10 +8,6 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::Type;
-using ir::ValueId;
-
 constexpr size_t kKnownCount = 2048;
 
 bool IsCommutative(Opcode code) {
@@ -37,11 +33,9 @@ ValueId PureOps::Once(const Key& key) {
       return known.value;
     }
   }
-  ir::Op op{.code = key.code};
-  op.type = key.type;
-  op.imm = key.imm;
+  ir::Op op{.code = key.code, .type = key.type, .imm = key.imm};
   const std::array all = {key.a, key.b, key.c};
-  const auto count = std::find_if(all.begin(), all.end(), [](ValueId id) { return !id.valid(); }) - all.begin();
+  const auto count = std::ranges::find_if(all, [](ValueId id) { return !id.valid(); }) - all.begin();
   set[1] = set[0];
   set[0] = {key, builder_.Append1(op, std::span(all).first(static_cast<size_t>(count)), key.result), open.back(),
             open.size() - 1};

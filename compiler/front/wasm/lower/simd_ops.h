@@ -8,9 +8,12 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/ir/ir.h"
+#include "compiler/ir/fold.h"
+#include "compiler/ir/words.h"
 
 namespace hpvm::wasm {
+
+using namespace ir::words;
 
 class PureOps {
  public:
@@ -85,7 +88,9 @@ class PureOps {
   // The operand of an `or` that gives all bits of the mask: the other one has none of them.
   std::optional<ir::ValueId> SideOf(ir::ValueId value, uint64_t mask) const;
   // The bits that may be set in a value of an integer type.
-  uint64_t PossibleBits(ir::ValueId value, int depth = 0) const;
+  uint64_t PossibleBits(ir::ValueId value) const {
+    return ir::PossibleBits(function_, [this](ir::ValueId of) { return DefinitionOf(of); }, value);
+  }
   uint64_t Ones(ir::ValueId value) const { return type_of(value) == ir::Type::kI32 ? 0xffffffffu : ~uint64_t{0}; }
   // The words that an i64 was put together from.
   bool Joined(ir::ValueId i64, ir::ValueId* low, ir::ValueId* high) const;

@@ -10,8 +10,6 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::ValueId;
 using W = wabt::Opcode;
 
 // The lowest bit of each lane, the highest, and the others but that.
@@ -187,32 +185,12 @@ void Shift(SimdCall& c) {
 
 constexpr auto kCompare = EachWord2<Compare>;
 constexpr SimdRow kRows[] = {
-    {W::I8X16Eq, kCompare, 8, Opcode::kEq},
-    {W::I8X16Ne, kCompare, 8, Opcode::kNe},
-    {W::I8X16LtS, kCompare, 8, Opcode::kLtS},
-    {W::I8X16LtU, kCompare, 8, Opcode::kLtU},
-    {W::I8X16GtS, kCompare, 8, Opcode::kGtS},
-    {W::I8X16GtU, kCompare, 8, Opcode::kGtU},
-    {W::I8X16LeS, kCompare, 8, Opcode::kLeS},
-    {W::I8X16LeU, kCompare, 8, Opcode::kLeU},
-    {W::I8X16GeS, kCompare, 8, Opcode::kGeS},
-    {W::I8X16GeU, kCompare, 8, Opcode::kGeU},
-    {W::I16X8Eq, kCompare, 16, Opcode::kEq},
-    {W::I16X8Ne, kCompare, 16, Opcode::kNe},
-    {W::I16X8LtS, kCompare, 16, Opcode::kLtS},
-    {W::I16X8LtU, kCompare, 16, Opcode::kLtU},
-    {W::I16X8GtS, kCompare, 16, Opcode::kGtS},
-    {W::I16X8GtU, kCompare, 16, Opcode::kGtU},
-    {W::I16X8LeS, kCompare, 16, Opcode::kLeS},
-    {W::I16X8LeU, kCompare, 16, Opcode::kLeU},
-    {W::I16X8GeS, kCompare, 16, Opcode::kGeS},
-    {W::I16X8GeU, kCompare, 16, Opcode::kGeU},
+    {W::I8X16Eq, kCompare, 8, {Opcode::kEq, Opcode::kGeU}},
+    {W::I16X8Eq, kCompare, 16, {Opcode::kEq, Opcode::kGeU}},
     {W::I8X16Abs, EachWord1<Abs>, 8},
     {W::I8X16Neg, EachWord1<Neg>, 8},
     {W::I8X16Popcnt, EachWord1<Popcnt>, 8},
-    {W::I8X16Shl, Shift, 8, Opcode::kShl},
-    {W::I8X16ShrS, Shift, 8, Opcode::kShrS},
-    {W::I8X16ShrU, Shift, 8, Opcode::kShrU},
+    {W::I8X16Shl, Shift, 8, {Opcode::kShl, Opcode::kShrU}},
     {W::I8X16Add, EachWord2<Add>, 8},
     {W::I8X16AddSatS, EachWord2<AddSat>, 8, Opcode::kAdd, true},
     {W::I8X16AddSatU, EachWord2<AddSat>, 8, Opcode::kAdd, false},
@@ -226,9 +204,7 @@ constexpr SimdRow kRows[] = {
     {W::I8X16AvgrU, EachWord2<Average>, 8},
     {W::I16X8Abs, EachWord1<Abs>, 16},
     {W::I16X8Neg, EachWord1<Neg>, 16},
-    {W::I16X8Shl, Shift, 16, Opcode::kShl},
-    {W::I16X8ShrS, Shift, 16, Opcode::kShrS},
-    {W::I16X8ShrU, Shift, 16, Opcode::kShrU},
+    {W::I16X8Shl, Shift, 16, {Opcode::kShl, Opcode::kShrU}},
     {W::I16X8Add, EachWord2<Add>, 16},
     {W::I16X8AddSatS, EachWord2<AddSat>, 16, Opcode::kAdd, true},
     {W::I16X8AddSatU, EachWord2<AddSat>, 16, Opcode::kAdd, false},

@@ -15,11 +15,19 @@ namespace hpvm::wasm {
 
 struct SimdCall;
 
+// The operation of an instruction; or, up to `last`, those of it and of the instructions behind it.
+struct Codes {
+  constexpr Codes(ir::Opcode only) : first(only), last(only) {}
+  constexpr Codes(ir::Opcode from, ir::Opcode to) : first(from), last(to) {}
+  constexpr operator ir::Opcode() const { return first; }
+  ir::Opcode first, last;
+};
+
 struct SimdRow {
-  uint32_t from;  // wabt::Opcode::Enum.
-  void (*lower)(SimdCall&);
-  uint8_t bits = 0;                      // Of a lane; of the narrower lanes where there are two kinds.
-  ir::Opcode code = ir::Opcode::kConst;  // Of a lane, where that is one operation.
+  uint32_t from = 0;  // wabt::Opcode::Enum.
+  void (*lower)(SimdCall&) = nullptr;
+  uint8_t bits = 0;                 // Of a lane; of the narrower lanes where there are two kinds.
+  Codes code = ir::Opcode::kConst;  // Of a lane, where that is one operation.
   bool sign = false;
   bool high = false;  // Takes the upper half of the lanes.
 };

@@ -7,9 +7,6 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::Type;
-using ir::ValueId;
 using W = wabt::Opcode;
 
 // Of words or of i64.
@@ -52,42 +49,20 @@ void ShiftPairs(SimdCall& c) {
 }
 
 constexpr SimdRow kRows[] = {
-    {W::I32X4Eq, EachWord2<CompareWords>, 32, Opcode::kEq},
-    {W::I32X4Ne, EachWord2<CompareWords>, 32, Opcode::kNe},
-    {W::I32X4LtS, EachWord2<CompareWords>, 32, Opcode::kLtS},
-    {W::I32X4LtU, EachWord2<CompareWords>, 32, Opcode::kLtU},
-    {W::I32X4GtS, EachWord2<CompareWords>, 32, Opcode::kGtS},
-    {W::I32X4GtU, EachWord2<CompareWords>, 32, Opcode::kGtU},
-    {W::I32X4LeS, EachWord2<CompareWords>, 32, Opcode::kLeS},
-    {W::I32X4LeU, EachWord2<CompareWords>, 32, Opcode::kLeU},
-    {W::I32X4GeS, EachWord2<CompareWords>, 32, Opcode::kGeS},
-    {W::I32X4GeU, EachWord2<CompareWords>, 32, Opcode::kGeU},
+    {W::I32X4Eq, EachWord2<CompareWords>, 32, {Opcode::kEq, Opcode::kGeU}},
     {W::I32X4Abs, EachWord1<Abs>, 32},
     {W::I32X4Neg, EachWord1<Neg>, 32},
-    {W::I32X4Shl, ShiftWords, 32, Opcode::kShl},
-    {W::I32X4ShrS, ShiftWords, 32, Opcode::kShrS},
-    {W::I32X4ShrU, ShiftWords, 32, Opcode::kShrU},
-    {W::I32X4Add, EachWord2<Plain>, 32, Opcode::kAdd},
-    {W::I32X4Sub, EachWord2<Plain>, 32, Opcode::kSub},
-    {W::I32X4Mul, EachWord2<Plain>, 32, Opcode::kMul},
-    {W::I32X4MinS, EachWord2<Extreme>, 32, Opcode::kLtS},
-    {W::I32X4MinU, EachWord2<Extreme>, 32, Opcode::kLtU},
-    {W::I32X4MaxS, EachWord2<Extreme>, 32, Opcode::kGtS},
-    {W::I32X4MaxU, EachWord2<Extreme>, 32, Opcode::kGtU},
-    {W::I64X2Eq, ComparePairs, 64, Opcode::kEq},
-    {W::I64X2Ne, ComparePairs, 64, Opcode::kNe},
-    {W::I64X2LtS, ComparePairs, 64, Opcode::kLtS},
+    {W::I32X4Shl, ShiftWords, 32, {Opcode::kShl, Opcode::kShrU}},
+    {W::I32X4Add, EachWord2<Plain>, 32, {Opcode::kAdd, Opcode::kMul}},
+    {W::I32X4MinS, EachWord2<Extreme>, 32, {Opcode::kLtS, Opcode::kGtU}},
+    {W::I64X2Eq, ComparePairs, 64, {Opcode::kEq, Opcode::kLtS}},
     {W::I64X2GtS, ComparePairs, 64, Opcode::kGtS},
     {W::I64X2LeS, ComparePairs, 64, Opcode::kLeS},
     {W::I64X2GeS, ComparePairs, 64, Opcode::kGeS},
     {W::I64X2Abs, EachPair1<Abs>, 64},
     {W::I64X2Neg, EachPair1<Neg>, 64},
-    {W::I64X2Shl, ShiftPairs, 64, Opcode::kShl},
-    {W::I64X2ShrS, ShiftPairs, 64, Opcode::kShrS},
-    {W::I64X2ShrU, ShiftPairs, 64, Opcode::kShrU},
-    {W::I64X2Add, EachPair2<Plain>, 64, Opcode::kAdd},
-    {W::I64X2Sub, EachPair2<Plain>, 64, Opcode::kSub},
-    {W::I64X2Mul, EachPair2<Plain>, 64, Opcode::kMul},
+    {W::I64X2Shl, ShiftPairs, 64, {Opcode::kShl, Opcode::kShrU}},
+    {W::I64X2Add, EachPair2<Plain>, 64, {Opcode::kAdd, Opcode::kMul}},
 };
 
 }  // namespace

@@ -8,10 +8,6 @@
 
 namespace hpvm::wasm {
 
-using ir::Opcode;
-using ir::Type;
-using ir::ValueId;
-
 ValueId ByteOf(PureOps& ops, ValueId word, uint32_t index, bool sign) {
   if (index == 3) {
     return sign ? ops.ShrS(word, 24) : ops.ShrU(word, 24);

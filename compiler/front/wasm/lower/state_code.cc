@@ -4,12 +4,6 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::OpId;
-using ir::TrapCode;
-using ir::Type;
-using ir::ValueId;
-
 constexpr uint32_t kEntryBytes = 4;
 
 ValueId Add(ir::Builder& builder, ValueId a, ValueId b) {
@@ -38,9 +32,7 @@ ValueId EntryOffset(ir::Builder& builder, ValueId begin, ValueId index) {
 }
 
 ir::Op StateAccess(Opcode code) {
-  ir::Op op{.code = code};
-  op.space = ir::Space::kState;
-  op.width = kEntryBytes;
+  ir::Op op{.code = code, .space = ir::Space::kState, .width = kEntryBytes};
   return op;
 }
 
@@ -88,15 +80,13 @@ void TableFunctions::AppendTo(ir::Module& out) const {
 }
 
 ValueId StateCode::Binary(Opcode code, ValueId a, ValueId b, Type type) {
-  ir::Op op{.code = code};
-  op.type = type;
+  ir::Op op{.code = code, .type = type};
   const bool is_compare = ir::Info(code).family == ir::Family::kIntCompare;
   return builder_.Append1(op, std::array{a, b}, is_compare ? Type::kI32 : type);
 }
 
 ValueId StateCode::Convert(Opcode code, ValueId value, Type from, Type to) {
-  ir::Op op{.code = code};
-  op.type = from;
+  ir::Op op{.code = code, .type = from};
   return builder_.Append1(op, std::array{value}, to);
 }
 
@@ -142,8 +132,7 @@ void StateCode::Call(ir::FunctionId& function, const std::array<ValueId, 3>& ope
   if (!function.valid()) {
     function = ir::FunctionId(functions_.next++);
   }
-  ir::Op op{.code = Opcode::kCall};
-  op.imm = function.index;
+  ir::Op op{.code = Opcode::kCall, .imm = function.index};
   builder_.Append(op, operands, {});
 }
 

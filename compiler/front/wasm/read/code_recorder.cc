@@ -220,8 +220,7 @@ Result CodeRecorder::RecordLocal(Result validated, Index local) {
   Instr& instr = function_->code.back();
   instr.width = 1;
   if (slot_count_ != local_count_) {
-    const auto after = std::upper_bound(local_starts_.begin(), local_starts_.end(), local,
-                                        [](Index index, const LocalStart& start) { return index < start.index; });
+    const auto after = std::ranges::upper_bound(local_starts_, local, {}, &LocalStart::index);
     const LocalStart& start = *std::prev(after);
     instr.width = static_cast<uint8_t>(Slots(start.type));
     instr.imm = start.slot + uint64_t{local - start.index} * instr.width;

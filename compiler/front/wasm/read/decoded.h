@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "compiler/front/wasm/read/types.h"
-#include "compiler/ir/ir.h"
+#include "compiler/ir/words.h"
 
 namespace hpvm::wasm {
+
+using namespace ir::words;
 
 enum class InstrKind : uint8_t {
   kPlain,  // Takes `operands` values, computes `opcode`, gives `result` if there is one. imm is the operation's.

@@ -17,9 +17,6 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::Opcode;
-using ir::Type;
-
 constexpr Import kImports[] = {
     {"instance_id", ImportShape::kQuery, Opcode::kInstanceId, Type::kI32},
     {"instance_count", ImportShape::kQuery, Opcode::kInstanceCount, Type::kI32},
@@ -97,7 +94,7 @@ std::string NearNames(std::string_view name) {
     AddNear(name, kImports, &near);
     AddNear(name, MathImports(), &near);
   }
-  std::sort(near.begin(), near.end());
+  std::ranges::sort(near);
   near.resize(std::min(near.size(), kNearNamesMax));
   std::string text;
   for (const auto& [distance, near_name] : near) {
@@ -143,8 +140,8 @@ void EmitAssert(ir::ValueId condition, uint32_t source, ir::Builder& builder) {
 // The bits of the constant that defines the value, if one does. A function under construction has its operations in the
 // order of their results.
 std::optional<uint64_t> ConstantOf(const ir::Function& function, ir::ValueId value) {
-  const auto after = std::upper_bound(function.ops.begin(), function.ops.end(), value.index,
-                                      [](uint32_t index, const ir::Op& op) { return index < op.first_result.index; });
+  const auto after = std::ranges::upper_bound(function.ops, value.index, {},
+                                              [](const ir::Op& op) { return op.first_result.index; });
   if (after == function.ops.begin()) {
     return std::nullopt;
   }
@@ -156,7 +153,7 @@ std::optional<uint64_t> ConstantOf(const ir::Function& function, ir::ValueId val
 }
 
 uint32_t FormatIndex(std::string text, std::vector<std::string>& formats) {
-  const auto found = std::find(formats.begin(), formats.end(), text);
+  const auto found = std::ranges::find(formats, text);
   const auto index = static_cast<uint32_t>(found - formats.begin());
   if (found == formats.end()) {
     formats.push_back(std::move(text));
@@ -206,17 +203,12 @@ void EmitPrint(ImportContext& context, std::span<const ir::ValueId> operands, ui
   for (const Type type : format->operands) {
     const uint32_t bytes = ir::Bytes(type);
     at = (at + bytes - 1) / bytes * bytes;
-    ir::Op load{.code = Opcode::kLoad};
-    load.type = type;
-    load.width = static_cast<uint8_t>(bytes);
-    load.imm = at;
-    load.source = source;
+    ir::Op load{.code = Opcode::kLoad, .type = type, .width = static_cast<uint8_t>(bytes), .imm = at, .source = source};
     values.push_back(builder.Append1(load, operands.subspan(1, 1), type));
     at += bytes;
   }
-  ir::Op print{.code = Opcode::kPrint};
-  print.imm = FormatIndex(std::move(format->text), context.out.formats);
-  print.source = source;
+  ir::Op print{
+      .code = Opcode::kPrint, .imm = FormatIndex(std::move(format->text), context.out.formats), .source = source};
   builder.Append(print, values, {});
 }
 
@@ -333,9 +325,7 @@ ir::ValueId EmitImport(ImportContext& context, const Import& import, const ir::F
     default:
       break;
   }
-  ir::Op op{.code = import.opcode};
-  op.source = source;
-  op.type = import.type;
+  ir::Op op{.code = import.opcode, .type = import.type, .source = source};
   if (import.shape == ImportShape::kMath) {
     const ir::Function& form = context.out.function(context.math[import.math]);
     if (OperationOf(form) != nullptr) {

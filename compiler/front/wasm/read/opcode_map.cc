@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/front/wasm/read/opcode_map.h"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 
@@ -14,65 +15,39 @@ namespace {
 using W = wabt::Opcode;
 using O = ir::Opcode;
 
-// Instructions that are one operation. Operands, results and widths come from wabt's own table.
+// Runs of instructions that are one operation each, in the same order here and there.
+struct PlainRun {
+  W::Enum from, last_from;
+  O to, last_to;
+};
+constexpr PlainRun kPlainRuns[] = {
+    {W::I32Clz, W::I32Popcnt, O::kClz, O::kPopcnt},
+    {W::I64Clz, W::I64Popcnt, O::kClz, O::kPopcnt},
+    {W::I32Add, W::I32Rotr, O::kAdd, O::kRotr},
+    {W::I64Add, W::I64Rotr, O::kAdd, O::kRotr},
+    {W::I32Eqz, W::I32GeU, O::kEqz, O::kGeU},
+    {W::I64Eqz, W::I64GeU, O::kEqz, O::kGeU},
+    {W::F32Abs, W::F32Sqrt, O::kFAbs, O::kFSqrt},
+    {W::F64Abs, W::F64Sqrt, O::kFAbs, O::kFSqrt},
+    {W::F32Add, W::F32Copysign, O::kFAdd, O::kFCopysign},
+    {W::F64Add, W::F64Copysign, O::kFAdd, O::kFCopysign},
+    {W::F32Eq, W::F32Ge, O::kFEq, O::kFGe},
+    {W::F64Eq, W::F64Ge, O::kFEq, O::kFGe},
+};
+static_assert(std::ranges::all_of(kPlainRuns, [](const PlainRun& run) {
+  return run.last_from - run.from == static_cast<uint32_t>(run.last_to) - static_cast<uint32_t>(run.to);
+}));
+
+// Others that are one operation. Operands, results and widths come from wabt's own table.
 struct PlainRow {
   O to;
   std::initializer_list<W::Enum> from;
   bool sign = false;
 };
 constexpr PlainRow kPlain[] = {
-    {O::kClz, {W::I32Clz, W::I64Clz}},
-    {O::kCtz, {W::I32Ctz, W::I64Ctz}},
-    {O::kPopcnt, {W::I32Popcnt, W::I64Popcnt}},
     {O::kExtend8, {W::I32Extend8S, W::I64Extend8S}},
     {O::kExtend16, {W::I32Extend16S, W::I64Extend16S}},
-    {O::kAdd, {W::I32Add, W::I64Add}},
-    {O::kSub, {W::I32Sub, W::I64Sub}},
-    {O::kMul, {W::I32Mul, W::I64Mul}},
-    {O::kDivS, {W::I32DivS, W::I64DivS}},
-    {O::kDivU, {W::I32DivU, W::I64DivU}},
-    {O::kRemS, {W::I32RemS, W::I64RemS}},
-    {O::kRemU, {W::I32RemU, W::I64RemU}},
-    {O::kAnd, {W::I32And, W::I64And}},
-    {O::kOr, {W::I32Or, W::I64Or}},
-    {O::kXor, {W::I32Xor, W::I64Xor}},
-    {O::kShl, {W::I32Shl, W::I64Shl}},
-    {O::kShrS, {W::I32ShrS, W::I64ShrS}},
-    {O::kShrU, {W::I32ShrU, W::I64ShrU}},
-    {O::kRotl, {W::I32Rotl, W::I64Rotl}},
-    {O::kRotr, {W::I32Rotr, W::I64Rotr}},
-    {O::kEqz, {W::I32Eqz, W::I64Eqz}},
-    {O::kEq, {W::I32Eq, W::I64Eq}},
-    {O::kNe, {W::I32Ne, W::I64Ne}},
-    {O::kLtS, {W::I32LtS, W::I64LtS}},
-    {O::kLtU, {W::I32LtU, W::I64LtU}},
-    {O::kGtS, {W::I32GtS, W::I64GtS}},
-    {O::kGtU, {W::I32GtU, W::I64GtU}},
-    {O::kLeS, {W::I32LeS, W::I64LeS}},
-    {O::kLeU, {W::I32LeU, W::I64LeU}},
-    {O::kGeS, {W::I32GeS, W::I64GeS}},
-    {O::kGeU, {W::I32GeU, W::I64GeU}},
     {O::kExtend32, {W::I64Extend32S}},
-    {O::kFAbs, {W::F32Abs, W::F64Abs}},
-    {O::kFNeg, {W::F32Neg, W::F64Neg}},
-    {O::kFCeil, {W::F32Ceil, W::F64Ceil}},
-    {O::kFFloor, {W::F32Floor, W::F64Floor}},
-    {O::kFTrunc, {W::F32Trunc, W::F64Trunc}},
-    {O::kFNearest, {W::F32Nearest, W::F64Nearest}},
-    {O::kFSqrt, {W::F32Sqrt, W::F64Sqrt}},
-    {O::kFAdd, {W::F32Add, W::F64Add}},
-    {O::kFSub, {W::F32Sub, W::F64Sub}},
-    {O::kFMul, {W::F32Mul, W::F64Mul}},
-    {O::kFDiv, {W::F32Div, W::F64Div}},
-    {O::kFMin, {W::F32Min, W::F64Min}},
-    {O::kFMax, {W::F32Max, W::F64Max}},
-    {O::kFCopysign, {W::F32Copysign, W::F64Copysign}},
-    {O::kFEq, {W::F32Eq, W::F64Eq}},
-    {O::kFNe, {W::F32Ne, W::F64Ne}},
-    {O::kFLt, {W::F32Lt, W::F64Lt}},
-    {O::kFGt, {W::F32Gt, W::F64Gt}},
-    {O::kFLe, {W::F32Le, W::F64Le}},
-    {O::kFGe, {W::F32Ge, W::F64Ge}},
     {O::kWrap, {W::I32WrapI64}},
     {O::kExtendS, {W::I64ExtendI32S}},
     {O::kExtendU, {W::I64ExtendI32U}},
@@ -240,17 +215,17 @@ Instr Waiting(InstrKind kind, uint8_t width) {
   return instr;
 }
 
-Instr PlainInstr(W::Enum from, const PlainRow& row) {
+Instr PlainInstr(W::Enum from, O to, bool sign) {
   const wabt::Opcode opcode(from);
   Instr instr;
   instr.kind = InstrKind::kPlain;
-  instr.opcode = row.to;
-  instr.sign = row.sign;
-  instr.operands = OperandCount(from, row.to);
+  instr.opcode = to;
+  instr.sign = sign;
+  instr.operands = OperandCount(from, to);
   instr.has_result = opcode.GetResultType() != wabt::Type::Void;
   instr.result = ValueType(opcode.GetResultType());
-  const ir::Family family = ir::Info(row.to).family;
-  const bool is_access = row.to == O::kLoad || row.to == O::kStore || family == ir::Family::kAtomic;
+  const ir::Family family = ir::Info(to).family;
+  const bool is_access = to == O::kLoad || to == O::kStore || family == ir::Family::kAtomic;
   if (is_access) {
     instr.type = instr.has_result ? instr.result : ValueType(opcode.GetParamType2());
     instr.width = static_cast<uint8_t>(opcode.GetMemorySize());
@@ -271,7 +246,13 @@ Rows MakeRows() {
   }
   for (const PlainRow& row : kPlain) {
     for (const W::Enum from : row.from) {
-      table[from] = {.instr = PlainInstr(from, row)};
+      table[from] = {.instr = PlainInstr(from, row.to, row.sign)};
+    }
+  }
+  for (const PlainRun& run : kPlainRuns) {
+    for (uint32_t i = 0; i <= run.last_from - run.from; ++i) {
+      const auto from = static_cast<W::Enum>(run.from + i);
+      table[from] = {.instr = PlainInstr(from, static_cast<O>(static_cast<uint32_t>(run.to) + i), false)};
     }
   }
   for (const ControlRow& row : kControl) {

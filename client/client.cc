@@ -10,12 +10,6 @@
 #include "base/bytes.h"
 
 namespace hpvm {
-namespace {
-
-// What one message's inline tensors may take together, below the server's limit for a message.
-constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
-
-}  // namespace
 
 Client::Client(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
 Client::~Client() = default;
@@ -181,27 +175,36 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
   if (options.log != nullptr) {
     *options.log = std::move(*response->mutable_log());
   }
-  RunOutcome outcome;
-  Status taken = FromProto(response->error());
-  for (v1::OutputValue& value : *response->mutable_outputs()) {
-    if (value.has_buffer()) {
-      buffers.push_back(value.buffer().buffer_id());
-    }
-    StatusOr<Tensor> tensor = TakeOutput(value, options.call);
-    if (!tensor.ok()) {
-      taken = While(tensor.status(), "fetching output \"" + value.name() + "\"");
-      break;
-    }
-    outcome.outputs[value.name()] = *std::move(tensor);
-  }
+  StatusOr<RunOutcome> outcome = TakeRun(*response, options.call, &buffers);
   DeleteAll(buffers, options.call);
+  return outcome;
+}
+
+StatusOr<RunOutcome> Client::TakeRun(v1::RunResponse& response, const CallOptions& call,
+                                     std::vector<std::string>* buffers) {
+  RunOutcome outcome;
+  Status taken = FromProto(response.error());
+  for (v1::OutputValue& value : *response.mutable_outputs()) {
+    if (value.has_buffer()) {
+      buffers->push_back(value.buffer().buffer_id());
+    }
+    if (!taken.ok()) {
+      continue;
+    }
+    StatusOr<Tensor> tensor = TakeOutput(value, call);
+    if (tensor.ok()) {
+      outcome.outputs[value.name()] = *std::move(tensor);
+    } else {
+      taken = While(tensor.status(), "fetching output \"" + value.name() + "\"");
+    }
+  }
   HPVMD_RETURN_IF_ERROR(taken);
-  outcome.timing = response->timing();
-  outcome.placements.assign(response->placements().begin(), response->placements().end());
-  outcome.nodes_run = response->nodes_run();
-  outcome.repetitions = response->repetitions();
-  outcome.converged = response->converged();
-  outcome.traffic = response->traffic();
+  outcome.timing = response.timing();
+  outcome.placements.assign(response.placements().begin(), response.placements().end());
+  outcome.nodes_run = response.nodes_run();
+  outcome.repetitions = response.repetitions();
+  outcome.converged = response.converged();
+  outcome.traffic = response.traffic();
   return outcome;
 }
 

@@ -179,6 +179,12 @@ class LocalJobStore final : public JobStore {
     wake_.notify_one();
   }
 
+  void WriteMany(std::vector<Pending> writes) override {
+    queue_.AddMany(std::move(writes));
+    { std::lock_guard lock(mutex_); }
+    wake_.notify_one();
+  }
+
   void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) override {
     auto put = std::make_shared<PutWork>(PutWork{tenant, std::move(blobs), std::move(done), nullptr});
     blob_queue_.Post(std::move(tenant), [this, put] {

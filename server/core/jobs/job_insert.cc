@@ -200,8 +200,12 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
   if (submission->jobs.size() < submission->count) {
     return false;
   }
-  options_.jobs->Write(std::move(insert),
-                       [this, submission](const WriteResult& result) { OnInserted(submission, result); });
+  const auto on_inserted = [this, submission](const WriteResult& result) { OnInserted(submission, result); };
+  if (const std::shared_ptr<SubmitBatch> batch = std::exchange(submission->batch, nullptr)) {
+    batch->Write(std::move(insert), on_inserted);
+  } else {
+    options_.jobs->Write(std::move(insert), on_inserted);
+  }
   return true;
 }
 
@@ -340,6 +344,9 @@ void JobSubmitter::AnswerExisting(const SubmissionRef& submission, const KeyReco
 // Frees what was reserved for jobs that there are not, lets duplicates go on, and answers.
 void JobSubmitter::Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome) {
   table_.submissions.erase(submission.get());
+  if (const std::shared_ptr<SubmitBatch> batch = std::exchange(submission->batch, nullptr)) {
+    batch->GoWithout(1);
+  }
   Tenant& tenant = *submission->tenant;
   table_.waiting -= submission->count;
   submission->count = 0;

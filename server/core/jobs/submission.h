@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/core/jobs/job_table.h"
+#include "server/core/jobs/submit_batch.h"
 
 namespace hpvm::server {
 
@@ -20,6 +21,7 @@ struct Submission {
   const v1::SubmitRequest* request = nullptr;  // The caller's, until `done`; null: a retry.
   v1::SubmitResponse* response = nullptr;      // The caller's, until `done`.
   std::function<void(const Outcome&)> done;
+  std::shared_ptr<SubmitBatch> batch;  // Whose rows its own go with, until they do or it is answered; null: none's.
   std::string key;                 // The idempotency key; empty: none.
   bool holds_key = false;          // Duplicates wait for it.
   std::optional<KeyRecord> known;  // The key is known: all that is left is to compare the requests.

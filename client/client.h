@@ -171,11 +171,11 @@ class Client {
   // The call itself, for callers that keep their data in buffers.
   StatusOr<v1::RunResponse> Run(const v1::RunRequest& request, const CallOptions& call = {});
 
-  // Runs a prepared graph once for each item, in as few calls as their sizes allow, one after the other. `on_result` gets
-  // the index and what became of it, once for each, in the order in which they end, on the caller's thread; false ends
-  // the call, and what has not run never does. Inputs and outputs travel as with Run. Sent once. Answers the failure of
-  // a call, which is also the result of the items that it left; OK when each had a result of its own. RunOptions.log
-  // must be null.
+  // Runs a prepared graph once for each item, in as few calls as their sizes allow, one after the other. `on_result`
+  // gets the index and what became of it, once for each, in the order in which they end, on the caller's thread; false
+  // ends the call, and what has not run never does. Inputs and outputs travel as with Run. Sent once. Answers the
+  // failure of a call, which is also the result of the items that it left; OK when each had a result of its own.
+  // RunOptions.log must be null.
   Status RunMany(const std::string& handle, std::span<const RunItem> items,
                  const std::function<bool(size_t, StatusOr<RunOutcome>)>& on_result, const RunOptions& options = {});
   // The call itself. `on_result` as above, with the item's index.
@@ -187,8 +187,8 @@ class Client {
   // restarts meanwhile gets everything once more.
   StatusOr<v1::SubmitResponse> Submit(std::string_view document, const Modules& modules,
                                       const std::map<std::string, Tensor>& inputs, const SubmitOptions& options = {});
-  // Submits jobs in as few calls as their sizes allow; equal documents are uploaded once. Each has a key as with Submit,
-  // so that whatever is sent again makes no second job. Answers each job, or why there is none, in their order.
+  // Submits jobs in as few calls as their sizes allow; equal documents are uploaded once. Each has a key as with
+  // Submit, so that whatever is sent again makes no second job. Answers each job, or why there is none, in their order.
   std::vector<StatusOr<v1::SubmitResponse>> SubmitMany(std::span<const SubmitItem> jobs, const CallOptions& call = {});
   // Submits again what a finished job was submitted with. The key is as in SubmitOptions.
   StatusOr<v1::SubmitResponse> RetryJob(const std::string& id, const CallOptions& call = {});

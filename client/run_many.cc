@@ -53,8 +53,8 @@ class Client::ManyRuns {
       (*bound.mutable_symbols())[name] = value;
     }
     std::vector<std::string> buffers;
-    const Status status = failure_.ok() ? client_.BindInputs(item.inputs, options_.call, bound.mutable_inputs(), &buffers)
-                                        : failure_;
+    const Status status =
+        failure_.ok() ? client_.BindInputs(item.inputs, options_.call, bound.mutable_inputs(), &buffers) : failure_;
     const uint64_t bytes = bound.ByteSizeLong();
     if (request_.items_size() == kItemsMax || bytes_ + bytes > kInlineTotalBytesMax) {
       Send();
@@ -81,13 +81,16 @@ class Client::ManyRuns {
       const StatusOr<CallOptions> call = Remaining(options_.call, start_);
       failure_ = call.status();
       if (call.ok()) {
-        failure_ = client_.RunMany(request_, [&](v1::RunManyResponse::Result& result) {
-          if (result.index() >= indices_.size() || is_told[result.index()]) {
-            return true;  // A server that counts wrongly: what it leaves out is told below.
-          }
-          is_told[result.index()] = true;
-          return Tell(indices_[result.index()], client_.TakeRun(*result.mutable_run(), options_.call, &buffers_));
-        }, *call);
+        failure_ = client_.RunMany(
+            request_,
+            [&](v1::RunManyResponse::Result& result) {
+              if (result.index() >= indices_.size() || is_told[result.index()]) {
+                return true;  // A server that counts wrongly: what it leaves out is told below.
+              }
+              is_told[result.index()] = true;
+              return Tell(indices_[result.index()], client_.TakeRun(*result.mutable_run(), options_.call, &buffers_));
+            },
+            *call);
       }
     }
     for (size_t i = 0; i < indices_.size(); ++i) {

@@ -31,7 +31,10 @@ std::string NameOf(const SubmitItem& item) {
 class Client::ManySubmits {
  public:
   ManySubmits(Client& client, std::span<const SubmitItem> jobs, const CallOptions& call)
-      : client_(client), jobs_(jobs), call_(WithoutKey(call)), retries_(client.connection_->options.patience, SystemRng()) {
+      : client_(client),
+        jobs_(jobs),
+        call_(WithoutKey(call)),
+        retries_(client.connection_->options.patience, SystemRng()) {
     for (size_t i = 0; i < jobs.size(); ++i) {
       keys_.push_back(WithKey(jobs[i].options.call).request.idempotency_key());
       results_.emplace_back(Unavailable("The job was not sent."));
@@ -165,11 +168,11 @@ class Client::ManySubmits {
   Retries retries_;
   std::vector<std::string> keys_;
   std::vector<StatusOr<v1::SubmitResponse>> results_;
-  std::vector<size_t> open_;                           // Without an answer that stands.
-  std::map<std::string, v1::GraphReference> graphs_;   // Uploaded for the calls of one round.
-  int64_t server_ = 0;                                 // When the server that answered NOT_FOUND was started.
-  std::optional<bool> is_new_server_;                  // In this round.
-  Status is_over_;                                     // Why no further call is made.
+  std::vector<size_t> open_;                          // Without an answer that stands.
+  std::map<std::string, v1::GraphReference> graphs_;  // Uploaded for the calls of one round.
+  int64_t server_ = 0;                                // When the server that answered NOT_FOUND was started.
+  std::optional<bool> is_new_server_;                 // In this round.
+  Status is_over_;                                    // Why no further call is made.
 };
 
 std::vector<StatusOr<v1::SubmitResponse>> Client::SubmitMany(std::span<const SubmitItem> jobs,

@@ -197,8 +197,8 @@ Status SubmitEach(const Globals& globals, const SubmitArguments& arguments, Exit
   std::string text;
   for (size_t i = 0; i < submitted.size(); ++i) {
     if (!submitted[i].ok()) {
-      const ExitCode failed = Report(
-          While(WithKey(submitted[i].status(), key), "submitting line " + std::to_string(jobs.lines[i])));
+      const ExitCode failed =
+          Report(While(WithKey(submitted[i].status(), key), "submitting line " + std::to_string(jobs.lines[i])));
       *code = *code == kOk ? failed : *code;
       continue;
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/submit_each.h"
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "client/ctl/document_files.h"
+#include <nlohmann/json.hpp>
 
 namespace hpvm::ctl {
 namespace {

@@ -43,8 +43,8 @@ struct JobStoreHealth {
 };
 
 // Any thread; never called under the core's mutex, except Write, WriteMany, PutBlobs, Post and PostRead, which never
-// block and never call back before they return. Callbacks come on the store's threads, those of a tenant in the order of its
-// writes.
+// block and never call back before they return. Callbacks come on the store's threads, those of a tenant in the order
+// of its writes.
 class JobStore {
  public:
   virtual ~JobStore() = default;   // Commits what is queued; no callback comes later.

@@ -147,10 +147,9 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     }
     std::vector<uint64_t> ids;
     if (!items.empty()) {
-      ids = core_.runs().RunItems(tenant_, batch_, items,
-                                  [self = shared_from_this()](int index, RunOutcome outcome) {
-                                    self->OnOutcome(index, std::move(outcome));
-                                  });
+      ids = core_.runs().RunItems(tenant_, batch_, items, [self = shared_from_this()](int index, RunOutcome outcome) {
+        self->OnOutcome(index, std::move(outcome));
+      });
     }
     bool cancel = false;
     {
@@ -232,8 +231,8 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     const bool has_failed = !failure_.ok();
     const bool start_write = !has_failed && !writing_ && !outgoing_.empty();
     const bool start_items = !has_failed && IsTimeToBegin();
-    const bool is_over = running_.empty() && !beginning_ && !writing_ &&
-                         (has_failed || (next_ == count_ && outgoing_.empty()));
+    const bool is_over =
+        running_.empty() && !beginning_ && !writing_ && (has_failed || (next_ == count_ && outgoing_.empty()));
     writing_ |= start_write;
     beginning_ |= start_items;
     finished_ = is_over;
@@ -264,11 +263,11 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
   RunBatch batch_;  // Set once, before the first run.
 
   std::mutex mutex_;
-  int next_ = 0;                      // The first item that has not begun.
-  std::map<int, uint64_t> running_;   // Ids by item; 0: not known yet.
-  std::deque<Answer> outgoing_;       // The first is being written when `writing_`.
-  uint64_t unsent_bytes_ = 0;         // Of `outgoing_`.
-  uint64_t result_bytes_max_ = 0;     // Of those seen so far.
+  int next_ = 0;                     // The first item that has not begun.
+  std::map<int, uint64_t> running_;  // Ids by item; 0: not known yet.
+  std::deque<Answer> outgoing_;      // The first is being written when `writing_`.
+  uint64_t unsent_bytes_ = 0;        // Of `outgoing_`.
+  uint64_t result_bytes_max_ = 0;    // Of those seen so far.
   Outcome failure_;
   bool beginning_ = false, writing_ = false, finished_ = false;
 };

@@ -22,13 +22,13 @@ struct Submission {
   v1::SubmitResponse* response = nullptr;      // The caller's, until `done`.
   std::function<void(const Outcome&)> done;
   std::shared_ptr<SubmitBatch> batch;  // Whose rows its own go with, until they do or it is answered; null: none's.
-  std::string key;                 // The idempotency key; empty: none.
-  bool holds_key = false;          // Duplicates wait for it.
-  std::optional<KeyRecord> known;  // The key is known: all that is left is to compare the requests.
-  uint64_t count = 0;              // Jobs that it was admitted for.
-  scheduler::Lease queued;         // Of as many.
-  scheduler::Lease disk_bytes;     // Of what its rows will name.
-  PreparationRef preparation;      // Null when a graph need not be prepared: of known keys and retries.
+  std::string key;                     // The idempotency key; empty: none.
+  bool holds_key = false;              // Duplicates wait for it.
+  std::optional<KeyRecord> known;      // The key is known: all that is left is to compare the requests.
+  uint64_t count = 0;                  // Jobs that it was admitted for.
+  scheduler::Lease queued;             // Of as many.
+  scheduler::Lease disk_bytes;         // Of what its rows will name.
+  PreparationRef preparation;          // Null when a graph need not be prepared: of known keys and retries.
 
   StoredRequest stored;
   Sha256 hash;    // When there is a key.

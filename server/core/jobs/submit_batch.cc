@@ -42,9 +42,9 @@ SubmitBatch::SubmitBatch(JobStore& store, const v1::SubmitManyRequest& request, 
 
 SubmitBatch::Piece SubmitBatch::Take() {
   Piece piece{.first = taken_, .count = CountAtOnce(taken_, count_, [this](int i) {
-                const v1::SubmitRequest& job = request_.jobs(i);
-                return job.inputs_size() + job.outputs_size() + job.after_size() + job.symbols_size();
-              })};
+                                 const v1::SubmitRequest& job = request_.jobs(i);
+                                 return job.inputs_size() + job.outputs_size() + job.after_size() + job.symbols_size();
+                               })};
   taken_ += piece.count;
   return piece;
 }

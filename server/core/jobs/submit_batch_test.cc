@@ -39,10 +39,11 @@ class SubmitBatchTest : public JobFixture {
       *many->request.add_jobs() = job;
     }
     alive_.push_back(many);  // Borrowed until the answer.
-    core_->job_submitter().SubmitMany(tenant_, many->request, &many->response, [many = many.get()](const Outcome& outcome) {
-      many->outcome = outcome;
-      ++many->done;
-    });
+    core_->job_submitter().SubmitMany(tenant_, many->request, &many->response,
+                                      [many = many.get()](const Outcome& outcome) {
+                                        many->outcome = outcome;
+                                        ++many->done;
+                                      });
     Pump();
     return many;
   }

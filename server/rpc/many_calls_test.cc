@@ -17,6 +17,11 @@ using testing::HaveExecutor;
 
 class ManyCallsTest : public testing::ServiceFixture {
  protected:
+  ManyCallsTest() {
+    Stop();
+    config_.devices_backends = "cpu";  // Others would be tried out first.
+    Start();
+  }
   ~ManyCallsTest() override { EXPECT_TRUE(SetFailpoints("").ok()); }
 
   v1::RunManyRequest Batch(const std::string& handle, int count) {

@@ -125,7 +125,7 @@ TEST_F(ManyCallsTest, FailsByIndex) {
 TEST_F(ManyCallsTest, RunsOutOfRequests) {
   SKIP_WITHOUT_EXECUTOR();
   Stop();
-  config_.quota_requests_per_second = 60;
+  config_.quota_requests_per_second = 30;  // Twice as many at once.
   Start();
   const Ran ran = RunMany(Batch(PrepareMatmul(), 100));
   EXPECT_TRUE(ran.status.ok()) << ran.status.error_message();
@@ -223,6 +223,33 @@ TEST_F(ManyCallsTest, StopsWithTheDaemon) {
   client.join();
   ASSERT_TRUE(SetFailpoints("").ok());
   Start();
+}
+
+// A client that reads as many small results a second as there are keeps its connection.
+TEST_F(ManyCallsTest, StreamsManySmallResults) {
+  SKIP_WITHOUT_EXECUTOR();
+  const std::string handle = PrepareMatmul();
+  const auto context = Context();
+  const auto stream = stub_->Stream(context.get());
+  std::thread writer([&] {
+    v1::StreamRequest request;
+    request.mutable_open()->set_handle(handle);
+    stream->Write(request);
+    BindMatmul(request.mutable_item()->mutable_inputs());
+    for (int i = 0; i < 2'000; ++i) {
+      stream->Write(request);
+    }
+    request.mutable_end();
+    stream->Write(request);
+  });
+  int results = 0;
+  for (v1::StreamResponse response; stream->Read(&response);) {
+    results += response.has_result() ? 1 : 0;
+  }
+  writer.join();
+  const grpc::Status status = stream->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(results, 2'000);
 }
 
 TEST_F(ManyCallsTest, SubmitsEach) {

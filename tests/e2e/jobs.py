@@ -768,7 +768,7 @@ class Each(WithDaemon):
 
     def test_each_line_is_a_job(self):
         output = self.folder / "sum-{index}.npy"
-        done = self.each(self.lines(40), "--output", f"out={output}", "-o", "json")
+        done = self.each(self.lines(40), "--output", f"out_out={output}", "-o", "json")
         self.assertEqual([j["state"] for j in json.loads(done.stdout)], ["JOB_STATE_SUCCEEDED"] * 40)
         for i in range(40):
             np.testing.assert_array_equal(np.load(self.folder / f"sum-{i + 1}.npy"), [i + 1, i + 1])

@@ -94,7 +94,9 @@ class FakeServer final : public v1::Hpvm::Service {
         result.mutable_run()->set_nodes_run(static_cast<uint64_t>(request->items(i).symbols().at("n")));
       }
       if (part.results_size() == 2 || i == 0) {
-        out->Write(part);
+        if (!out->Write(part)) {
+          return {grpc::StatusCode::CANCELLED, "The client went away."};
+        }
         part.Clear();
       }
     }

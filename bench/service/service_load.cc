@@ -30,13 +30,18 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, uint32_t ind
 }
 
 template <typename Request>
-void Bind(Request& request, const std::string& handle, const std::string& data) {
-  request.set_handle(handle);
+void BindInput(Request& request, const std::string& data) {
   v1::InputBinding* input = request.add_inputs();
   input->set_name("x");
   input->mutable_tensor()->set_type(v1::ELEMENT_TYPE_U8);
   input->mutable_tensor()->add_shape(data.size());
   input->mutable_tensor()->set_data(data);
+}
+
+template <typename Request>
+void Bind(Request& request, const std::string& handle, const std::string& data) {
+  request.set_handle(handle);
+  BindInput(request, data);
 }
 
 struct RunKind {
@@ -116,11 +121,9 @@ struct RunManyKind {
     return v1::Hpvm::NewStub(channel);
   }
   static void Fill(Request& request, const std::string& handle, const std::string& data, uint32_t batch) {
-    v1::RunRequest one;
-    Bind(one, handle, data);
     request.set_handle(handle);
     for (uint32_t i = 0; i < batch; ++i) {
-      *request.add_items()->mutable_inputs() = one.inputs();
+      BindInput(*request.add_items(), data);
     }
   }
   static void Call(Stub& stub, grpc::ClientContext* context, const Request* request, Response* response,

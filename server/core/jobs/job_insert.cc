@@ -181,7 +181,9 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
   const uint64_t part = bytes / submission->count;  // What the elements share is counted once: each has its part.
   for (int i = 0; i < Monitor::kJobsAtOnce && submission->jobs.size() < submission->count; ++i) {
     const uint64_t at = submission->jobs.size();
-    ExecutionRef job = NewJob(submission->tenant, submission->row);
+    // A job's own row is its submission's; elements have a copy each.
+    ExecutionRef job =
+        NewJob(submission->tenant, array == nullptr ? std::move(submission->row) : StoredJob(submission->row));
     job->received = submission->received;
     job->stored->shared = submission->shared;
     v1::Job& shown = *job->stored->row.mutable_job();
@@ -269,7 +271,13 @@ bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, c
     return false;
   }
   EndInserting(*submission);
-  *submission->response->mutable_job() = feed_.Describe(*submission->jobs.front());
+  v1::Job* answered = submission->response->mutable_job();
+  if (submission->is_brief) {
+    SubmitBatch::FillBrief(submission->jobs.front()->shown(), answered);
+    answered->set_state(JobFeed::StateOf(*submission->jobs.front()));
+  } else {
+    *answered = feed_.Describe(*submission->jobs.front());
+  }
   Answer(scope, submission, Outcome());
   return true;
 }

@@ -193,6 +193,7 @@ bool JobSubmitter::Enter(CoreScope& scope, Entry entry) {
   submission->request = entry.request;
   submission->response = entry.response;
   submission->done = std::move(entry.done);
+  submission->is_brief = entry.is_brief;
   submission->batch = std::move(entry.batch);
   submission->key = key;
   submission->holds_key = !pending_key.empty();

@@ -55,7 +55,8 @@ class JobSubmitter : private CoreRoom {
     v1::SubmitResponse* response = nullptr;
     Done done;
     std::shared_ptr<SubmitBatch> batch;  // Whose rows its own go with; null: it goes alone.
-    uint64_t count = 1;                  // Jobs.
+    bool is_brief = false;
+    uint64_t count = 1;  // Jobs.
     std::optional<KeyRecord> known;
   };
   void Submit(Entry entry);

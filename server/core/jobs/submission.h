@@ -22,6 +22,7 @@ struct Submission {
   v1::SubmitResponse* response = nullptr;      // The caller's, until `done`.
   std::function<void(const Outcome&)> done;
   std::shared_ptr<SubmitBatch> batch;  // Whose rows its own go with, until they do or it is answered; null: none's.
+  bool is_brief = false;               // Its answer has little of the job.
   std::string key;                     // The idempotency key; empty: none.
   bool holds_key = false;              // Duplicates wait for it.
   std::optional<KeyRecord> known;      // The key is known: all that is left is to compare the requests.

@@ -9,22 +9,16 @@
 #include "server/core/state/request_options.h"
 
 namespace hpvm::server {
-namespace {
 
-// What the answer has of a job: all of them go into one message, however long their labels and notes are.
-void KeepBrief(v1::Job* job) {
-  v1::Job brief;
-  brief.set_id(std::move(*job->mutable_id()));
-  brief.set_name(std::move(*job->mutable_name()));
-  brief.set_idempotency_key(std::move(*job->mutable_idempotency_key()));
-  brief.set_array_id(std::move(*job->mutable_array_id()));
-  brief.set_state(job->state());
-  brief.set_created_unix_ns(job->created_unix_ns());
-  brief.set_deadline_unix_ns(job->deadline_unix_ns());
-  *job = std::move(brief);
+void SubmitBatch::FillBrief(const v1::Job& job, v1::Job* brief) {
+  brief->set_id(job.id());
+  brief->set_name(job.name());
+  brief->set_idempotency_key(job.idempotency_key());
+  brief->set_array_id(job.array_id());
+  brief->set_state(job.state());
+  brief->set_created_unix_ns(job.created_unix_ns());
+  brief->set_deadline_unix_ns(job.deadline_unix_ns());
 }
-
-}  // namespace
 
 SubmitBatch::SubmitBatch(JobStore& store, const v1::SubmitManyRequest& request, v1::SubmitManyResponse* response,
                          Done done)
@@ -64,7 +58,11 @@ void SubmitBatch::GoWithout(int count) {
 void SubmitBatch::Answer(int index, const Outcome& outcome) {
   v1::SubmitResponse& response = *response_->mutable_results(index);
   if (outcome.ok()) {
-    KeepBrief(response.mutable_job());
+    if (response.existed()) {
+      v1::Job brief;
+      FillBrief(response.job(), &brief);
+      *response.mutable_job() = std::move(brief);
+    }
     response.clear_array_job_ids();
   } else {
     response.Clear();
@@ -101,7 +99,8 @@ bool JobSubmitter::SubmitSome(const TenantRef& tenant, const std::shared_ptr<Sub
                 .request = &batch->request(i),
                 .response = batch->response(i),
                 .done = [batch, i](const Outcome& outcome) { batch->Answer(i, outcome); },
-                .batch = batch};
+                .batch = batch,
+                .is_brief = true};
     // The call itself has been counted, as its first job.
     Outcome refused = i == 0 ? Outcome() : quotas_.meter().Begin(*tenant, 0);
     if (refused.ok() && entry.request->has_array()) {

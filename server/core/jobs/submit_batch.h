@@ -25,6 +25,9 @@ class SubmitBatch {
   // borrowed and lives longer.
   SubmitBatch(JobStore& store, const v1::SubmitManyRequest& request, v1::SubmitManyResponse* response, Done done);
 
+  // What the answer has of a job: all of them go into one message, however long their labels and notes are.
+  static void FillBrief(const v1::Job& job, v1::Job* brief);
+
   // The jobs that come next, which the caller has then taken: as many as one hold of the core's mutex may have.
   struct Piece {
     int first = 0, count = 0;

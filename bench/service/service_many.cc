@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// submit_many/N: durable submits a second from N clients whose calls have kBatch jobs each, beside the same daemon's
-// Submit and plain SQLite writing the same rows. run_many/N: RunMany beside Run.
+// submit_many/NxB: durable submits a second from N clients whose calls have B jobs each, beside the same daemon's
+// Submit and plain SQLite writing the same rows. run_many/N: RunMany with kBatch runs a call beside Run.
 #include <algorithm>
 
 #include "bench/service/service.h"
@@ -73,14 +73,14 @@ struct Raw {
   }
 };
 
-StatusOr<ServiceResult> MeasureSubmits(const ServiceOptions& options, uint32_t clients) {
-  const uint64_t jobs = options.quick ? clients * kBatch : std::max<uint64_t>(10'000, clients * kBatch * 4);
+StatusOr<ServiceResult> MeasureSubmits(const ServiceOptions& options, uint32_t clients, uint32_t batch) {
+  const uint64_t jobs = options.quick ? clients * batch : std::max<uint64_t>(10'240, clients * batch * 4);
   DaemonSettings settings = RoomySettings();
   settings.keys["jobs.store"] = "\"sqlite\"";
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceDaemon> daemon, ServiceDaemon::Start(settings));
   HPVMD_ASSIGN_OR_RETURN(const std::string handle, daemon->Prepare("copy"));
   HPVMD_RETURN_IF_ERROR(HoldJobsBack(*daemon));
-  Way many{.name = "ours", .batch = kBatch}, single{.name = "ours_single"};
+  Way many{.name = "ours", .batch = batch}, single{.name = "ours_single"};
   HPVMD_RETURN_IF_ERROR(many.Connect(LoadKind::kSubmitMany, *daemon, handle, clients));
   HPVMD_RETURN_IF_ERROR(single.Connect(LoadKind::kSubmit, *daemon, handle, clients));
   TemporaryFolder folder;
@@ -109,7 +109,7 @@ StatusOr<ServiceResult> MeasureSubmits(const ServiceOptions& options, uint32_t c
   result.reach.push_back({.figure = "ratio_sqlite_raw", .at_least = true, .bound = 0.5});
   result.reach.push_back({.figure = "ratio_single_sqlite_raw", .at_least = true, .bound = 0.3});
   result.note =
-      std::to_string(kBatch) + " jobs a call; rows of " + std::to_string(jobs) + " jobs: " + raw.copy->Describe();
+      std::to_string(batch) + " jobs a call; rows of " + std::to_string(jobs) + " jobs: " + raw.copy->Describe();
   result.verified = true;
   return result;
 }
@@ -138,9 +138,12 @@ StatusOr<ServiceResult> MeasureRuns(const ServiceOptions& options, uint32_t clie
 }  // namespace
 
 void AddManyCases(std::vector<ServiceCase>& cases) {
-  for (const uint32_t clients : {1u, 64u}) {
-    cases.push_back({"submit_many/" + std::to_string(clients),
-                     [clients](const ServiceOptions& options) { return MeasureSubmits(options, clients); }});
+  constexpr std::pair<uint32_t, uint32_t> kSubmits[] = {{1, 16}, {64, 16}, {64, 64}};
+  for (const auto& [clients, batch] : kSubmits) {
+    cases.push_back({"submit_many/" + std::to_string(clients) + "x" + std::to_string(batch),
+                     [clients = clients, batch = batch](const ServiceOptions& options) {
+                       return MeasureSubmits(options, clients, batch);
+                     }});
   }
   for (const uint32_t clients : {1u, 4u, 64u}) {
     cases.push_back({"run_many/" + std::to_string(clients),

@@ -264,7 +264,7 @@ TEST(SentMeterTest, CountsAndKnowsWhereFramesBegin) {
   EXPECT_EQ(meter.sent().asks, 4u);
 }
 
-// A client that reads a stream of small messages answers each with windows, of which its bytes alone would pay for none.
+// A client that reads a stream of small messages answers each with windows, which its bytes alone would not pay for.
 TEST_F(FrameMeterTest, SmallMessagesGiveCredit) {
   Connection meter(limits_);
   EXPECT_EQ(Receive(meter, kBegin), FrameFault::kNone);

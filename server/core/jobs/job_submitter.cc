@@ -173,10 +173,12 @@ bool JobSubmitter::Enter(CoreScope& scope, Entry entry) {
   const std::string& key = entry.request->options().idempotency_key();
   // A known key's job is on disk: nobody has to wait for anybody.
   const std::string pending_key = entry.known.has_value() ? "" : key;
-  Entry alone = entry;
-  alone.batch = nullptr;
-  if (JoinPending(*entry.tenant, pending_key, [this, alone = std::move(alone)] { Submit(alone); })) {
-    return false;
+  if (!pending_key.empty()) {
+    Entry alone = entry;
+    alone.batch = nullptr;
+    if (JoinPending(*entry.tenant, pending_key, [this, alone = std::move(alone)] { Submit(alone); })) {
+      return false;
+    }
   }
   Outcome admitted;
   scheduler::Lease queued;

@@ -18,7 +18,8 @@ target_link_libraries(bench_peer_proto PUBLIC gRPC::grpc++ protobuf::libprotobuf
 find_package(SQLite3 REQUIRED)
 target_sources(hpvm-bench PRIVATE
   service/connections.cc service/daemon_cases.cc executor_cases.cc service/local_cases.cc service/peer_server.cc
-  service/run_calls.cc service/service.cc service/service_daemon.cc service/service_load.cc service/service_overload.cc
+  service/run_calls.cc service/service.cc service/service_daemon.cc service/service_load.cc service/service_many.cc
+  service/service_overload.cc
   service/service_restart.cc service/service_run.cc service/service_setup.cc service/service_sqlite.cc
     service/service_submit.cc
   tenants/tenant_executor.cc tenants/tenants.cc tenants/tenants_memory.cc tenants/tenants_sandbox.cc

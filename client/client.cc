@@ -13,9 +13,6 @@
 namespace hpvm {
 namespace {
 
-// What one message's inline tensors may take together, below the server's limit for a message.
-constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
-
 // Runs with the same key have outputs of the same sizes, unless data decides.
 std::string RunKey(const std::string& handle, const std::map<std::string, Tensor>& inputs, const RunOptions& options) {
   std::string key = handle;
@@ -218,30 +215,6 @@ StatusOr<v1::RunResponse> Client::SendRun(const std::string& handle, const std::
   return Run(request, options.call);
 }
 
-StatusOr<RunOutcome> Client::TakeOutcome(v1::RunResponse response, const LocalRun& local, const CallOptions& call,
-                                         std::vector<std::string>* created) {
-  HPVMD_RETURN_IF_ERROR(FromProto(response.error()));
-  RunOutcome outcome;
-  for (v1::OutputValue& value : *response.mutable_outputs()) {
-    const LocalBuffer* const at = value.has_buffer() ? local.Find(value.buffer().buffer_id()) : nullptr;
-    if (value.has_buffer() && at == nullptr) {
-      created->push_back(value.buffer().buffer_id());
-    }
-    StatusOr<Tensor> tensor = TakeOutput(value, at, call);
-    if (!tensor.ok()) {
-      return While(tensor.status(), "fetching output \"" + value.name() + "\"");
-    }
-    outcome.outputs[value.name()] = *std::move(tensor);
-  }
-  outcome.timing = response.timing();
-  outcome.placements.assign(response.placements().begin(), response.placements().end());
-  outcome.nodes_run = response.nodes_run();
-  outcome.repetitions = response.repetitions();
-  outcome.converged = response.converged();
-  outcome.traffic = response.traffic();
-  return outcome;
-}
-
 StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,
                                  const RunOptions& options) {
   LocalRun local(*this, RunKey(handle, inputs, options), options.call);
@@ -260,9 +233,39 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
     if (FromProto(response->error()).ok()) {
       local.Learn(*response);
     }
-    outcome = TakeOutcome(*std::move(response), local, options.call, &buffers);
+    outcome = TakeRun(*response, options.call, &buffers, &local);
   }
   DeleteAll(buffers, options.call);
+  return outcome;
+}
+
+StatusOr<RunOutcome> Client::TakeRun(v1::RunResponse& response, const CallOptions& call,
+                                     std::vector<std::string>* buffers, const LocalRun* local) {
+  RunOutcome outcome;
+  Status taken = FromProto(response.error());
+  for (v1::OutputValue& value : *response.mutable_outputs()) {
+    const std::string& id = value.buffer().buffer_id();
+    const LocalBuffer* const at = local != nullptr && value.has_buffer() ? local->Find(id) : nullptr;
+    if (value.has_buffer() && at == nullptr) {
+      buffers->push_back(id);
+    }
+    if (!taken.ok()) {
+      continue;
+    }
+    StatusOr<Tensor> tensor = TakeOutput(value, at, call);
+    if (tensor.ok()) {
+      outcome.outputs[value.name()] = *std::move(tensor);
+    } else {
+      taken = While(tensor.status(), "fetching output \"" + value.name() + "\"");
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(taken);
+  outcome.timing = response.timing();
+  outcome.placements.assign(response.placements().begin(), response.placements().end());
+  outcome.nodes_run = response.nodes_run();
+  outcome.repetitions = response.repetitions();
+  outcome.converged = response.converged();
+  outcome.traffic = response.traffic();
   return outcome;
 }
 

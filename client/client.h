@@ -99,6 +99,12 @@ struct SubmitOptions {
   uint32_t attempts_max = 0;
 };
 
+// One of the runs of RunMany.
+struct RunItem {
+  std::map<std::string, Tensor> inputs;
+  std::map<std::string, int64_t> symbols;  // Besides those of RunOptions.
+};
+
 struct WaitOptions {
   // call.timeout: of the whole wait; then kDeadlineExceeded, and the jobs go on.
   CallOptions call;
@@ -112,6 +118,14 @@ struct WaitOptions {
 struct Modules {
   std::map<std::string, std::vector<uint8_t>> bytes;  // Uploaded with the document.
   std::map<std::string, std::string> hashes;          // On the server already: SHA-256 in hexadecimal.
+};
+
+// One of the jobs of SubmitMany. No array: that is refused.
+struct SubmitItem {
+  std::string document;
+  Modules modules;
+  std::map<std::string, Tensor> inputs;
+  SubmitOptions options;  // The timeout of `call` is not read: one holds for all.
 };
 
 struct PrepareOptions {
@@ -170,11 +184,25 @@ class Client {
   // The call itself, for callers that keep their data in buffers.
   StatusOr<v1::RunResponse> Run(const v1::RunRequest& request, const CallOptions& call = {});
 
+  // Runs a prepared graph once for each item, in as few calls as their sizes allow, one after the other. `on_result`
+  // gets the index and what became of it, once for each, in the order in which they end, on the caller's thread; false
+  // ends the call, and what has not run never does. Inputs and outputs travel as with Run. Sent once. Answers the
+  // failure of a call, which is also the result of the items that it left; OK when each had a result of its own.
+  // RunOptions.log must be null.
+  Status RunMany(const std::string& handle, std::span<const RunItem> items,
+                 const std::function<bool(size_t, StatusOr<RunOutcome>)>& on_result, const RunOptions& options = {});
+  // The call itself. `on_result` as above, with the item's index.
+  Status RunMany(const v1::RunManyRequest& request, const std::function<bool(v1::RunManyResponse::Result&)>& on_result,
+                 const CallOptions& call = {});
+
   // Submits a job with its inputs, or an array of jobs; the outputs stay with the jobs. Inputs too large for a message
   // travel through buffers, which are deleted when the answer is there: jobs keep what they need. A server that
   // restarts meanwhile gets everything once more.
   StatusOr<v1::SubmitResponse> Submit(std::string_view document, const Modules& modules,
                                       const std::map<std::string, Tensor>& inputs, const SubmitOptions& options = {});
+  // Submits jobs in as few calls as their sizes allow; equal documents are uploaded once. Each has a key as with
+  // Submit, so that whatever is sent again makes no second job. Answers each job, or why there is none, in their order.
+  std::vector<StatusOr<v1::SubmitResponse>> SubmitMany(std::span<const SubmitItem> jobs, const CallOptions& call = {});
   // Submits again what a finished job was submitted with. The key is as in SubmitOptions.
   StatusOr<v1::SubmitResponse> RetryJob(const std::string& id, const CallOptions& call = {});
   StatusOr<v1::Job> GetJob(const std::string& id, const CallOptions& call = {});
@@ -238,9 +266,12 @@ class Client {
   StatusOr<Tensor> TakeOutput(v1::OutputValue& value, const LocalBuffer* local, const CallOptions& call);
   StatusOr<v1::RunResponse> SendRun(const std::string& handle, const std::map<std::string, Tensor>& inputs,
                                     const RunOptions& options, LocalRun& local, std::vector<std::string>* created);
-  StatusOr<RunOutcome> TakeOutcome(v1::RunResponse response, const LocalRun& local, const CallOptions& call,
-                                   std::vector<std::string>* created);
   StatusOr<LocalBuffer> MakeLocal(uint64_t bytes, const CallOptions& call);
+  // Brings a run's outputs; buffers of the server's that hold some are added to `buffers`. `local` may be null.
+  StatusOr<RunOutcome> TakeRun(v1::RunResponse& response, const CallOptions& call, std::vector<std::string>* buffers,
+                               const LocalRun* local = nullptr);
+  class ManyRuns;     // client/run_many.cc
+  class ManySubmits;  // client/submit_many.cc
   void DeleteAll(const std::vector<std::string>& buffers, const CallOptions& call);
   Status CheckFeatures(const SubmitOptions& options, const CallOptions& call);
   // Adds what one stream brings to `tensor`, from byte `filled` on.

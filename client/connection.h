@@ -148,6 +148,18 @@ struct Client::Connection {
   }
 };
 
+// What one message's inline tensors may take together, below the server's limit for a message.
+inline constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
+
+// With a random idempotency key unless it has one.
+CallOptions WithKey(CallOptions call);
+// What a job is asked for beside its graph and inputs.
+v1::SubmitRequest RequestOf(const SubmitOptions& options);
+void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request);
+class Retries;
+// Sleeps before the next try of a call that began at `start`; false when `failure` stands.
+bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
+                      Retries* retries);
 // What is left of `call` when its timeout began at `start`. kDeadlineExceeded when nothing is.
 StatusOr<CallOptions> Remaining(const CallOptions& call, Time start);
 // The options of calls that prepare another one: the idempotency key is that one's alone.

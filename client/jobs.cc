@@ -12,6 +12,8 @@ namespace {
 
 bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED && state <= v1::JOB_STATE_DEAD; }
 
+}  // namespace
+
 CallOptions WithKey(CallOptions call) {
   if (call.request.idempotency_key().empty()) {
     call.request.set_idempotency_key(NewIdempotencyKey());
@@ -41,7 +43,6 @@ void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request)
   }
 }
 
-// Sleeps before the next try of a call that began at `start`; false when `failure` stands.
 bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
                       Retries* retries) {
   const Time now = RealClock().Now();
@@ -58,8 +59,6 @@ bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Tim
   std::this_thread::sleep_for(*delay);
   return true;
 }
-
-}  // namespace
 
 // An older server would ignore what it does not know and run one job at once.
 Status Client::CheckFeatures(const SubmitOptions& options, const CallOptions& call) {

@@ -84,6 +84,7 @@ double Median(std::vector<double> values) {
 int RunService(const ServiceOptions& options, const std::string& command) {
   std::vector<ServiceCase> cases;
   AddSubmitCases(cases);
+  AddManyCases(cases);
   AddRunCases(cases);
   AddOverloadCases(cases);
   AddRestartCases(cases);

@@ -46,6 +46,7 @@ struct ServiceCase {
 };
 
 void AddSubmitCases(std::vector<ServiceCase>& cases);    // service_submit.cc
+void AddManyCases(std::vector<ServiceCase>& cases);      // service_many.cc
 void AddRunCases(std::vector<ServiceCase>& cases);       // service_run.cc
 void AddOverloadCases(std::vector<ServiceCase>& cases);  // service_overload.cc
 void AddRestartCases(std::vector<ServiceCase>& cases);   // service_restart.cc

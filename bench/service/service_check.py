@@ -18,6 +18,8 @@ CASES = {
     **{f"submit/{n}": SUBMIT for n in (1, 8, 32, 64, 256)},
     **{f"jobs/{n}": ["ours_per_s", "memory_per_s"] for n in (1, 64)},
     **{f"run/{n}": RUN for n in (1, 4, 16, 64)},
+    **{f"submit_many/{n}": ["ours_per_s", "ours_single_per_s", "sqlite_raw_per_s", "ratio_sqlite_raw"] for n in ("1x16", "64x16", "64x64")},
+    **{f"run_many/{n}": ["ours_per_s", "ours_single_per_s", "ratio_single"] for n in (1, 4, 64)},
     "run/no_store": ["ours_p99_us", "ours_slow_disk_p99_us", "submit_slow_disk_p50_us"],
     **{f"overload/{kind}": OVERLOAD for kind in ("run", "submit", "tiny")},
     **{f"restart/{n}": RESTART for n in (10000, 100000)},

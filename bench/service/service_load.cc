@@ -30,13 +30,18 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, uint32_t ind
 }
 
 template <typename Request>
-void Bind(Request& request, const std::string& handle, const std::string& data) {
-  request.set_handle(handle);
+void BindInput(Request& request, const std::string& data) {
   v1::InputBinding* input = request.add_inputs();
   input->set_name("x");
   input->mutable_tensor()->set_type(v1::ELEMENT_TYPE_U8);
   input->mutable_tensor()->add_shape(data.size());
   input->mutable_tensor()->set_data(data);
+}
+
+template <typename Request>
+void Bind(Request& request, const std::string& handle, const std::string& data) {
+  request.set_handle(handle);
+  BindInput(request, data);
 }
 
 struct RunKind {
@@ -46,17 +51,17 @@ struct RunKind {
   static std::unique_ptr<Stub> NewStub(const std::shared_ptr<grpc::Channel>& channel) {
     return v1::Hpvm::NewStub(channel);
   }
-  static void Fill(Request& request, const std::string& handle, const std::string& data) {
+  static void Fill(Request& request, const std::string& handle, const std::string& data, uint32_t) {
     Bind(request, handle, data);
   }
   static void Call(Stub& stub, grpc::ClientContext* context, const Request* request, Response* response,
                    std::function<void(grpc::Status)> done) {
     stub.async()->Run(context, request, response, std::move(done));
   }
-  static bool IsRight(const Response& response, const std::string& expected) {
+  static bool IsRight(const Response& response, const std::string& expected, const Request&) {
     return response.outputs_size() == 1 && response.outputs(0).tensor().data() == expected;
   }
-  static std::string JobId(const Response&) { return ""; }
+  static std::vector<std::string> JobIds(const Response&) { return {}; }
 };
 
 struct SubmitKind {
@@ -66,7 +71,7 @@ struct SubmitKind {
   static std::unique_ptr<Stub> NewStub(const std::shared_ptr<grpc::Channel>& channel) {
     return v1::Hpvm::NewStub(channel);
   }
-  static void Fill(Request& request, const std::string& handle, const std::string& data) {
+  static void Fill(Request& request, const std::string& handle, const std::string& data, uint32_t) {
     Bind(request, handle, data);
     request.mutable_options()->set_deadline_ns(uint64_t{3'600'000'000'000});
   }
@@ -74,10 +79,94 @@ struct SubmitKind {
                    std::function<void(grpc::Status)> done) {
     stub.async()->Submit(context, request, response, std::move(done));
   }
-  static bool IsRight(const Response& response, const std::string&) {
+  static bool IsRight(const Response& response, const std::string&, const Request&) {
     return !response.job().id().empty() && !response.existed();
   }
-  static std::string JobId(const Response& response) { return response.job().id(); }
+  static std::vector<std::string> JobIds(const Response& response) { return {response.job().id()}; }
+};
+
+// Gathers what comes until the stream ends, and then itself.
+class ManyReader final : public grpc::ClientReadReactor<v1::RunManyResponse> {
+ public:
+  static void Start(v1::Hpvm::Stub& stub, grpc::ClientContext* context, const v1::RunManyRequest* request,
+                    v1::RunManyResponse* into, std::function<void(grpc::Status)> done) {
+    auto* reader = new ManyReader(into, std::move(done));
+    stub.async()->RunMany(context, request, reader);
+    reader->StartRead(&reader->part_);
+    reader->StartCall();
+  }
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      into_->MergeFrom(part_);
+      StartRead(&part_);
+    }
+  }
+  void OnDone(const grpc::Status& status) override {
+    done_(status);
+    delete this;
+  }
+
+ private:
+  ManyReader(v1::RunManyResponse* into, std::function<void(grpc::Status)> done) : into_(into), done_(std::move(done)) {}
+  v1::RunManyResponse part_;
+  v1::RunManyResponse* const into_;
+  const std::function<void(grpc::Status)> done_;
+};
+
+struct RunManyKind {
+  using Stub = v1::Hpvm::Stub;
+  using Request = v1::RunManyRequest;
+  using Response = v1::RunManyResponse;
+  static std::unique_ptr<Stub> NewStub(const std::shared_ptr<grpc::Channel>& channel) {
+    return v1::Hpvm::NewStub(channel);
+  }
+  static void Fill(Request& request, const std::string& handle, const std::string& data, uint32_t batch) {
+    request.set_handle(handle);
+    for (uint32_t i = 0; i < batch; ++i) {
+      BindInput(*request.add_items(), data);
+    }
+  }
+  static void Call(Stub& stub, grpc::ClientContext* context, const Request* request, Response* response,
+                   std::function<void(grpc::Status)> done) {
+    ManyReader::Start(stub, context, request, response, std::move(done));
+  }
+  static bool IsRight(const Response& response, const std::string& expected, const Request& request) {
+    return response.results_size() == request.items_size() &&
+           std::all_of(response.results().begin(), response.results().end(), [&](const auto& result) {
+             return result.run().outputs_size() == 1 && result.run().outputs(0).tensor().data() == expected;
+           });
+  }
+  static std::vector<std::string> JobIds(const Response&) { return {}; }
+};
+
+struct SubmitManyKind {
+  using Stub = v1::Hpvm::Stub;
+  using Request = v1::SubmitManyRequest;
+  using Response = v1::SubmitManyResponse;
+  static std::unique_ptr<Stub> NewStub(const std::shared_ptr<grpc::Channel>& channel) {
+    return v1::Hpvm::NewStub(channel);
+  }
+  static void Fill(Request& request, const std::string& handle, const std::string& data, uint32_t batch) {
+    for (uint32_t i = 0; i < batch; ++i) {
+      SubmitKind::Fill(*request.add_jobs(), handle, data, 1);
+    }
+  }
+  static void Call(Stub& stub, grpc::ClientContext* context, const Request* request, Response* response,
+                   std::function<void(grpc::Status)> done) {
+    stub.async()->SubmitMany(context, request, response, std::move(done));
+  }
+  static bool IsRight(const Response& response, const std::string&, const Request& request) {
+    return response.results_size() == request.jobs_size() &&
+           std::all_of(response.results().begin(), response.results().end(),
+                       [](const auto& result) { return !result.job().id().empty() && !result.existed(); });
+  }
+  static std::vector<std::string> JobIds(const Response& response) {
+    std::vector<std::string> ids;
+    for (const v1::SubmitResponse& result : response.results()) {
+      ids.push_back(result.job().id());
+    }
+    return ids;
+  }
 };
 
 struct EchoKind {
@@ -85,13 +174,15 @@ struct EchoKind {
   using Request = Bytes;
   using Response = Bytes;
   static std::unique_ptr<Stub> NewStub(const std::shared_ptr<grpc::Channel>& channel) { return Peer::NewStub(channel); }
-  static void Fill(Request& request, const std::string&, const std::string& data) { request.set_data(data); }
+  static void Fill(Request& request, const std::string&, const std::string& data, uint32_t) { request.set_data(data); }
   static void Call(Stub& stub, grpc::ClientContext* context, const Request* request, Response* response,
                    std::function<void(grpc::Status)> done) {
     stub.async()->Echo(context, request, response, std::move(done));
   }
-  static bool IsRight(const Response& response, const std::string& expected) { return response.data() == expected; }
-  static std::string JobId(const Response&) { return ""; }
+  static bool IsRight(const Response& response, const std::string& expected, const Request&) {
+    return response.data() == expected;
+  }
+  static std::vector<std::string> JobIds(const Response&) { return {}; }
 };
 
 // A rejection says that the same call may succeed later.
@@ -143,7 +234,7 @@ class Load final : public ServiceLoad {
       const LoadSpec::Tenant tenant =
           spec.tenants.empty() ? LoadSpec::Tenant{"", spec.handle} : spec.tenants[i % spec.tenants.size()];
       connection->tenant = tenant.name;
-      Kind::Fill(connection->request, tenant.handle, spec.input(i));
+      Kind::Fill(connection->request, tenant.handle, spec.input(i), spec.batch);
       connection->expected = spec.output(i);
       load->connections_.push_back(std::move(connection));
     }
@@ -283,13 +374,14 @@ class Load final : public ServiceLoad {
   void OnAnswer(Slot* slot, const grpc::Status& status) {
     CallRecord record{.due = slot->due, .sent = slot->sent, .done = RealClock().Now()};
     record.verdict = Judge(status, &record.names_wait);
-    const bool is_wrong = status.ok() && !Kind::IsRight(slot->response, slot->connection->expected);
+    const bool is_wrong =
+        status.ok() && !Kind::IsRight(slot->response, slot->connection->expected, slot->connection->request);
     bool more = false;
     {
       std::lock_guard lock(mutex_);
       result_.calls.push_back(record);
       if (status.ok()) {
-        if (std::string id = Kind::JobId(slot->response); !id.empty()) {
+        for (std::string& id : Kind::JobIds(slot->response)) {
           result_.job_ids.push_back(std::move(id));
         }
       } else if (record.verdict == Verdict::kFailed && result_.failure.empty()) {
@@ -345,6 +437,10 @@ StatusOr<std::unique_ptr<ServiceLoad>> ServiceLoad::Make(const LoadSpec& spec) {
       return Load<SubmitKind>::Make(spec);
     case LoadKind::kEcho:
       return Load<EchoKind>::Make(spec);
+    case LoadKind::kRunMany:
+      return Load<RunManyKind>::Make(spec);
+    case LoadKind::kSubmitMany:
+      return Load<SubmitManyKind>::Make(spec);
   }
   return Internal("There is no such load.");
 }

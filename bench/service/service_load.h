@@ -18,7 +18,7 @@
 
 namespace hpvm::bench {
 
-enum class LoadKind { kRun, kSubmit, kEcho };
+enum class LoadKind { kRun, kSubmit, kEcho, kRunMany, kSubmitMany };
 
 struct LoadSpec {
   LoadKind kind = LoadKind::kRun;
@@ -32,6 +32,8 @@ struct LoadSpec {
     std::string name, handle;
   };
   std::vector<Tenant> tenants;
+  // RunMany and SubmitMany: items of a call, all alike. A call counts once, however many it has.
+  uint32_t batch = 1;
   // What connection `i` sends, and what must come back (Run, Echo).
   std::function<std::string(uint32_t)> input, output;
   // The gRPC deadline of each call.
@@ -53,7 +55,7 @@ struct CallRecord {
 struct LoadResult {
   Duration elapsed{0};
   std::vector<CallRecord> calls;     // As they were answered.
-  std::vector<std::string> job_ids;  // Submit: what was acknowledged.
+  std::vector<std::string> job_ids;  // Submit, SubmitMany: what was acknowledged.
   Duration late_max{0};              // Open: how much later than due a call was sent at most.
   uint64_t unsent = 0;               // Open: due, but as many as may be were in flight.
   std::string failure;               // The first kFailed.

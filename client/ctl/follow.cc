@@ -47,7 +47,11 @@ void ShowEvent(const v1::JobEvent& event) {
 }
 
 Status FetchOutputs(Client& client, const v1::Job& job, const FollowOptions& options, RunReport* report) {
-  for (const auto& [name, pattern] : options.output_files) {
+  std::map<std::string, std::string> files = options.output_files;
+  if (const auto own = options.output_files_of.find(job.id()); own != options.output_files_of.end()) {
+    files.insert(own->second.begin(), own->second.end());
+  }
+  for (const auto& [name, pattern] : files) {
     const auto has_name = [&name = name](const v1::OutputValue& value) { return value.name() == name; };
     if (std::none_of(job.outputs().begin(), job.outputs().end(), has_name)) {
       return InvalidArgument("Job \"" + job.id() + "\" has no output \"" + name + "\" to write.");
@@ -55,13 +59,13 @@ Status FetchOutputs(Client& client, const v1::Job& job, const FollowOptions& opt
   }
   for (const v1::OutputValue& value : job.outputs()) {
     RunReport::Output& output = report->outputs[value.name()];
-    auto file = options.output_files.find(value.name());
+    auto file = files.find(value.name());
     const auto& stored = value.stored();
     if (value.has_stored() && stored.type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
       std::vector<uint64_t> shape(stored.shape().begin(), stored.shape().end());
       output.description = Describe(static_cast<ElementType>(stored.type()), shape);
     }
-    if (file == options.output_files.end()) {
+    if (file == files.end()) {
       continue;
     }
     HPVMD_ASSIGN_OR_RETURN(const Tensor tensor, While(client.FetchOutput(job.id(), value.name()),

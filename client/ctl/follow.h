@@ -16,6 +16,8 @@ namespace hpvm::ctl {
 struct FollowOptions {
   // Output -> file; "{index}" and "{job}" in its name become the job's.
   std::map<std::string, std::string> output_files;
+  // The same of single jobs, by id, besides those for all.
+  std::map<std::string, std::map<std::string, std::string>> output_files_of;
   Duration timeout = kNever;
 };
 

@@ -10,6 +10,7 @@
 #include "client/ctl/graph_options.h"
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
+#include "client/ctl/submit_each.h"
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/text.h"
 #include "client/ctl/text/words.h"
@@ -32,6 +33,7 @@ struct SubmitArguments {
   std::string array;
   std::string array_symbol;
   uint32_t attempts = 0;
+  std::string each;
 };
 
 struct RetryArguments {
@@ -125,7 +127,12 @@ StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const 
   return submit;
 }
 
+Status SubmitEach(const Globals& globals, const SubmitArguments& arguments, ExitCode* code);
+
 Status Submit(const Globals& globals, const SubmitArguments& arguments, ExitCode* code) {
+  if (!arguments.each.empty()) {
+    return SubmitEach(globals, arguments, code);
+  }
   GraphArguments graph = arguments.graph.arguments;
   graph.is_array = !arguments.array.empty();
   FollowOptions follow;
@@ -141,6 +148,75 @@ Status Submit(const Globals& globals, const SubmitArguments& arguments, ExitCode
     return WithKey(submitted.status(), key);
   }
   return Afterwards(globals, *client, *submitted, arguments.afterwards, follow, code);
+}
+
+// A job for each line of the file, and what it is called there.
+struct EachJobs {
+  std::vector<SubmitItem> items;
+  std::vector<uint64_t> lines;
+  std::vector<std::map<std::string, std::string>> output_files;
+};
+
+StatusOr<EachJobs> LoadEach(const SubmitArguments& arguments, const std::string& key) {
+  if (!arguments.array.empty() || !arguments.array_symbol.empty()) {
+    return InvalidArgument("--each makes a job a line, and --array a job an index: only one of them can be given.");
+  }
+  if (arguments.graph.arguments.place.document == "-") {
+    return InvalidArgument("With --each the graph must be a file, since every line reads it.");
+  }
+  EachJobs jobs;
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<JobLine> lines, ReadJobLines(arguments.each));
+  for (const JobLine& line : lines) {
+    SubmitArguments one = arguments;
+    one.graph.labels.insert(one.graph.labels.end(), line.labels.begin(), line.labels.end());
+    one.name = line.name.empty() ? arguments.name : line.name;
+    one.graph.idempotency_key = line.key.empty() ? key + "-" + std::to_string(line.number) : line.key;
+    line.AddTo(&one.graph.arguments);
+    const std::string where = "reading line " + std::to_string(line.number) + " of \"" + arguments.each + "\"";
+    HPVMD_ASSIGN_OR_RETURN(GraphJob job, While(LoadGraphJob(one.graph.arguments), where));
+    HPVMD_ASSIGN_OR_RETURN(SubmitOptions submit, While(ToSubmitOptions(one, job), where));
+    jobs.output_files.push_back(std::move(job.output_files));
+    jobs.lines.push_back(line.number);
+    jobs.items.push_back({std::move(job.document), std::move(job.modules), std::move(job.inputs), std::move(submit)});
+  }
+  return jobs;
+}
+
+// All lines in one call, or as few as their sizes allow. A line that is refused is named, and the others go on.
+Status SubmitEach(const Globals& globals, const SubmitArguments& arguments, ExitCode* code) {
+  const std::string& given = arguments.graph.idempotency_key;
+  const std::string key = given.empty() ? NewIdempotencyKey() : given;
+  FollowOptions follow;
+  HPVMD_RETURN_IF_ERROR(ParseOutputFiles(arguments.graph.arguments.outputs, /*is_many=*/true).status());
+  HPVMD_ASSIGN_OR_RETURN(const EachJobs jobs, LoadEach(arguments, key));
+  HPVMD_RETURN_IF_ERROR(CheckIdFile(arguments.afterwards.id_file));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  SayKeyWhenInterrupted(key);
+  const std::vector<StatusOr<v1::SubmitResponse>> submitted = client->SubmitMany(jobs.items, TracedCall());
+  std::vector<std::string> ids;
+  std::string text;
+  for (size_t i = 0; i < submitted.size(); ++i) {
+    if (!submitted[i].ok()) {
+      const ExitCode failed =
+          Report(While(WithKey(submitted[i].status(), key), "submitting line " + std::to_string(jobs.lines[i])));
+      *code = *code == kOk ? failed : *code;
+      continue;
+    }
+    ids.push_back(submitted[i]->job().id());
+    text += (text.empty() ? "" : "\n") + ids.back();
+    follow.output_files_of[ids.back()] = jobs.output_files[i];
+    if (arguments.afterwards.detach) {
+      PrintSubmitted(*submitted[i], globals.format);
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(WriteIdFile(arguments.afterwards.id_file, text));
+  if (arguments.afterwards.detach || ids.empty()) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const ExitCode ended,
+                         FollowAll(globals, *client, ids.front() + (ids.size() > 1 ? " ..." : ""), ids, follow));
+  *code = *code == kOk ? ended : *code;
+  return absl::OkStatus();
 }
 
 // An array's elements that ended without success, each as a job of its own.
@@ -225,6 +301,7 @@ void AddSubmit(Commands commands) {
       "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
       "  hpvmctl submit --detach --idempotency-key night-7 --deadline 2h matmul.json --input A=a.npy --input B=b.npy\n"
       "  hpvmctl submit sweep.json --array 0-99%8 --input seed=@index --output r=r-{index}.npy\n"
+      "  hpvmctl submit matmul.json --each jobs.jsonl --detach\n"
       "  hpvmctl submit sum.json --after array-0193…:ended --input parts=parts.npy");
   SubmitArguments& arguments = SetWork(commands, command, Submit);
   AddGraphOptions(command, arguments.graph);
@@ -236,6 +313,9 @@ void AddSubmit(Commands commands) {
           "FIRST-LAST[:STEP][%RUNNING]: a job for each index, at most RUNNING at a time");
   AddWord(command, "--array-symbol", arguments.array_symbol,
           "A symbol that has the index; `--input NAME=@index` gives it to an input");
+  AddWord(command, "--each", arguments.each,
+          "A job for each line of this file (- is standard input), all sent at once; a line is JSON: "
+          "{\"input\": {\"A\": \"a.npy\"}, \"output\": {…}, \"symbol\": {…}, \"graph\", \"name\", \"label\", \"key\"}");
   command
       .add_option("--attempts", arguments.attempts,
                   "Attempts that may be lost with executors and servers; default: the server's")

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "server/core/state/batch_limits.h"
 #include "server/jobs/rows/retry.h"
 #include "server/process/log.h"
 
@@ -56,7 +57,8 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   const Config& config = *held;
   response->set_version(HPVMD_VERSION);
   response->set_api_version(1);
-  for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry", "register-buffer"}) {
+  for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry", "register-buffer", "run-many",
+                              "submit-many"}) {
     response->add_features(feature);
   }
   if (config.jobs_store == "sqlite") {
@@ -80,6 +82,8 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   limits.set_job_dependencies_max(static_cast<uint32_t>(config.jobs_dependencies_max));
   limits.set_job_attempts_max(kAttemptsMax);
   limits.set_stored_jobs_bytes_max(config.jobs_stored_bytes_max);
+  limits.set_runs_per_call_max(kRunsPerCallMax);
+  limits.set_submits_per_call_max(kSubmitsPerCallMax);
   CoreScope scope(context_.monitor);
   // Of a tenant without a quota of its own, 0, the server's queue is the limit.
   const uint64_t own_max = tenant.policy->limits[static_cast<size_t>(scheduler::Resource::kQueuedJobs)];

@@ -32,6 +32,8 @@ constexpr uint64_t kFieldBytes = 32;
 
 // Clients answer what they are sent with windows and pings of their own: one frame for each KiB is more than any does.
 constexpr uint64_t kBytesPerCredit = 1'024;
+// And of a stream with small messages each, however small: a window of its stream, and one of the connection.
+constexpr uint64_t kCreditPerData = 2;
 constexpr uint64_t kCreditPerCall = 4;
 constexpr uint64_t kCreditMax = 4'096;
 
@@ -334,6 +336,7 @@ void SentMeter::BeginFrame() {
   left_ = Word(&header_[0], 3);
   sent_.resets += type == kReset ? 1 : 0;
   sent_.asks += (type == kPing || type == kSettings) && (flags & kAck) == 0 ? 1 : 0;
+  sent_.asks += type == kData && left_ > 0 ? kCreditPerData : 0;
   if (type == kReset || ((type == kData || type == kHeaders) && (flags & kEndStream) != 0)) {
     calls_.End(Word(&header_[5], 4) & 0x7fffffffu);
   }

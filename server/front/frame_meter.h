@@ -63,7 +63,7 @@ inline constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\
 struct SentFrames {
   uint64_t bytes = 0;
   uint64_t resets = 0;
-  uint64_t asks = 0;  // Frames that the client must answer with one of its own.
+  uint64_t asks = 0;  // Frames that the client answers with one of its own, or may.
 };
 
 // As many as the rate a second; the same number at once after a pause.

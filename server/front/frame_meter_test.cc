@@ -261,7 +261,22 @@ TEST(SentMeterTest, CountsAndKnowsWhereFramesBegin) {
   EXPECT_EQ(borders, 7u);
   EXPECT_EQ(meter.sent().bytes, text.size());
   EXPECT_EQ(meter.sent().resets, 1u);
-  EXPECT_EQ(meter.sent().asks, 2u);
+  EXPECT_EQ(meter.sent().asks, 4u);
+}
+
+// A client that reads a stream of small messages answers each with windows, which its bytes alone would not pay for.
+TEST_F(FrameMeterTest, SmallMessagesGiveCredit) {
+  Connection meter(limits_);
+  EXPECT_EQ(Receive(meter, kBegin), FrameFault::kNone);
+  SentMeter sent(meter.calls);
+  const std::string message = Frame(kData, 0, 1, std::string(50, 'x')), empty = Frame(kData, 0, 1);
+  for (int i = 0; i < 1'000; ++i) {
+    sent.Send({reinterpret_cast<const uint8_t*>(message.data()), message.size()});
+    sent.Send({reinterpret_cast<const uint8_t*>(empty.data()), empty.size()});
+    sent_ = sent.sent();
+    EXPECT_EQ(Receive(meter, Frame(kWindow, 0, 1, "1234") + Frame(kWindow, 0, 0, "1234")), FrameFault::kNone) << i;
+  }
+  EXPECT_EQ(Receive(meter, Repeat(Frame(kPing, 0, 0, kMs), 200)), FrameFault::kControlFrames);
 }
 
 }  // namespace

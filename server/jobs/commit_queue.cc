@@ -62,14 +62,28 @@ size_t CommitQueue::FullGroupMax() const {
 }
 
 void CommitQueue::Add(JobWrite write, JobStore::WriteDone done) {
-  const std::string tenant(TenantOf(write));
   const size_t rows = RowsOf(write), bytes = WriteBytes(write);
-  const size_t kind = write.index();
-  const bool is_insert = IsInsert(write);
   std::lock_guard lock(mutex_);
-  waiting_[tenant].by_kind[kind].push_back({std::move(write), std::move(done), ++added_, rows, bytes});
+  AddLocked({std::move(write), std::move(done), 0, rows, bytes});
+}
+
+void CommitQueue::AddMany(std::vector<JobStore::Pending> writes) {
+  std::vector<std::pair<size_t, size_t>> sizes;
+  for (const JobStore::Pending& pending : writes) {
+    sizes.emplace_back(RowsOf(pending.write), WriteBytes(pending.write));
+  }
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < writes.size(); ++i) {
+    AddLocked({std::move(writes[i].write), std::move(writes[i].done), 0, sizes[i].first, sizes[i].second});
+  }
+}
+
+void CommitQueue::AddLocked(Waiting waiting) {
+  waiting.sequence = ++added_;
   ++count_;
-  inserts_ += is_insert ? 1 : 0;
+  inserts_ += IsInsert(waiting.write) ? 1 : 0;
+  std::list<Waiting>& list = waiting_[std::string(TenantOf(waiting.write))].by_kind[waiting.write.index()];
+  list.push_back(std::move(waiting));
 }
 
 bool CommitQueue::Lane::empty() const {

@@ -61,6 +61,8 @@ class CommitQueue {
 
   // Any thread; never blocks for long, never calls back.
   void Add(JobWrite write, JobStore::WriteDone done);
+  // As so many calls of Add; no commit takes some before all are there.
+  void AddMany(std::vector<JobStore::Pending> writes);
 
   // Commits some writes as one transaction, of each tenant the oldest. The answers are the caller's to give, those of a
   // tenant in this order and before those of the next call. Empty when nothing is due. One thread at a time.
@@ -97,6 +99,7 @@ class CommitQueue {
     bool is_probe = false;  // The disk was full: is there room again?
   };
 
+  void AddLocked(Waiting waiting);
   bool IsBroken() const;
   size_t FullGroupMax() const;
   // OK, or why inserts are refused.

@@ -375,6 +375,39 @@ std::unique_ptr<JobStore> MakeStore(SimDisk& disk, std::unique_ptr<JobDatabase> 
   return CreateLocalJobStore(std::move(options));
 }
 
+// Writes that come together are in one commit, and more answers than one step gives keep their order.
+TEST(LocalJobStoreTest, WritesThatComeTogetherShareACommit) {
+  constexpr size_t kRounds = 20, kWrites = 100;
+  std::atomic<int> commits = 0;
+  std::vector<size_t> answered;  // By one thread at a time; read when the store has ended.
+  SimDisk disk;
+  auto store =
+      MakeStore(disk, std::make_unique<MemoryJobDatabase>(MemoryJobDatabaseFaults{.before_commit =
+                                                                                      [&](std::span<const JobWrite>) {
+                                                                                        ++commits;
+                                                                                        return absl::OkStatus();
+                                                                                      },
+                                                                                  .after_commit = {}}));
+  for (size_t round = 0; round < kRounds; ++round) {
+    std::vector<JobStore::Pending> writes;
+    for (size_t i = 0; i < kWrites; ++i) {
+      const size_t number = round * kWrites + i;
+      writes.push_back(
+          {MakeInsert("blue", "j" + std::to_string(number), "", kNow), [&, number](const WriteResult& result) {
+             EXPECT_TRUE(result.status.ok()) << result.status;
+             answered.push_back(number);
+           }});
+    }
+    store->WriteMany(std::move(writes));
+  }
+  store.reset();
+  // One for each round at most, and those that were full.
+  EXPECT_LE(commits, static_cast<int>(kRounds + kRounds * kWrites / 256));
+  std::vector<size_t> wanted(kRounds * kWrites);
+  std::iota(wanted.begin(), wanted.end(), size_t{0});
+  EXPECT_EQ(answered, wanted);
+}
+
 // Writes of many threads: each is answered once, those of one thread in its order, and far fewer commits than writes
 // are made while commits take their time; the destructor answers what is left.
 TEST(LocalJobStoreTest, ManyWritersShareCommits) {

@@ -42,15 +42,27 @@ struct JobStoreHealth {
   uint64_t damaged_jobs = 0;
 };
 
-// Any thread; never called under the core's mutex, except Write, PutBlobs, Post and PostRead, which never block and
-// never call back before they return. Callbacks come on the store's threads, those of a tenant in the order of its
-// writes.
+// Any thread; never called under the core's mutex, except Write, WriteMany, PutBlobs, Post and PostRead, which never
+// block and never call back before they return. Callbacks come on the store's threads, those of a tenant in the order
+// of its writes.
 class JobStore {
  public:
   virtual ~JobStore() = default;   // Commits what is queued; no callback comes later.
 
   using WriteDone = std::function<void(const WriteResult&)>;
   virtual void Write(JobWrite write, WriteDone done) = 0;
+  // One that waits to be written.
+  struct Pending {
+    JobWrite write;
+    WriteDone done;
+  };
+  // As so many calls of Write, in that order, but no commit comes between them: as far as one commit has room, and its
+  // turns among the tenants allow, all of them are in the next.
+  virtual void WriteMany(std::vector<Pending> writes) {
+    for (Pending& pending : writes) {
+      Write(std::move(pending.write), std::move(pending.done));
+    }
+  }
 
   // Makes blobs durable, for a Write that follows; hold the pins until that has answered.
   using PutDone = std::function<void(StatusOr<std::vector<PinnedBlob>>)>;

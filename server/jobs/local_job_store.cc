@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
@@ -23,6 +24,8 @@ constexpr Duration kLookEvery = std::chrono::seconds(1);
 // Mostly they wait for the disk.
 constexpr size_t kBlobThreads = 4;
 constexpr size_t kReadThreads = 2;
+// Answers of one step: about a millisecond.
+constexpr size_t kAnswersAtOnce = 16;
 // A step of giving room back to the disk takes about so long, and commits have so long between two of them.
 constexpr Duration kShrinkStep = std::chrono::milliseconds(4), kShrinkPause = std::chrono::milliseconds(40);
 constexpr int kShrinkPagesMin = 8, kShrinkPagesMax = 512;
@@ -179,6 +182,12 @@ class LocalJobStore final : public JobStore {
     wake_.notify_one();
   }
 
+  void WriteMany(std::vector<Pending> writes) override {
+    queue_.AddMany(std::move(writes));
+    { std::lock_guard lock(mutex_); }
+    wake_.notify_one();
+  }
+
   void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) override {
     auto put = std::make_shared<PutWork>(PutWork{tenant, std::move(blobs), std::move(done), nullptr});
     blob_queue_.Post(std::move(tenant), [this, put] {
@@ -308,6 +317,31 @@ class LocalJobStore final : public JobStore {
     }
   }
 
+  // Several of a tenant in one step of its turns: each by itself costs as much as some of them.
+  void PostAnswers(std::vector<CommitAnswer> answers) {
+    std::map<std::string, std::vector<CommitAnswer>> steps;
+    const auto post = [this](const std::string& tenant, std::vector<CommitAnswer>& step) {
+      answer_queue_.PostOnce(tenant, [step = std::move(step)] {
+        for (const CommitAnswer& answer : step) {
+          answer.Give();
+        }
+      });
+      step.clear();
+    };
+    for (CommitAnswer& answer : answers) {
+      auto& [tenant, step] = *steps.try_emplace(answer.tenant).first;
+      step.push_back(std::move(answer));
+      if (step.size() == kAnswersAtOnce) {
+        post(tenant, step);
+      }
+    }
+    for (auto& [tenant, step] : steps) {
+      if (!step.empty()) {
+        post(tenant, step);
+      }
+    }
+  }
+
   void CommitLoop() {
     bool goes_on = true;
     while (goes_on) {
@@ -318,10 +352,7 @@ class LocalJobStore final : public JobStore {
         ShrinkSome();
       }
       do {
-        for (CommitAnswer& answer : queue_.CommitSome()) {
-          const std::string tenant = answer.tenant;
-          answer_queue_.PostOnce(tenant, [answer = std::move(answer)] { answer.Give(); });
-        }
+        PostAnswers(queue_.CommitSome());
       } while (!goes_on && queue_.NextTime() == Time{0});
     }
   }

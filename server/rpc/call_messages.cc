@@ -16,6 +16,9 @@ const Message& As(const void* message) {
   return *static_cast<const Message*>(message);
 }
 
+// Of the buffers that the items of one call write, in the audit.
+constexpr size_t kDetailBytesMax = 1'000;
+
 template <typename Response>
 void ReadError(const void* message, CallNotes* notes) {
   const v1::Status& error = As<Response>(message).error();
@@ -75,6 +78,38 @@ void ReadRetried(const void* message, CallNotes* notes) {
   notes->detail = "As " + As<v1::SubmitResponse>(message).job().id() + ".";
   ReadJob(message, notes);
 }
+void ReadRunMany(const void* message, CallNotes* notes) {
+  notes->object = As<v1::RunManyRequest>(message).handle();
+  notes->changes = false;
+  notes->attributes.emplace_back("hpvm.items", int64_t{As<v1::RunManyRequest>(message).items_size()});
+}
+// One message of several.
+void ReadRanSome(const void* message, CallNotes* notes) {
+  for (const v1::RunManyResponse::Result& result : As<v1::RunManyResponse>(message).results()) {
+    for (const v1::OutputValue& output : result.run().outputs()) {
+      if (output.has_buffer() && notes->detail.size() < kDetailBytesMax) {
+        notes->detail += (notes->changes ? " " : "Into ") + output.buffer().buffer_id();
+        notes->changes = true;
+      }
+    }
+  }
+}
+void ReadSubmittedMany(const void* message, CallNotes* notes) {
+  const auto& response = As<v1::SubmitManyResponse>(message);
+  int64_t refused = 0, existed = 0;
+  for (const v1::SubmitResponse& result : response.results()) {
+    refused += result.has_error() ? 1 : 0;
+    existed += result.existed() ? 1 : 0;
+    if (notes->object.empty()) {
+      notes->object = result.job().id();
+    }
+  }
+  const int64_t count = response.results_size();
+  notes->detail = std::to_string(count - refused) + " of " + std::to_string(count) + " jobs, of which " +
+                  std::to_string(existed) + " existed; the object is the first.";
+  notes->attributes.emplace_back("hpvm.jobs", count);
+  notes->attributes.emplace_back("hpvm.jobs_refused", refused);
+}
 void ReadPrepared(const void* message, CallNotes* notes) {
   const auto& response = As<v1::PrepareGraphResponse>(message);
   notes->detail = "Handle " + response.handle() + ".";
@@ -118,6 +153,8 @@ constexpr CallMessages kMessages[] = {
      [](const void* m, CallNotes* t) { t->object = As<v1::RegisterBufferResponse>(m).buffer().id(); }},
     {"/hpvm.v1.Hpvm/PublishBuffer", nullptr, nullptr,
      [](const void* m, CallNotes* t) { t->object = As<v1::PublishBufferRequest>(m).buffer_id(); }},
+    {"/hpvm.v1.Hpvm/RunMany", "RunMany", OptionsOf<v1::RunManyRequest>, ReadRunMany, ReadRanSome},
+    {"/hpvm.v1.Hpvm/SubmitMany", "SubmitMany", OptionsOf<v1::SubmitManyRequest>, nullptr, ReadSubmittedMany},
     {"/hpvm.v1.Admin/CreateTenant", nullptr, nullptr, ReadTenant},
     {"/hpvm.v1.Admin/UpdateTenant", nullptr, nullptr, ReadUpdate},
     {"/hpvm.v1.Admin/CreateToken", nullptr, nullptr, nullptr, ReadToken},

@@ -83,8 +83,15 @@ grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRe
 grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, Admission& admission,
                                                                             StatusOr<TenantRef> tenant);
 
+grpc::ServerWriteReactor<v1::RunManyResponse>* StartRunMany(Core& core, Admission& admission,
+                                                            const StatusOr<TenantRef>& tenant,
+                                                            const v1::RunManyRequest* request);
+
 // Fills what Run and Stream answer from a finished run.
 void FillOutputs(const RunOutcome& outcome, google::protobuf::RepeatedPtrField<v1::OutputValue>* outputs);
+// All of Run's answer but the error, of a run that ended well; with its log, if there is one and it is wanted, of any.
+// True: there is a log.
+bool FillRun(RunOutcome& outcome, bool wants_log, v1::RunResponse* response);
 
 }  // namespace hpvm::server
 

@@ -51,23 +51,10 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
     if (const Status sent = HPVMD_FAILPOINT("service.run.answer"); !sent.ok()) {
       outcome.outcome = sent;
     }
-    if (outcome.outcome.ok()) {
-      FillOutputs(outcome, response_->mutable_outputs());
-      *response_->mutable_timing() = outcome.timing();
-      internal::RunDone& done = outcome.reply.done;
-      response_->set_nodes_run(done.nodes_run());
-      *response_->mutable_placements() = std::move(*done.mutable_nodes());
-      response_->set_repetitions(done.repetitions());
-      response_->set_converged(done.converged());
-      *response_->mutable_traffic() = done.traffic();
-    }
     // A call that fails carries no message, so the failure travels beside the log.
-    const bool has_log = wants_log_ && !IsEmpty(outcome.reply.done.log());
-    if (has_log) {
-      *response_->mutable_log() = std::move(*outcome.reply.done.mutable_log());
-      if (!outcome.outcome.ok()) {
-        *response_->mutable_error() = ToMessage(outcome.outcome);
-      }
+    const bool has_log = FillRun(outcome, wants_log_, response_);
+    if (has_log && !outcome.outcome.ok()) {
+      *response_->mutable_error() = ToMessage(outcome.outcome);
     }
     Finish(has_log ? grpc::Status::OK : ToGrpc(outcome.outcome, *options_, response_));
   }
@@ -100,6 +87,24 @@ void FillOutputs(const RunOutcome& outcome, google::protobuf::RepeatedPtrField<v
       view.mutable_shape()->Add(from.shape.begin(), from.shape.end());
     }
   }
+}
+
+bool FillRun(RunOutcome& outcome, bool wants_log, v1::RunResponse* response) {
+  internal::RunDone& done = outcome.reply.done;
+  if (outcome.outcome.ok()) {
+    FillOutputs(outcome, response->mutable_outputs());
+    *response->mutable_timing() = outcome.timing();
+    response->set_nodes_run(done.nodes_run());
+    *response->mutable_placements() = std::move(*done.mutable_nodes());
+    response->set_repetitions(done.repetitions());
+    response->set_converged(done.converged());
+    *response->mutable_traffic() = done.traffic();
+  }
+  const bool has_log = wants_log && !IsEmpty(done.log());
+  if (has_log) {
+    *response->mutable_log() = std::move(*done.mutable_log());
+  }
+  return has_log;
 }
 
 grpc::ServerUnaryReactor* StartRunCall(Core& core, Admission& admission, StatusOr<TenantRef> tenant,

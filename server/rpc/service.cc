@@ -247,6 +247,17 @@ class Service final : public v1::Hpvm::CallbackService {
       return absl::OkStatus();
     });
   }
+  grpc::ServerWriteReactor<v1::RunManyResponse>* RunMany(Context* context, const v1::RunManyRequest* request) override {
+    const Entered entered(gate_, *context, Method("RunMany"), request->ByteSizeLong());
+    return StartRunMany(core_, admission_, entered.tenant, request);
+  }
+  grpc::ServerUnaryReactor* SubmitMany(Context* context, const v1::SubmitManyRequest* request,
+                                       v1::SubmitManyResponse* response) override {
+    return AnswerLater(context, Method("SubmitMany"), *request, Key::kRefused, Begins::kAtOnce,
+                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
+                         core_.job_submitter().SubmitMany(tenant, *request, response, call.Finisher());
+                       });
+  }
 
  private:
   // A call as it comes in: who calls, and what the thread that serves everybody spends on it.

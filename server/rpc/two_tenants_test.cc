@@ -251,6 +251,27 @@ TEST_F(TwoTenantsTest, HandlesAndJobs) {
          EXPECT_FALSE(stream->Read(&answer));
          return stream->Finish();
        }},
+      {"RunMany",
+       [this](const std::string& id) {
+         v1::RunManyRequest request;
+         request.set_handle(id);
+         request.add_items();
+         const auto context = With(bob_);
+         const auto reader = stub_->RunMany(context.get(), request);
+         v1::RunManyResponse answer;
+         EXPECT_FALSE(reader->Read(&answer));
+         return reader->Finish();
+       }},
+      {"SubmitMany",
+       [this](const std::string& id) {
+         v1::SubmitManyRequest request;
+         request.add_jobs()->set_handle(id);
+         v1::SubmitManyResponse answer;
+         EXPECT_TRUE(stub_->SubmitMany(With(bob_).get(), request, &answer).ok());
+         EXPECT_EQ(answer.results_size(), 1);
+         const v1::Status& error = answer.results(0).error();
+         return grpc::Status(static_cast<grpc::StatusCode>(error.code()), error.message());
+       }},
   };
   ExpectAlike(of_handles, prepared.handle(), "graph-00000000000000000000000000000000");
   for (const auto& [who, count] : {std::pair(ann_, 1), std::pair(bob_, 0)}) {

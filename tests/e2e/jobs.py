@@ -749,5 +749,73 @@ class Restarts(WithDaemon):
         watch.kill()
 
 
+class Each(WithDaemon):
+    """Many jobs in one call: submit --each."""
+
+    def lines(self, count, **more):
+        """Job i adds 1 to i."""
+        for i in range(count):
+            np.save(self.folder / f"each-{i}.npy", np.asarray([i, i], np.int32))
+        path = self.folder / "each.jsonl"
+        path.write_text("\n".join(json.dumps({"input": {"in": str(self.folder / f"each-{i}.npy")}, **more})
+                                  for i in range(count)) + "\n")
+        return path
+
+    def each(self, lines, *arguments, document=None, code=OK):
+        path = self.folder / "each.json"
+        path.write_text(json.dumps(document or add()))
+        return self.ctl("submit", path, "--each", lines, *arguments, code=code)
+
+    def test_each_line_is_a_job(self):
+        output = self.folder / "sum-{index}.npy"
+        done = self.each(self.lines(40), "--output", f"out_out={output}", "-o", "json")
+        self.assertEqual([j["state"] for j in json.loads(done.stdout)], ["JOB_STATE_SUCCEEDED"] * 40)
+        for i in range(40):
+            np.testing.assert_array_equal(np.load(self.folder / f"sum-{i + 1}.npy"), [i + 1, i + 1])
+
+    def test_keys_make_the_same_jobs(self):
+        first = self.each(self.lines(20), "--detach", "--idempotency-key", "each-7").stdout.split()
+        self.assertEqual(len(set(first)), 20)
+        self.kill()
+        self.start()
+        self.assertEqual(self.each(self.lines(20), "--detach", "--idempotency-key", "each-7").stdout.split(), first)
+        more = self.each(self.lines(21), "--detach", "--idempotency-key", "each-7").stdout.split()
+        self.assertEqual(more[:20], first)
+        self.ctl("wait", *more)
+
+    def test_one_bad_line(self):
+        lines = self.lines(5)
+        text = lines.read_text().splitlines()
+        text[1] = json.dumps({**json.loads(text[1]), "key": "once"})
+        text[3] = json.dumps({**json.loads(text[3]), "key": "once"})  # The key of another request.
+        lines.write_text("\n".join(text))
+        done = self.each(lines, "--detach", code=USAGE)
+        self.assertEqual(len(done.stdout.split()), 4)
+        self.assertIn("line 4", done.stderr)
+        self.assertIn("once", done.stderr)
+        self.ctl("wait", *done.stdout.split())
+        for wrong, said in (('{"input": 5}', "line 1"), ('{"inptu": {}}', "inptu"), ("[1]", "object"), ("\n", "no line"),
+                            ('{"input": {"nobody": "1"}}', "nobody"), ('{"graph": "-"}', "standard input")):
+            lines.write_text(wrong)
+            self.assertIn(said, self.each(lines, "--detach", code=USAGE).stderr)
+        self.each(self.lines(1), "--array", "0-1", code=USAGE)
+
+    def test_a_kill_in_the_middle_makes_each_once(self):
+        lines = self.lines(100, label={"set": "kill"})
+        path = self.folder / "each.json"
+        path.write_text(json.dumps(add()))
+        for delay in (0.05, 0.12, 0.2):
+            submit = self.popen("submit", path, "--each", lines, "--detach", "--idempotency-key", "kill")
+            time.sleep(delay)
+            self.kill()
+            self.start()
+            out, err = submit.communicate(timeout=60)
+            self.assertEqual(submit.returncode, OK, err)
+            self.assertEqual(len(set(out.split())), 100)
+        listed = self.ctl("list", "--all", "--label", "set=kill", "-o", "name").stdout.split()
+        self.assertEqual(sorted(listed), sorted(out.split()))
+        self.ctl("wait", *listed, timeout=120)
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], "-v", *sys.argv[2:]])

@@ -102,7 +102,7 @@ def ids_that_are_no_ids(session):
 
 
 METHODS = ("ServerInfo ListDevices ListCosts PutModule PutGraph PrepareGraph ReleaseGraph ListGraphs Run Stream Submit GetJob WatchJob ListJobs CancelJob "
-           "RetryJob FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer ListBuffers").split()
+           "RetryJob FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer ListBuffers RunMany SubmitMany").split()
 
 
 @attack("T22")

@@ -83,6 +83,11 @@ std::string JobFeed::TurnSentenceOf(const Tenant& tenant) const {
   return "";
 }
 
+v1::JobState JobFeed::StateOf(const Execution& job) {
+  const bool is_queued = job.phase == Execution::Phase::kQueued || job.phase == Execution::Phase::kStarting;
+  return job.shown().state() == v1::JOB_STATE_ACCEPTED && is_queued ? v1::JOB_STATE_QUEUED : job.shown().state();
+}
+
 v1::Job JobFeed::Describe(const Execution& job) const {
   v1::Job shown = job.shown();
   if (const StoredJob* shared = job.stored->shared.get(); shared != nullptr) {
@@ -90,13 +95,11 @@ v1::Job JobFeed::Describe(const Execution& job) const {
     *shown.mutable_after() = shared->job().after();
   }
   shown.set_attempts_counted(job.stored->row.attempts_spent());
-  if (shown.state() == v1::JOB_STATE_ACCEPTED) {
-    if (job.phase == Execution::Phase::kQueued || job.phase == Execution::Phase::kStarting) {
-      shown.set_state(v1::JOB_STATE_QUEUED);
-      shown.set_waits_for(job.phase == Execution::Phase::kQueued ? TurnSentenceOf(*job.tenant) : "");
-    } else {
-      shown.set_waits_for(WaitSentenceOf(job));
-    }
+  shown.set_state(StateOf(job));
+  if (shown.state() == v1::JOB_STATE_QUEUED) {
+    shown.set_waits_for(job.phase == Execution::Phase::kQueued ? TurnSentenceOf(*job.tenant) : "");
+  } else if (shown.state() == v1::JOB_STATE_ACCEPTED) {
+    shown.set_waits_for(WaitSentenceOf(job));
   } else {
     shown.set_waits_for(RoomSentenceOf(job));
   }

@@ -29,6 +29,8 @@ class JobFeed : private CoreRoom {
   void AddRunEvents(CoreScope& scope, Execution& job, const RunOutcome& outcome);
   void KeepRecent(Execution& job);
   v1::Job Describe(const Execution& job) const;
+  // The state that it shows there.
+  static v1::JobState StateOf(const Execution& job);
 
  private:
   void AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event);

@@ -181,7 +181,9 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
   const uint64_t part = bytes / submission->count;  // What the elements share is counted once: each has its part.
   for (int i = 0; i < Monitor::kJobsAtOnce && submission->jobs.size() < submission->count; ++i) {
     const uint64_t at = submission->jobs.size();
-    ExecutionRef job = NewJob(submission->tenant, submission->row);
+    // A job's own row is its submission's; elements have a copy each.
+    ExecutionRef job =
+        NewJob(submission->tenant, array == nullptr ? std::move(submission->row) : StoredJob(submission->row));
     job->received = submission->received;
     job->stored->shared = submission->shared;
     v1::Job& shown = *job->stored->row.mutable_job();
@@ -200,8 +202,12 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
   if (submission->jobs.size() < submission->count) {
     return false;
   }
-  options_.jobs->Write(std::move(insert),
-                       [this, submission](const WriteResult& result) { OnInserted(submission, result); });
+  const auto on_inserted = [this, submission](const WriteResult& result) { OnInserted(submission, result); };
+  if (const std::shared_ptr<SubmitBatch> batch = std::exchange(submission->batch, nullptr)) {
+    batch->Write(std::move(insert), on_inserted);
+  } else {
+    options_.jobs->Write(std::move(insert), on_inserted);
+  }
   return true;
 }
 
@@ -265,7 +271,13 @@ bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, c
     return false;
   }
   EndInserting(*submission);
-  *submission->response->mutable_job() = feed_.Describe(*submission->jobs.front());
+  v1::Job* answered = submission->response->mutable_job();
+  if (submission->is_brief) {
+    SubmitBatch::FillBrief(submission->jobs.front()->shown(), answered);
+    answered->set_state(JobFeed::StateOf(*submission->jobs.front()));
+  } else {
+    *answered = feed_.Describe(*submission->jobs.front());
+  }
   Answer(scope, submission, Outcome());
   return true;
 }
@@ -340,6 +352,9 @@ void JobSubmitter::AnswerExisting(const SubmissionRef& submission, const KeyReco
 // Frees what was reserved for jobs that there are not, lets duplicates go on, and answers.
 void JobSubmitter::Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome) {
   table_.submissions.erase(submission.get());
+  if (const std::shared_ptr<SubmitBatch> batch = std::exchange(submission->batch, nullptr)) {
+    batch->GoWithout(1);
+  }
   Tenant& tenant = *submission->tenant;
   table_.waiting -= submission->count;
   submission->count = 0;

@@ -121,68 +121,91 @@ bool JobSubmitter::JoinPending(Tenant& tenant, const std::string& key, std::func
 
 void JobSubmitter::Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response,
                           Done done) {
+  Submit({.tenant = tenant, .request = &request, .response = response, .done = std::move(done), .batch = nullptr});
+}
+
+void JobSubmitter::Submit(Entry entry) {
+  if (const Outcome refused = Examine(entry); !refused.ok()) {
+    entry.done(refused);
+    return;
+  }
+  CoreScope scope(monitor_);
+  Enter(scope, std::move(entry));
+}
+
+// What is wrong with the request in itself, and whether its key is known. Without the mutex; the store is asked.
+Outcome JobSubmitter::Examine(Entry& entry) {
+  const v1::SubmitRequest& request = *entry.request;
   const std::shared_ptr<const Config> config = config_.Get();
   Status valid = CheckRequestOptions(request.options(), /*key_honoured=*/true);
   valid = valid.ok() ? CheckShape(request, *config) : valid;
-  uint64_t count = 1;
   if (valid.ok() && request.has_array()) {
     const StatusOr<uint64_t> elements = CountElements(request.array(), config->jobs_array_max);
     valid = elements.status();
-    count = elements.value_or(0);
-    if (const uint64_t waits = count * static_cast<uint64_t>(request.after_size()); valid.ok() && waits > kWaitsMax) {
-      valid = ResourceExhausted("The " + std::to_string(count) + " elements come after " +
+    entry.count = elements.value_or(0);
+    if (const uint64_t waits = entry.count * static_cast<uint64_t>(request.after_size());
+        valid.ok() && waits > kWaitsMax) {
+      valid = ResourceExhausted("The " + std::to_string(entry.count) + " elements come after " +
                                 std::to_string(request.after_size()) + " jobs each: " + std::to_string(waits) +
                                 " in all, of at most " + std::to_string(kWaitsMax) +
                                 ". Let them come after one job that comes after all.");
     }
   }
   if (!valid.ok()) {
-    options_.observer->On(events::Rejected{tenant->name, "submit", valid});
-    done(valid);
-    return;
+    options_.observer->On(events::Rejected{entry.tenant->name, "submit", valid});
+    return valid;
   }
-  const std::string& key = request.options().idempotency_key();
-  std::optional<KeyRecord> known;
-  if (!key.empty()) {
-    StatusOr<KeyRecord> found = options_.jobs->database().FindKey(tenant->name, key);
+  if (const std::string& key = request.options().idempotency_key(); !key.empty()) {
+    StatusOr<KeyRecord> found = options_.jobs->database().FindKey(entry.tenant->name, key);
     if (!found.ok() && found.status().code() != absl::StatusCode::kNotFound) {
-      done(StoreRefusal(found.status()));
-      return;
+      return StoreRefusal(found.status());
     }
     if (found.ok()) {
-      known = *std::move(found);
+      entry.known = *std::move(found);
     }
   }
-  CoreScope scope(monitor_);
+  return {};
+}
+
+// From here on it is answered. False: it is refused, or waits for another request with its key, and its rows go with
+// nobody's.
+bool JobSubmitter::Enter(CoreScope& scope, Entry entry) {
+  const std::string& key = entry.request->options().idempotency_key();
   // A known key's job is on disk: nobody has to wait for anybody.
-  const std::string pending_key = known.has_value() ? "" : key;
-  if (JoinPending(*tenant, pending_key,
-                  [this, tenant, &request, response, done] { Submit(tenant, request, response, done); })) {
-    return;
+  const std::string pending_key = entry.known.has_value() ? "" : key;
+  if (!pending_key.empty()) {
+    Entry alone = entry;
+    alone.batch = nullptr;
+    if (JoinPending(*entry.tenant, pending_key, [this, alone = std::move(alone)] { Submit(alone); })) {
+      return false;
+    }
   }
   Outcome admitted;
   scheduler::Lease queued;
-  if (!known.has_value()) {
-    admitted = AdmitJobs(*tenant, count, &queued);
+  if (!entry.known.has_value()) {
+    admitted = AdmitJobs(*entry.tenant, entry.count, &queued);
   }
   if (!admitted.ok()) {
-    tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
-    scope.Defer([done = std::move(done), admitted] { done(admitted); });
-    return;
+    entry.tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
+    scope.Defer([done = std::move(entry.done), admitted] { done(admitted); });
+    return false;
   }
   auto submission = std::make_shared<Submission>();
-  submission->tenant = tenant;
-  submission->request = &request;
-  submission->response = response;
-  submission->done = std::move(done);
+  submission->tenant = entry.tenant;
+  submission->request = entry.request;
+  submission->response = entry.response;
+  submission->done = std::move(entry.done);
+  submission->is_brief = entry.is_brief;
+  submission->batch = std::move(entry.batch);
   submission->key = key;
   submission->holds_key = !pending_key.empty();
-  submission->count = known.has_value() ? 0 : count;
+  submission->count = entry.known.has_value() ? 0 : entry.count;
   submission->queued = std::move(queued);
-  submission->known = std::move(known);
+  submission->known = std::move(entry.known);
   submission->received = options_.clock->Now();
   table_.submissions.insert(submission.get());
   BeginSubmission(scope, submission);
+  return true;
 }
 
 void JobSubmitter::BeginSubmission(CoreScope& scope, const SubmissionRef& submission) {
@@ -358,7 +381,8 @@ void JobSubmitter::FillRow(Submission& submission, const Execution& run) {
   *job.mutable_math() = submission.preparation->summary.math();
   *job.mutable_defects() = submission.preparation->summary.defects();
   *job.mutable_prepare() = TakeTiming(*submission.preparation);
-  job.set_traceparent(request.options().traceparent());
+  const bool has_trace = !request.options().traceparent().empty() || submission.batch == nullptr;
+  job.set_traceparent(has_trace ? request.options().traceparent() : submission.batch->traceparent());
   job.set_attempts_max(request.retry().attempts_max() != 0 ? request.retry().attempts_max()
                                                            : static_cast<uint32_t>(config_->jobs_attempts_default));
   *job.mutable_after() = request.after();

@@ -14,6 +14,7 @@
 #include "server/core/jobs/job_reader.h"
 #include "server/core/jobs/job_table.h"
 #include "server/core/jobs/submission.h"
+#include "server/core/jobs/submit_batch.h"
 #include "server/core/rooms/graphs.h"
 #include "server/core/rooms/quotas.h"
 #include "server/core/rooms/runs.h"
@@ -41,9 +42,27 @@ class JobSubmitter : private CoreRoom {
   // it acknowledges is on disk. The store is asked on the caller's thread: for a key's job, and one that is retried.
   void Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response, Done done);
   void RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request, v1::SubmitResponse* response, Done done);
+  // As many Submits. In the tenant's turns, so that this may be called where nobody must wait for the store.
+  void SubmitMany(const TenantRef& tenant, const v1::SubmitManyRequest& request, v1::SubmitManyResponse* response,
+                  Done done);
 
  private:
   using SubmissionRef = std::shared_ptr<Submission>;
+  // A request that comes in.
+  struct Entry {
+    TenantRef tenant;
+    const v1::SubmitRequest* request = nullptr;  // The caller's, until `done`, as the response.
+    v1::SubmitResponse* response = nullptr;
+    Done done;
+    std::shared_ptr<SubmitBatch> batch;  // Whose rows its own go with; null: it goes alone.
+    bool is_brief = false;
+    uint64_t count = 1;  // Jobs.
+    std::optional<KeyRecord> known;
+  };
+  void Submit(Entry entry);
+  Outcome Examine(Entry& entry);
+  bool Enter(CoreScope& scope, Entry entry);
+  bool SubmitSome(const TenantRef& tenant, const std::shared_ptr<SubmitBatch>& batch);
   using Waits = JobTable::Waits;
   static Outcome StoreRefusal(const Status& status);
   Outcome AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease* queued);

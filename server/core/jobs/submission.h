@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/core/jobs/job_table.h"
+#include "server/core/jobs/submit_batch.h"
 
 namespace hpvm::server {
 
@@ -20,13 +21,15 @@ struct Submission {
   const v1::SubmitRequest* request = nullptr;  // The caller's, until `done`; null: a retry.
   v1::SubmitResponse* response = nullptr;      // The caller's, until `done`.
   std::function<void(const Outcome&)> done;
-  std::string key;                 // The idempotency key; empty: none.
-  bool holds_key = false;          // Duplicates wait for it.
-  std::optional<KeyRecord> known;  // The key is known: all that is left is to compare the requests.
-  uint64_t count = 0;              // Jobs that it was admitted for.
-  scheduler::Lease queued;         // Of as many.
-  scheduler::Lease disk_bytes;     // Of what its rows will name.
-  PreparationRef preparation;      // Null when a graph need not be prepared: of known keys and retries.
+  std::shared_ptr<SubmitBatch> batch;  // Whose rows its own go with, until they do or it is answered; null: none's.
+  bool is_brief = false;               // Its answer has little of the job.
+  std::string key;                     // The idempotency key; empty: none.
+  bool holds_key = false;              // Duplicates wait for it.
+  std::optional<KeyRecord> known;      // The key is known: all that is left is to compare the requests.
+  uint64_t count = 0;                  // Jobs that it was admitted for.
+  scheduler::Lease queued;             // Of as many.
+  scheduler::Lease disk_bytes;         // Of what its rows will name.
+  PreparationRef preparation;          // Null when a graph need not be prepared: of known keys and retries.
 
   StoredRequest stored;
   Sha256 hash;    // When there is a key.

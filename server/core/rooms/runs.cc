@@ -18,7 +18,6 @@ using Phase = Execution::Phase;
 namespace {
 
 constexpr uint32_t kRepeatMax = 1'000'000;
-constexpr uint32_t kPlacementsMax = 1'000;
 // Memory that is cleared at once, and in one step elsewhere.
 constexpr uint64_t kClearedBytesMax = limits::kMiB, kClearedBytesPerStep = 64 * limits::kMiB;
 
@@ -184,15 +183,15 @@ StatusOr<std::vector<RunOutput>> Collect(const Sending& sending, SegmentPool& po
   return outputs;
 }
 
-ExecutionRef NewRun(const TenantRef& tenant, Runs::RunDone done) {
+}  // namespace
+
+ExecutionRef Runs::NewRun(const TenantRef& tenant, RunDone done) {
   auto run = std::make_shared<Execution>();
   run->tenant = tenant;
   run->sending = std::make_shared<Sending>();
   run->done = std::move(done);
   return run;
 }
-
-}  // namespace
 
 // All of the tenant's, of jobs too, and then its executor.
 void Runs::StopRuns(CoreScope& scope, const TenantRef& tenant, const Status& why) {

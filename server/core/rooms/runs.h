@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@
 #include "supervisor/stop_patience.h"
 
 namespace hpvm::server {
+
+// What the items of one RunMany have in common, from its receipt on.
+struct RunBatch {
+  const v1::RunManyRequest* request = nullptr;  // The caller's, until every item that was begun has ended.
+  PreparationRef preparation;
+  internal::RunOptions options;
+  Time received{0}, deadline = kNever;
+};
 
 class Runs : private CoreRoom {
  public:
@@ -46,8 +55,17 @@ class Runs : private CoreRoom {
   // CancelRun.
   uint64_t Run(const TenantRef& tenant, const v1::RunRequest& request, RunDone done);
   uint64_t RunItem(const TenantRef& tenant, PreparationRef preparation, const StreamItem& item, RunDone done);
+  // What is wrong with all items alike, before any of them begins.
+  StatusOr<RunBatch> BeginBatch(Tenant& tenant, const v1::RunManyRequest& request);
+  // Begins these items of the batch under one hold of the mutex: no more than CountAtOnce says (batch_limits.h). `done`
+  // comes once for each, perhaps before this returns. Answers their ids; 0: that one was refused.
+  std::vector<uint64_t> RunItems(const TenantRef& tenant, const RunBatch& batch, std::span<const int> items,
+                                 const std::function<void(int, RunOutcome)>& done);
   // Ends it soon with kCancelled; unknown ids are ignored.
   void CancelRun(uint64_t id);
+
+  // The most placements that an answer has.
+  static constexpr uint32_t kPlacementsMax = 1'000;
 
   // --- For other rooms, with the mutex ---
   // By key, those of jobs too.
@@ -68,6 +86,9 @@ class Runs : private CoreRoom {
  private:
   // The run's key; 0: it is refused, as it could not be prepared.
   uint64_t Start(CoreScope& scope, const ExecutionRef& run, Outcome prepared);
+  static ExecutionRef NewRun(const TenantRef& tenant, RunDone done);
+  Outcome PrepareItem(CoreScope& scope, const RunBatch& batch, const v1::RunManyRequest::Item& item,
+                      const Status& shape, Execution& run);
   void SendRun(CoreScope& scope, const ExecutionRef& run);
   void Transmit(const ExecutionRef& run);
   void OnRunReply(const ExecutionRef& run, StatusOr<supervisor::RunReply> reply);

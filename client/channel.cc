@@ -92,6 +92,9 @@ StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Endpoint& endpoint, c
   // A server that comes back is found again within a second.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  // A call that waits in silence learns that its server's machine is gone.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   std::shared_ptr<grpc::ChannelCredentials> security = grpc::InsecureChannelCredentials();
   if (endpoint.tls) {
     HPVMD_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(credentials));

@@ -114,4 +114,21 @@ Status Client::Connection::KeepTrying(const CallOptions& call,
   }
 }
 
+bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
+                      Retries* retries) {
+  const Time now = RealClock().Now();
+  std::optional<Duration> delay = retries->After(failure, now);
+  if (!delay.has_value()) {
+    return false;
+  }
+  if (retries->IsFirst() && options.on_unanswered) {
+    options.on_unanswered(failure);
+  }
+  if (call.timeout != kNever) {
+    delay = std::min(*delay, std::max(Duration::zero(), call.timeout - (now - start)));
+  }
+  std::this_thread::sleep_for(*delay);
+  return true;
+}
+
 }  // namespace hpvm

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/client.h"
+#include "client/retry.h"
 #include "client/status.h"
 #include "grpcpp/grpcpp.h"
 
@@ -149,6 +150,12 @@ struct Client::Connection {
 StatusOr<CallOptions> Remaining(const CallOptions& call, Time start);
 // The options of calls that prepare another one: the idempotency key is that one's alone.
 CallOptions WithoutKey(CallOptions call);
+// Sleeps before the next try of a call that began at `start`; false when `failure` stands.
+bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
+                      Retries* retries);
+inline bool HasEnded(v1::JobState state) {
+  return state >= v1::JOB_STATE_SUCCEEDED && state <= v1::JOB_STATE_DEAD;
+}
 // A tensor of this type and shape with room for its data; kInternal for what a server must not send.
 StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape);
 v1::ElementType ToProto(ElementType type);

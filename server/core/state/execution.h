@@ -132,6 +132,8 @@ struct JobPart {
   std::pair<Time, uint64_t> wait_timer{kNever, 0};
   std::unique_ptr<JobAttempt> attempt;  // From kReading on.
   std::shared_ptr<JobEvents> events;    // From the first watcher or attempt on.
+  uint64_t change = 0;                  // The last one's number in the tenant's history; 0: there is none.
+  v1::JobState told = v1::JOB_STATE_UNSPECIFIED;  // Its state at the last change, whether that was kept or not.
   // Called when the wish to cancel is on disk or the job has ended, whichever comes first.
   std::vector<std::function<void(CoreScope&, const Status&)>> cancel_waiters;
 };

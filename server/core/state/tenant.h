@@ -24,6 +24,7 @@
 #include "scheduler/share/fair_share.h"
 #include "scheduler/share/ledger.h"
 #include "server/config/tenant_policy.h"
+#include "server/core/state/job_history.h"
 #include "server/core/state/outcome.h"
 #include "server/executors/crash_breaker.h"
 #include "server/executors/executor_spawner.h"
@@ -164,7 +165,7 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
   std::map<std::string, Lendable<GraphHandle>> handles;                 // By id.
   bool expires = false;                                          // A timer looks for what nobody uses any more.
   std::vector<SegmentRef> yielded;                               // Of buffers that gave way: to be freed unlocked.
-  uint64_t watchers = 0;                                         // Calls that watch a job.
+  uint64_t watchers = 0;                                         // Calls that watch something.
   uint64_t next_link_handle = 1, uses = 0;
   ExecutorSlot executor;
   uint64_t active = 0;  // Operations that use or wait for the executor.
@@ -175,6 +176,9 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
   std::array<uint64_t, 3> queued_jobs{};                       // In the fair share's queue; priority below 0, 0, above.
   std::map<std::string, std::shared_ptr<LiveArray>> arrays;    // By id, while an element lives.
   std::map<std::string, std::shared_ptr<JobEvents>> recent;    // Events of ended jobs, by id.
+  JobHistory history;                                            // While somebody watches its jobs, and a while after.
+  uint64_t job_watchers = 0;                                     // Those of `watchers` that read the history.
+  Time history_until{0};                                         // Without any of them.
   Dependencies dependencies;
   scheduler::Lease stored_rows;  // Disk bytes of its rows in the store; what is on its way there pays for itself.
   // Jobs that have not ended and do not run, and submits in flight.

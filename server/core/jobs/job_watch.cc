@@ -12,8 +12,8 @@
 namespace hpvm::server {
 namespace {
 
-// Of a list, in one answer.
-constexpr uint64_t kPageSize = 256;
+// Of a list, in one answer; behind what was asked for, where all that matters are jobs that have not ended.
+constexpr uint64_t kPageSize = 256, kPageBehind = 16;
 // Changes that one hold of the mutex looks at.
 constexpr size_t kLookedAtOnce = 64;
 // Of an answer, which is in memory until its reader takes it; the last job may go beyond.
@@ -65,7 +65,7 @@ std::shared_ptr<const v1::JobChange> ToldOf(const v1::WatchJobsRequest& request,
   if (IsWanted(request, job.state())) {
     return entry.change;
   }
-  if (entry.before != v1::JOB_STATE_UNSPECIFIED && !IsWanted(request, entry.before)) {
+  if (!IsWanted(request, entry.before)) {
     return nullptr;
   }
   auto gone = std::make_shared<v1::JobChange>();
@@ -151,8 +151,9 @@ StatusOr<JobWatch::Found> JobWatch::NextOfList(Place& place, v1::WatchJobsRespon
       CoreScope scope(monitor_);
       place.list_number = place.tenant->history.last_number();
     }
+    const bool is_behind = place.end.empty() && place.listed >= wanted;
     page.set_page_size(static_cast<uint32_t>(
-        place.listed < wanted && place.end.empty() ? std::min(kPageSize, wanted - place.listed) : kPageSize));
+        is_behind ? kPageBehind : std::min(kPageSize, place.end.empty() ? wanted - place.listed : UINT64_MAX)));
     place.page.Clear();
     place.steps = reader_.ListJobs(place.tenant, page, &place.page, kAnswerBytes, place.end);
   }

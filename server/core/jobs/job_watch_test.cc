@@ -120,6 +120,9 @@ TEST_F(JobWatchTest, AnswersAtOnce) {
 
 // A change that a list may have already has a number that says so.
 TEST_F(JobWatchTest, NumbersTellListsFromChanges) {
+  for (int i = 0; i < 70; ++i) {  // More than one step looks at.
+    RunOne(Request());
+  }
   auto other = Open();
   Read(*other);
   const std::string id = SubmitJob(Request());
@@ -132,13 +135,15 @@ TEST_F(JobWatchTest, NumbersTellListsFromChanges) {
     found = core_->job_watch().Next(*call->place, &list);
   }
   ASSERT_TRUE(list.list_ends());
-  ASSERT_THAT(list.changes(), SizeIs(1));
+  ASSERT_THAT(list.changes(), SizeIs(71));
   ASSERT_EQ(*core_->job_watch().Next(*call->place, &later), Found::kAnswer);
   ASSERT_THAT(later.changes(), SizeIs(1));
   EXPECT_EQ(later.changes(0).job().state(), v1::JOB_STATE_SUCCEEDED);
-  // Told in the list, it is terminal there; told as running, it had an earlier number.
   const v1::Job& listed = list.changes(0).job();
-  EXPECT_TRUE(listed.state() == v1::JOB_STATE_SUCCEEDED || listed.change() < later.changes(0).job().change());
+  EXPECT_EQ(listed.id(), id);
+  EXPECT_EQ(listed.state(), v1::JOB_STATE_RUNNING);
+  EXPECT_GT(listed.change(), 0u);
+  EXPECT_LT(listed.change(), later.changes(0).job().change());
   Close(call);
   Close(other);
 }
@@ -158,7 +163,7 @@ TEST_F(JobWatchTest, BeginsAgainWithAList) {
   Restart();
   request.set_cursor(cursor);
   call = Open(request);
-  EXPECT_THAT(Read(*call), ElementsAre("QUEUED " + third, "SUCCEEDED " + known));
+  EXPECT_THAT(Read(*call), ElementsAre("RUNNING " + third, "SUCCEEDED " + known));
   EXPECT_THAT(call->reasons, ElementsAre(HasSubstr("started again")));
   const std::string after = call->cursor;
   Close(call);
@@ -176,7 +181,9 @@ TEST_F(JobWatchTest, BeginsAgainWithAList) {
 TEST_F(JobWatchTest, ListsAllThatHaveNotEnded) {
   config_.jobs_running_per_tenant_max = 1;
   StartFresh(config_);
-  const std::string ended = RunOne(Request());
+  for (int i = 0; i < 40; ++i) {
+    RunOne(Request());
+  }
   const std::string running = SubmitJob(Request());
   OpenRuns();
   const std::string first = SubmitJob(Request());
@@ -184,12 +191,14 @@ TEST_F(JobWatchTest, ListsAllThatHaveNotEnded) {
   v1::WatchJobsRequest request;
   request.set_list_max(1);
   auto call = Open(request);
-  EXPECT_THAT(Read(*call), ElementsAre("QUEUED " + second, "QUEUED " + first, "RUNNING " + running));
+  std::vector<std::string> listed = Read(*call);
+  EXPECT_LT(listed.size(), 30u);
+  listed.resize(3);
+  EXPECT_THAT(listed, ElementsAre("QUEUED " + second, "QUEUED " + first, "RUNNING " + running));
   Close(call);
   request.set_list_max(0);
   call = Open(request);
-  EXPECT_THAT(Read(*call), ElementsAre("QUEUED " + second, "QUEUED " + first, "RUNNING " + running,
-                                       "SUCCEEDED " + ended));
+  EXPECT_THAT(Read(*call), SizeIs(43));
   Close(call);
 }
 

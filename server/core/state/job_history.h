@@ -20,7 +20,7 @@ class JobHistory {
  public:
   struct Entry {
     uint64_t number = 0;
-    // As it was told before; unspecified: not known. Of one that is gone it means nothing.
+    // As it was told before; unspecified: it is new, or gone.
     v1::JobState before = v1::JOB_STATE_UNSPECIFIED;
     std::shared_ptr<const v1::JobChange> change;
     size_t bytes = 0;  // Of memory.

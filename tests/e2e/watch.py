@@ -83,7 +83,8 @@ class Watches(WithDaemon):
             self.assertTrue(watch.wait(lambda lines: "RUNNING" in states(watch, running)), watch.all)
             self.restart(how)
             later = self.submit_for("ann", add())
-            self.assertTrue(watch.wait(has_ended([running, later])), watch.all)
+            self.assertTrue(watch.wait(has_ended([running, later])),
+                            [states(watch, running), states(watch, later), watch.process.poll()])
         told = collections.Counter((line["id"], line["state"], line.get("attempt", 0), line.get("change"))
                                    for line in watch.all)
         self.assertEqual([one for one, times in told.items() if times > 1], [])
@@ -125,7 +126,7 @@ class Watches(WithDaemon):
             for job in job_ids:
                 self.assertEqual(states(watch, job)[-2:], ["RUNNING", "SUCCEEDED"])
                 self.assertEqual(len(set(states(watch, job))), len(states(watch, job)))
-        refused = self.daemon.ctl("list", "--watch", "--tenant", "bob", "--patience", "0s", timeout=30)
+        refused = self.daemon.ctl("list", "--watch", "--tenant", "bob", "--patience", "1ms", timeout=30)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("watch as may", refused.stderr)
         for process in idle:

@@ -22,6 +22,8 @@ TEST(RetryTest, RepeatsWhatGotNoAnswer) {
   const Case cases[] = {
       {"NoServer", Unavailable("Connection refused."), true},
       {"StreamBroke", MakeStatus(absl::StatusCode::kUnknown, "Stream removed"), true},
+      {"CancelledByGrpc", MakeStatus(absl::StatusCode::kCancelled, "CANCELLED"), true},
+      {"Cancelled", Cancelled("The job was cancelled."), false},
       {"OtherUnknown", MakeStatus(absl::StatusCode::kUnknown, "?"), false},
       {"QueueFull", ResourceExhausted("The queue is full."), false},
       {"Late", DeadlineExceeded("Too late."), false},

@@ -156,14 +156,14 @@ TEST_F(WatchTest, DevicesGoOn) {
     return Lost();
   };
   std::vector<std::string> told;
-  const Status ended = client_->WatchDevices([&](const v1::ListDevicesResponse& now,
-                                                 const std::vector<DeviceChange>& changes) {
-    EXPECT_GE(now.devices_size(), 1);
-    for (const DeviceChange& change : changes) {
-      told.push_back(std::to_string(static_cast<int>(change.kind)) + " " + change.device.id());
-    }
-    return now.devices_size() == 2;
-  });
+  const Status ended =
+      client_->WatchDevices([&](const v1::ListDevicesResponse& now, const std::vector<DeviceChange>& changes) {
+        EXPECT_GE(now.devices_size(), 1);
+        for (const DeviceChange& change : changes) {
+          told.push_back(std::to_string(static_cast<int>(change.kind)) + " " + change.device.id());
+        }
+        return now.devices_size() == 2;
+      });
   EXPECT_TRUE(ended.ok()) << ended;
   EXPECT_THAT(told, ElementsAre("0 cpu:0", "0 opencl:0", "1 cpu:0", "1 cpu:0", "2 opencl:0"));
   EXPECT_THAT(fake_.cursors, ElementsAre("", "c1", "c2", "c3"));

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "client/client.h"
+
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/daemon.h"
 
@@ -83,7 +84,8 @@ class WatchCallsTest : public ::testing::Test {
     Modules modules;
     modules.bytes["matmul"].assign(module.begin(), module.end());
     const auto matrix = [](uint64_t rows, uint64_t columns) {
-      return Tensor{.type = ElementType::kF32, .shape = {rows, columns}, .data = std::vector<uint8_t>(rows * columns * 4)};
+      return Tensor{
+          .type = ElementType::kF32, .shape = {rows, columns}, .data = std::vector<uint8_t>(rows * columns * 4)};
     };
     SubmitOptions options;
     for (size_t i = 0; i * 250 < label_bytes; ++i) {

@@ -106,8 +106,7 @@ StatusOr<bool> JobReader::HasLiveFrom(const Tenant& tenant, const std::string& p
 }
 
 JobReader::Steps JobReader::ListJobs(const TenantRef& tenant, const v1::ListJobsRequest& request,
-                                     v1::ListJobsResponse* response, size_t page_bytes_max,
-                                     const std::string& end) {
+                                     v1::ListJobsResponse* response, size_t page_bytes_max, const std::string& end) {
   auto list = std::make_shared<JobList>(tenant, request, response, page_bytes_max, *config_.Get());
   return [this, list, end]() -> StatusOr<bool> {
     if (list->looked_at == 0) {

@@ -70,7 +70,8 @@ class JobReader : private CoreRoom {
   StatusOr<v1::Job> FindJob(Tenant& tenant, std::string_view id);
 
  private:
-  // Jobs with many labels and lost attempts are large: a page takes a thread that serves all a few milliseconds to send.
+  // Jobs with many labels and lost attempts are large: a page takes a thread that serves all a few milliseconds to
+  // send.
   static constexpr size_t kPageBytesMax = 512 * limits::kKiB;
   struct JobList;  // job_list.cc
   bool PutOnPage(JobList& list, uint64_t sequence, v1::Job job);

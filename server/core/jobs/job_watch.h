@@ -29,13 +29,13 @@ class JobWatch : private CoreRoom {
     TenantRef tenant;
     v1::WatchJobsRequest request;
     Watchers::Place watcher;
-    bool is_new = true;  // Nothing was told yet.
+    bool is_new = true;        // Nothing was told yet.
     uint64_t number = 0;       // All changes up to it were told, or are in the list.
     uint64_t told_number = 0;  // By a cursor.
     std::string end;           // Jobs from that page on are in no list; empty: all are.
     // A list that is being made:
     bool is_listing = false;
-    std::string reason;       // Why, if the watch had begun before.
+    std::string reason;        // Why, if the watch had begun before.
     uint64_t list_number = 0;  // Later changes follow the list.
     uint64_t listed = 0;
     v1::ListJobsRequest page_request;

@@ -29,8 +29,8 @@ class JobWatchTest : public testing::JobFixture {
   };
   std::unique_ptr<Call> Open(const v1::WatchJobsRequest& request = {}, TenantRef tenant = nullptr) {
     auto call = std::make_unique<Call>();
-    StatusOr<std::unique_ptr<JobWatch::Place>> place = core_->job_watch().Open(
-        tenant != nullptr ? tenant : tenant_, request, [call = call.get()] { ++call->wakes; });
+    StatusOr<std::unique_ptr<JobWatch::Place>> place =
+        core_->job_watch().Open(tenant != nullptr ? tenant : tenant_, request, [call = call.get()] { ++call->wakes; });
     call->ended = place.status();
     if (place.ok()) {
       call->place = *std::move(place);
@@ -297,8 +297,7 @@ TEST_F(JobWatchTest, TenantsDoNotMeet) {
   }
   for (size_t i = 0; i < watchers.size(); ++i) {
     EXPECT_EQ(watchers[i]->wakes, wakes[i]);
-    EXPECT_THAT(Read(*watchers[i]),
-                ElementsAre("ACCEPTED " + id, "QUEUED " + id, "RUNNING " + id, "SUCCEEDED " + id));
+    EXPECT_THAT(Read(*watchers[i]), ElementsAre("ACCEPTED " + id, "QUEUED " + id, "RUNNING " + id, "SUCCEEDED " + id));
     EXPECT_EQ(watchers[i]->lists, 1u);
     Close(watchers[i]);
   }

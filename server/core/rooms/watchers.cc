@@ -16,8 +16,8 @@ constexpr size_t kToldAtOnce = 16;
 
 Status Watchers::TakePlace(Tenant& tenant) {
   if (count_ >= config_->jobs_watchers_max) {
-    return ResourceExhausted("As many calls watch as may (jobs.watchers_max: " +
-                             std::to_string(config_->jobs_watchers_max) + ").");
+    return ResourceExhausted(
+        "As many calls watch as may (jobs.watchers_max: " + std::to_string(config_->jobs_watchers_max) + ").");
   }
   if (tenant.watchers >= config_->jobs_watchers_per_tenant_max) {
     return ResourceExhausted("As many of the tenant's calls watch as may (" +

@@ -48,7 +48,7 @@ class JobHistory {
  private:
   bool is_kept_ = false;
   uint64_t last_number_ = 0;
-  uint64_t forgotten_ = 0;      // The last number that is not here any more.
+  uint64_t forgotten_ = 0;     // The last number that is not here any more.
   std::deque<Entry> entries_;  // Of the numbers forgotten_ + 1 to last_number_.
   size_t bytes_ = 0;
 };

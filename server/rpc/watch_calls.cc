@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "server/core/state/request_options.h"
 #include "server/rpc/calls.h"
 
@@ -15,6 +16,9 @@ namespace hpvm::server {
 namespace {
 
 using Found = JobWatch::Found;
+
+// Of a request, which gRPC keeps for as long as the call lives: what options and filters may be, and a cursor.
+constexpr size_t kRequestBytesMax = 32 * limits::kKiB;
 
 // Each source is one call's; its calls come one after another, from different threads.
 class JobSource {
@@ -98,6 +102,10 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
   WatchStream(Core& core, StatusOr<TenantRef> tenant, const typename Source::Request& request)
       : core_(core), tenant_(std::move(tenant)) {
     refusal_ = tenant_.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : tenant_.status();
+    if (const size_t bytes = request.ByteSizeLong(); refusal_.ok() && bytes > kRequestBytesMax) {
+      refusal_ = InvalidArgument("The request to watch (" + std::to_string(bytes) + " bytes) is larger than the limit (" +
+                                 std::to_string(kRequestBytesMax) + ").");
+    }
     if (refusal_.ok()) {
       source_ = std::make_unique<Source>(core, *tenant_, request);
     }
@@ -118,6 +126,7 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
       std::lock_guard lock(mutex_);
       is_writing_ = false;
       is_gone_ |= !ok;
+      response_.reset();  // An idle watch keeps nothing.
     }
     Pump();
   }
@@ -164,7 +173,8 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
       }));
       is_open_ = true;
     }
-    return source_->Next(&response_);
+    response_ = response_ == nullptr ? std::make_unique<typename Source::Response>() : std::move(response_);
+    return source_->Next(response_.get());
   }
 
   FairQueue::Step Step() {
@@ -185,7 +195,7 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
     } else if (*found == Found::kAnswer) {
       is_writing_ = true;
       lock.unlock();
-      this->StartWrite(&response_);
+      this->StartWrite(response_.get());
     } else if (core_.clock().Now() >= until_) {
       End(lock, Outcome());  // The client comes again, and shows again who it is.
     }
@@ -204,7 +214,7 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
   std::mutex mutex_;
   // Of the step in progress, or the write:
   std::unique_ptr<Source> source_;
-  typename Source::Response response_;
+  std::unique_ptr<typename Source::Response> response_;
   Time until_{0};
   bool is_open_ = false;
   // Guarded:

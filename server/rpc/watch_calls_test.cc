@@ -250,6 +250,13 @@ TEST_F(WatchCallsTest, PlacesComeBack) {
   wrong.set_cursor("nonsense");
   const auto context = Context("bob");
   EXPECT_EQ(stub->WatchJobs(context.get(), wrong)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  wrong.set_cursor(std::string(40'000, '1'));
+  const auto large = Context("bob");
+  EXPECT_EQ(stub->WatchJobs(large.get(), wrong)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  v1::WatchDevicesRequest too_large;
+  too_large.set_cursor(std::string(40'000, '1'));
+  const auto devices = Context("bob");
+  EXPECT_EQ(stub->WatchDevices(devices.get(), too_large)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   // A daemon that stops ends them with the word to come again.
   Stop();
   for (const auto& reader : readers) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -96,9 +97,11 @@ void JobWatch::Close(const Place& place) {
     return;
   }
   place.tenant->history_until = options_.clock->Now() + kHistoryKept;
-  monitor_.AddTimer(scope, place.tenant->history_until, [this, tenant = place.tenant](CoreScope&) {
+  monitor_.AddTimer(scope, place.tenant->history_until, [this, tenant = place.tenant](CoreScope& inner) {
     if (tenant->job_watchers == 0 && options_.clock->Now() >= tenant->history_until) {
-      tenant->history.Forget();
+      // Destroyed with the work, in the tenant's turn.
+      const auto forgotten = std::make_shared<std::deque<JobHistory::Entry>>(tenant->history.Forget());
+      monitor_.Read(inner, tenant->name, [forgotten] { return FairQueue::Step::kDone; });
     }
   });
 }
@@ -174,6 +177,7 @@ StatusOr<JobWatch::Found> JobWatch::NextOfList(Place& place, v1::WatchJobsRespon
   HPVMD_ASSIGN_OR_RETURN(const bool ends, EndsList(place));
   if (ends) {
     place.page_request.Clear();
+    v1::ListJobsResponse().Swap(&place.page);  // Clear would keep its memory.
     place.is_listing = false;
     place.number = place.told_number = place.list_number;
     response->set_list_ends(true);

@@ -14,11 +14,11 @@ void JobHistory::Keep() {
   }
 }
 
-void JobHistory::Forget() {
+std::deque<JobHistory::Entry> JobHistory::Forget() {
   is_kept_ = false;
   forgotten_ = last_number_;
-  std::deque<Entry>().swap(entries_);
   bytes_ = 0;
+  return std::exchange(entries_, {});
 }
 
 void JobHistory::Add(v1::JobChange change, v1::JobState before, uint64_t bytes_max) {

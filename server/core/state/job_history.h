@@ -29,7 +29,8 @@ class JobHistory {
   bool is_kept() const { return is_kept_; }
   // Changes are kept from now on.
   void Keep();
-  void Forget();
+  // Nor is what there was: it is the caller's to destroy, without the mutex.
+  std::deque<Entry> Forget();
 
   // The number of the change that is added next.
   uint64_t next_number() const { return last_number_ + 1; }

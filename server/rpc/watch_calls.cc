@@ -103,8 +103,8 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
       : core_(core), tenant_(std::move(tenant)) {
     refusal_ = tenant_.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : tenant_.status();
     if (const size_t bytes = request.ByteSizeLong(); refusal_.ok() && bytes > kRequestBytesMax) {
-      refusal_ = InvalidArgument("The request to watch (" + std::to_string(bytes) + " bytes) is larger than the limit (" +
-                                 std::to_string(kRequestBytesMax) + ").");
+      refusal_ = InvalidArgument("The request to watch (" + std::to_string(bytes) +
+                                 " bytes) is larger than the limit (" + std::to_string(kRequestBytesMax) + ").");
     }
     if (refusal_.ok()) {
       source_ = std::make_unique<Source>(core, *tenant_, request);

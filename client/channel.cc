@@ -68,7 +68,8 @@ std::string ExplainHandshake(const std::string& failure, const Endpoint& endpoin
            "credentials.ca_file (hpvmctl --ca).";
   }
   if (Has(failure, "is not in peer certificate") || Has(failure, "Hostname Verification Check failed")) {
-    return server + " shows a certificate for another name. The name that it is made for is given with "
+    return server +
+           " shows a certificate for another name. The name that it is made for is given with "
            "credentials.server_name (hpvmctl --server-name).";
   }
   if (Has(failure, "WRONG_VERSION_NUMBER") || Has(failure, "wrong version number") ||
@@ -92,6 +93,9 @@ StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Endpoint& endpoint, c
   // A server that comes back is found again within a second.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  // A call that waits in silence learns that its server's machine is gone.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   std::shared_ptr<grpc::ChannelCredentials> security = grpc::InsecureChannelCredentials();
   if (endpoint.tls) {
     HPVMD_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(credentials));

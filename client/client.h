@@ -114,6 +114,20 @@ struct WaitOptions {
   std::function<void(const v1::Job&)> on_ended;
 };
 
+struct WatchJobsOptions {
+  // call.timeout: of the whole watch; then kDeadlineExceeded.
+  CallOptions call;
+  // states, labels, array_id and list_max count.
+  v1::WatchJobsRequest filter;
+  // The jobs that there are have been told, and what follows are changes; false ends the watch. Optional.
+  std::function<bool()> on_listed;
+};
+
+struct DeviceChange {
+  enum class Kind : uint8_t { kAppeared, kChanged, kGone } kind = Kind::kAppeared;
+  v1::Device device;  // As it is now; one that is gone, as it was.
+};
+
 // The modules of a document, by the name that it gives them.
 struct Modules {
   std::map<std::string, std::vector<uint8_t>> bytes;  // Uploaded with the document.
@@ -225,6 +239,18 @@ class Client {
   StatusOr<v1::Job> WaitJob(const std::string& id, const WaitOptions& options = {});
   // All of them, in their order.
   StatusOr<std::vector<v1::Job>> WaitAll(const std::vector<std::string>& ids, const WaitOptions& options = {});
+  // Calls `on_change` for the tenant's jobs as they are, the oldest first, and then for each change of state, until it
+  // returns false (OK) or the call fails. A server that goes away is waited for, ClientOptions.patience for each
+  // outage: no change is told twice, and the last state of each job is told for certain. States between two looks are
+  // left out when the server kept no changes that far back: after its restart, and for a callback that is slower than
+  // the changes. Of a job that is stored no longer, or left the states asked for, only the id is told.
+  Status WatchJobs(const WatchJobsOptions& options, const std::function<bool(const v1::JobChange&)>& on_change);
+  // Calls `on_change` with what ListDevicesAndSandbox answers and what of it is new: at once, then whenever it has
+  // changed, until it returns false (OK) or the call fails. Outages as above. Without changes: the sandbox's facts are
+  // others.
+  Status WatchDevices(
+      const std::function<bool(const v1::ListDevicesResponse&, const std::vector<DeviceChange>&)>& on_change,
+      const CallOptions& call = {});
   // One output of a job that succeeded. Goes on where a broken stream ended.
   StatusOr<Tensor> FetchOutput(const std::string& job_id, const std::string& name, const CallOptions& call = {});
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "client/retry.h"
+#include "client/status/retry.h"
 
 namespace hpvm {
 
@@ -51,10 +51,10 @@ Status Explain(const Status& refused, const Bearer& bearer, const Credentials& c
     carried += (carried.empty() ? "" : " and ") + std::string("the certificate of the file \"") +
                credentials.certificate_file + "\"";
   }
-  const std::string text = Message(refused) + "\n - The call carried " + (carried.empty() ? "no credential" : carried) +
-                           (refused.code() == absl::StatusCode::kUnauthenticated
-                                ? ". " + bearer.Advice()
-                                : "; `hpvmctl whoami` shows as whom that is known.");
+  const std::string text =
+      Message(refused) + "\n - The call carried " + (carried.empty() ? "no credential" : carried) +
+      (refused.code() == absl::StatusCode::kUnauthenticated ? ". " + bearer.Advice()
+                                                            : "; `hpvmctl whoami` shows as whom that is known.");
   Status explained = MakeStatus(refused.code(), text);
   refused.ForEachPayload([&](auto url, const absl::Cord& payload) { explained.SetPayload(url, payload); });
   return explained;
@@ -112,6 +112,23 @@ Status Client::Connection::KeepTrying(const CallOptions& call,
     }
     now = *std::move(rest);
   }
+}
+
+bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
+                      Retries* retries) {
+  const Time now = RealClock().Now();
+  std::optional<Duration> delay = retries->After(failure, now);
+  if (!delay.has_value()) {
+    return false;
+  }
+  if (retries->IsFirst() && options.on_unanswered) {
+    options.on_unanswered(failure);
+  }
+  if (call.timeout != kNever) {
+    delay = std::min(*delay, std::max(Duration::zero(), call.timeout - (now - start)));
+  }
+  std::this_thread::sleep_for(*delay);
+  return true;
 }
 
 }  // namespace hpvm

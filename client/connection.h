@@ -14,7 +14,8 @@
 
 #include "client/client.h"
 #include "client/local_memory.h"
-#include "client/status.h"
+#include "client/status/retry.h"
+#include "client/status/status.h"
 #include "grpcpp/grpcpp.h"
 
 #include "base/hash.h"
@@ -156,14 +157,14 @@ CallOptions WithKey(CallOptions call);
 // What a job is asked for beside its graph and inputs.
 v1::SubmitRequest RequestOf(const SubmitOptions& options);
 void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request);
-class Retries;
-// Sleeps before the next try of a call that began at `start`; false when `failure` stands.
-bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
-                      Retries* retries);
 // What is left of `call` when its timeout began at `start`. kDeadlineExceeded when nothing is.
 StatusOr<CallOptions> Remaining(const CallOptions& call, Time start);
 // The options of calls that prepare another one: the idempotency key is that one's alone.
 CallOptions WithoutKey(CallOptions call);
+// Sleeps before the next try of a call that began at `start`; false when `failure` stands.
+bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
+                      Retries* retries);
+inline bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED && state <= v1::JOB_STATE_DEAD; }
 // A tensor of this type and shape with room for its data; kInternal for what a server must not send.
 StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape);
 v1::ElementType ToProto(ElementType type);

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Client's calls about jobs.
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "client/connection.h"
-#include "client/retry.h"
+#include "client/status/retry.h"
 
 namespace hpvm {
-namespace {
-
-bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED && state <= v1::JOB_STATE_DEAD; }
-
-}  // namespace
 
 CallOptions WithKey(CallOptions call) {
   if (call.request.idempotency_key().empty()) {
@@ -41,23 +35,6 @@ void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request)
     binding->set_name(name);
     binding->set_array_index(true);
   }
-}
-
-bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
-                      Retries* retries) {
-  const Time now = RealClock().Now();
-  std::optional<Duration> delay = retries->After(failure, now);
-  if (!delay.has_value()) {
-    return false;
-  }
-  if (retries->IsFirst() && options.on_unanswered) {
-    options.on_unanswered(failure);
-  }
-  if (call.timeout != kNever) {
-    delay = std::min(*delay, std::max(Duration::zero(), call.timeout - (now - start)));
-  }
-  std::this_thread::sleep_for(*delay);
-  return true;
 }
 
 // An older server would ignore what it does not know and run one job at once.

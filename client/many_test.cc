@@ -9,7 +9,7 @@
 #include <set>
 
 #include "client/client.h"
-#include "client/status.h"
+#include "client/status/status.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"

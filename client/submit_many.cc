@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "client/connection.h"
-#include "client/retry.h"
+#include "client/status/retry.h"
 
 namespace hpvm {
 namespace {

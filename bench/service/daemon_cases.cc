@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "client/client.h"
-#include "client/status.h"
+#include "client/status/status.h"
 #include "grpcpp/grpcpp.h"
 
 #include "bench/registry.h"

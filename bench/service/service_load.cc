@@ -8,7 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "client/status.h"
+#include "client/status/status.h"
 #include "grpcpp/grpcpp.h"
 
 #include "bench/service/peer.grpc.pb.h"

@@ -8,8 +8,27 @@
 namespace hpvm::ctl {
 namespace {
 
-Status Devices(const Globals& globals) {
+struct Options {
+  bool watch = false;
+};
+
+// A line for each device that there is, and for each change; until interrupted.
+Status WatchDevices(const Globals& globals, Client& client) {
+  bool with_heading = true;
+  return client.WatchDevices([&](const v1::ListDevicesResponse&, const std::vector<DeviceChange>& changes) {
+    for (const DeviceChange& change : changes) {
+      PrintDeviceLine(change.device, change.kind == DeviceChange::Kind::kGone, globals.format, with_heading);
+      with_heading = false;
+    }
+    return true;
+  });
+}
+
+Status Devices(const Globals& globals, const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  if (options.watch) {
+    return WatchDevices(globals, *client);
+  }
   HPVMD_ASSIGN_OR_RETURN(const v1::ListDevicesResponse response, client->ListDevicesAndSandbox());
   PrintDevices(response, globals.format);
   if (response.devices().empty()) {
@@ -21,11 +40,12 @@ Status Devices(const Globals& globals) {
 }  // namespace
 
 void AddDevices(Commands commands) {
-  SetWork(commands,
-          AddCommand(commands.app, "devices", "The devices that hpvmd runs kernels on",
-                     "With -o wide also the sandbox level at which your kernels run, and what it keeps them from.\n"
-                     "Examples:\n  hpvmctl devices\n  hpvmctl devices -o wide"),
-          Devices);
+  CLI::App& devices =
+      AddCommand(commands.app, "devices", "The devices that hpvmd runs kernels on",
+                 "With -o wide also the sandbox level at which your kernels run, and what it keeps them from.\n"
+                 "Examples:\n  hpvmctl devices\n  hpvmctl devices -o wide\n  hpvmctl devices --watch");
+  devices.add_flag("-w,--watch", SetWork(commands, devices, Devices).watch,
+                   "Go on: a line for each device that appears, changes or goes");
 }
 
 }  // namespace hpvm::ctl

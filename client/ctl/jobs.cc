@@ -3,10 +3,7 @@
 #include <stdio.h>
 
 #include <algorithm>
-#include <chrono>
-#include <map>
 #include <memory>
-#include <thread>
 
 #include "client/ctl/follow.h"
 #include "client/ctl/options.h"
@@ -62,26 +59,21 @@ StatusOr<v1::ListJobsRequest> RequestOf(const Options& options) {
   return request;
 }
 
-// A line for each job whose state or attempt has changed since the last look, the oldest first; until interrupted.
+// A line for each job that there is, the oldest first, and for each change; until interrupted.
 Status WatchList(const Globals& globals, Client& client, const v1::ListJobsRequest& request, uint64_t jobs_max) {
-  std::map<std::string, std::pair<v1::JobState, uint32_t>> known;
+  WatchJobsOptions watch;
+  *watch.filter.mutable_states() = request.states();
+  *watch.filter.mutable_labels() = request.labels();
+  watch.filter.set_array_id(request.array_id());
+  watch.filter.set_list_max(jobs_max == UINT32_MAX ? 0 : static_cast<uint32_t>(jobs_max));
   bool with_heading = true;
-  for (;;) {
-    HPVMD_ASSIGN_OR_RETURN(std::vector<v1::Job> jobs, client.ListAllJobs(request, jobs_max));
-    std::map<std::string, std::pair<v1::JobState, uint32_t>> now;
-    std::reverse(jobs.begin(), jobs.end());
-    for (const v1::Job& job : jobs) {
-      const std::pair state(job.state(), job.attempt());
-      now[job.id()] = state;
-      const auto before = known.find(job.id());
-      if (before == known.end() || before->second != state) {
-        PrintJobLine(job, globals.format, with_heading);
-        with_heading = false;
-      }
+  return client.WatchJobs(watch, [&](const v1::JobChange& change) {
+    if (change.has_job()) {
+      PrintJobLine(change.job(), globals.format, with_heading);
+      with_heading = false;
     }
-    known = std::move(now);
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-  }
+    return true;
+  });
 }
 
 Status List(const Globals& globals, const Options& options) {

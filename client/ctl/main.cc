@@ -11,7 +11,7 @@
 #include "client/ctl/options.h"
 #include "client/ctl/text/text.h"
 #include "client/ctl/text/words.h"
-#include "client/status.h"
+#include "client/status/status.h"
 
 #include "graph/faults.h"
 

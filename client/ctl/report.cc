@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <span>
 
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/tenant_text.h"
@@ -133,6 +134,16 @@ void PrintReportJson(const RunReport& report) {
   PrintJson(json);
 }
 
+// The second of two rows, below the first if it is wanted. Columns of lines that come one by one are as wide as what
+// mostly stands in them.
+void PrintRow(std::vector<std::vector<std::string>> rows, std::span<const size_t> widths, bool with_heading) {
+  for (size_t i = 0; i < widths.size(); ++i) {
+    rows[1][i].resize(std::max(rows[1][i].size(), widths[i]), ' ');
+  }
+  const std::string table = Table(rows);
+  fputs(with_heading ? table.c_str() : table.substr(table.find('\n') + 1).c_str(), stdout);
+}
+
 }  // namespace
 
 void PrintReport(const RunReport& report, Format format) {
@@ -217,19 +228,13 @@ void PrintJobsInFull(const std::vector<v1::Job>& jobs, Format format) {
 }
 
 void PrintJobLine(const v1::Job& job, Format format, bool with_heading) {
-  // Columns of lines that come one by one are as wide as what mostly stands in them.
   constexpr size_t kWidths[] = {36, 9, 5, 8, 14};
   if (format == Format::kJson) {
     puts(ToJson(job).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else if (format == Format::kName) {
     puts(Printable(job.id()).c_str());
   } else {
-    std::vector<std::vector<std::string>> rows = JobRows({job}, RealClock().WallNs(), format == Format::kWide);
-    for (size_t i = 0; i < std::size(kWidths); ++i) {
-      rows[1][i].resize(std::max(rows[1][i].size(), kWidths[i]), ' ');
-    }
-    const std::string table = Table(rows);
-    fputs(with_heading ? table.c_str() : table.substr(table.find('\n') + 1).c_str(), stdout);
+    PrintRow(JobRows({job}, RealClock().WallNs(), format == Format::kWide), kWidths, with_heading);
   }
   fflush(stdout);
 }
@@ -258,22 +263,39 @@ std::string DefectsText(const google::protobuf::RepeatedPtrField<v1::Device>& de
   return text;
 }
 
+std::string NameOf(const v1::Device& device) {
+  std::string name = device.name();
+  if (device.emulated()) {
+    name += ", emulated";
+  }
+  if (!device.memory_shared_with().empty()) {
+    name += ", memory of " + device.memory_shared_with();
+  }
+  if (!device.detail().empty()) {
+    name += " (" + device.detail() + ")";
+  }
+  return name;
+}
+
+// `state`: as it is, if empty.
+std::vector<std::string> DeviceRow(const v1::Device& device, const std::string& state) {
+  return {device.id(),
+          Without(v1::Device::Kind_Name(device.kind()), "KIND_"),
+          state.empty() ? Without(v1::Device::State_Name(device.state()), "STATE_") : state,
+          std::to_string(device.compute_units()),
+          BytesText(device.memory_bytes()),
+          NameOf(device)};
+}
+
+const std::vector<std::string>& DeviceHeading() {
+  static const std::vector<std::string> heading = {"DEVICE", "KIND", "STATE", "UNITS", "MEMORY", "NAME"};
+  return heading;
+}
+
 std::string DevicesText(const google::protobuf::RepeatedPtrField<v1::Device>& devices) {
-  std::vector<std::vector<std::string>> rows = {{"DEVICE", "KIND", "STATE", "UNITS", "MEMORY", "NAME"}};
+  std::vector<std::vector<std::string>> rows = {DeviceHeading()};
   for (const v1::Device& device : devices) {
-    std::string name = device.name();
-    if (device.emulated()) {
-      name += ", emulated";
-    }
-    if (!device.memory_shared_with().empty()) {
-      name += ", memory of " + device.memory_shared_with();
-    }
-    if (!device.detail().empty()) {
-      name += " (" + device.detail() + ")";
-    }
-    rows.push_back({device.id(), Without(v1::Device::Kind_Name(device.kind()), "KIND_"),
-                    Without(v1::Device::State_Name(device.state()), "STATE_"), std::to_string(device.compute_units()),
-                    BytesText(device.memory_bytes()), name});
+    rows.push_back(DeviceRow(device, ""));
   }
   return Table(rows) + DefectsText(devices);
 }
@@ -282,6 +304,20 @@ void PrintDevices(const v1::ListDevicesResponse& response, Format format) {
   PrintList(response.devices(), format, &v1::Device::id, [&] {
     return DevicesText(response.devices()) + (format == Format::kWide ? "\n" + SandboxText(response.sandbox()) : "");
   });
+}
+
+void PrintDeviceLine(const v1::Device& device, bool is_gone, Format format, bool with_heading) {
+  constexpr size_t kWidths[] = {9, 11, 7, 5, 8};
+  if (format == Format::kJson) {
+    Json line = ToJson(device);
+    line["gone"] = is_gone;
+    puts(line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  } else if (format == Format::kName) {
+    puts(Printable(device.id()).c_str());
+  } else {
+    PrintRow({DeviceHeading(), DeviceRow(device, is_gone ? "GONE" : "")}, kWidths, with_heading);
+  }
+  fflush(stdout);
 }
 
 void PrintUsage(const v1::GetUsageResponse& usage, Format format) {

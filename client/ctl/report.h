@@ -57,6 +57,8 @@ void PrintJobLine(const v1::Job& job, Format format, bool with_heading);
 std::string IdOf(const v1::SubmitResponse& response);
 // What Submit and RetryJob answered: the array's id or the job's, or the whole as JSON.
 void PrintSubmitted(const v1::SubmitResponse& response, Format format);
+// One device a line, likewise; JSON has "gone" besides.
+void PrintDeviceLine(const v1::Device& device, bool is_gone, Format format, bool with_heading);
 // Wide: also what separates the caller's kernels from everybody else.
 void PrintDevices(const v1::ListDevicesResponse& response, Format format);
 void PrintUsage(const v1::GetUsageResponse& usage, Format format);

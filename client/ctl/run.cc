@@ -7,7 +7,7 @@
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
-#include "client/status.h"
+#include "client/status/status.h"
 
 namespace hpvm::ctl {
 namespace {

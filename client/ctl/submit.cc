@@ -14,7 +14,7 @@
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/text.h"
 #include "client/ctl/text/words.h"
-#include "client/retry.h"
+#include "client/status/retry.h"
 
 namespace hpvm::ctl {
 namespace {

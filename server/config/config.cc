@@ -234,6 +234,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"jobs.deadline_max_ms", &Config::jobs_deadline_max_ms, 1, 366 * kDayMs},
       {"jobs.watchers_max", &Config::jobs_watchers_max, 1, 100'000},
       {"jobs.watchers_per_tenant_max", &Config::jobs_watchers_per_tenant_max, 1, 100'000},
+      {"jobs.watch_bytes_per_tenant_max", &Config::jobs_watch_bytes_per_tenant_max, 0, kGiB},
       {"devices.backends", &Config::devices_backends, 0, 0, kRestart},
       {"executor.path", &Config::executor_path, 0, 0, kRestart},
       {"executor.cpu_threads", &Config::executor_cpu_threads, 0, 4'096, kRestart},

@@ -94,6 +94,7 @@ struct Config {
   uint64_t jobs_deadline_max_ms = 86'400'000;
   uint64_t jobs_watchers_max = 1'000;
   uint64_t jobs_watchers_per_tenant_max = 250;
+  uint64_t jobs_watch_bytes_per_tenant_max = limits::kMiB;
 
   std::string devices_backends = "auto";
 

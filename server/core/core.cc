@@ -14,6 +14,7 @@ namespace hpvm::server {
 Core::Core(CoreOptions options) : context_(std::move(options)), started_unix_ns_(context_.options.clock->WallNs()) {
   quotas_.SetTotals();
   devices_.SetOnSettled([this](CoreScope& scope) { executors_.SpawnAwaiting(scope); });
+  devices_.SetOnChanged([this](CoreScope& scope) { watchers_.TellAll(scope, Watchers::kDevices); });
   const auto start = [this](CoreScope& scope, scheduler::JobKey key) {
     if (!runs_.OnTurn(scope, key)) {
       lifecycle_.OnTurn(scope, key);
@@ -58,7 +59,7 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   response->set_version(HPVMD_VERSION);
   response->set_api_version(1);
   for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry", "register-buffer", "run-many",
-                              "submit-many"}) {
+                              "submit-many", "watch"}) {
     response->add_features(feature);
   }
   if (config.jobs_store == "sqlite") {
@@ -168,6 +169,7 @@ void Core::Stop() {
     }
   }
   reader_.WakeAll(scope);
+  watchers_.TellAll(scope, Watchers::kAll);
 }
 
 CoreHealth Core::Health() {
@@ -202,7 +204,7 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
   snapshot.sandbox_level_min = static_cast<uint32_t>(context_.config->executor_sandbox_min);
   snapshot.draining = context_.shutdown.draining;
   snapshot.executors = executors_.live();
-  snapshot.watchers = reader_.watchers();
+  snapshot.watchers = watchers_.count();
   snapshot.devices = devices_.table().Describe();
   std::map<const Tenant*, TenantSnapshot> tenants;
   for (const auto& [id, run] : runs_.all()) {

@@ -30,6 +30,7 @@
 #include "server/core/jobs/job_retention.h"
 #include "server/core/jobs/job_submitter.h"
 #include "server/core/jobs/job_table.h"
+#include "server/core/jobs/job_watch.h"
 #include "server/core/rooms/arbiter.h"
 #include "server/core/rooms/buffers.h"
 #include "server/core/rooms/devices.h"
@@ -38,6 +39,7 @@
 #include "server/core/rooms/quotas.h"
 #include "server/core/rooms/runs.h"
 #include "server/core/rooms/tenants.h"
+#include "server/core/rooms/watchers.h"
 #include "server/core/state/core_context.h"
 #include "server/core/state/core_snapshot.h"
 
@@ -60,10 +62,12 @@ class Core {
   Quotas& quotas() { return quotas_; }
   Devices& devices() { return devices_; }
   Tenants& tenants() { return tenants_; }
+  Watchers& watchers() { return watchers_; }
   Graphs& graphs() { return graphs_; }
   Buffers& buffers() { return buffers_; }
   Runs& runs() { return runs_; }
   JobReader& job_reader() { return reader_; }
+  JobWatch& job_watch() { return job_watch_; }
   JobSubmitter& job_submitter() { return submitter_; }
   JobCanceller& job_canceller() { return canceller_; }
 
@@ -121,14 +125,16 @@ class Core {
   Devices devices_{context_};
   Arbiter arbiter_{context_, quotas_, devices_};
   Tenants tenants_{context_, quotas_, arbiter_};
+  Watchers watchers_{context_};
   Executors executors_{context_, quotas_, devices_, arbiter_, tenants_};
   Graphs graphs_{context_, quotas_, devices_, executors_};
   Buffers buffers_{context_, graphs_};
   Runs runs_{context_, quotas_, devices_, arbiter_, executors_, graphs_, buffers_};
   JobTable table_{context_};
-  JobFeed feed_{context_, quotas_, arbiter_, table_};
+  JobFeed feed_{context_, quotas_, arbiter_, watchers_, table_};
   JobLifecycle lifecycle_{context_, quotas_, arbiter_, tenants_, executors_, graphs_, buffers_, runs_, table_, feed_};
-  JobReader reader_{context_, table_, feed_};
+  JobReader reader_{context_, watchers_, table_, feed_};
+  JobWatch job_watch_{context_, watchers_, table_, reader_};
   JobSubmitter submitter_{context_, quotas_, graphs_, runs_, table_, feed_, lifecycle_, reader_};
   JobCanceller canceller_{context_, feed_, lifecycle_, reader_};
   JobRestorer restorer_{context_, tenants_, table_, lifecycle_};

@@ -185,7 +185,7 @@ TEST_F(HandlesTest, WatchersAreBoundedByTenant) {
   const StatusOr<uint64_t> first = watch();
   ASSERT_TRUE(first.ok() && watch().ok());
   EXPECT_EQ(watch().status().code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(watch().status()), HasSubstr("The tenant watches as many jobs as it may (2)"));
+  EXPECT_THAT(Message(watch().status()), HasSubstr("As many of the tenant's calls watch as may (2)"));
   core_->job_reader().Unwatch(*tenant_, id, *first);
   EXPECT_TRUE(watch().ok());
 }

@@ -33,6 +33,7 @@ void Core::ApplyPolicy(CoreScope& scope, const TenantRef& tenant) {
   tenants_.SetPolicy(*tenant);
   quotas_.ledger().SetLimits(tenant->key, tenant->policy->limits, context_.options.clock->Now());
   arbiter_.ShareSettings(scope, *tenant);
+  watchers_.Tell(scope, tenant, Watchers::kAll);
   if (tenant->policy->disabled) {
     if (!was_disabled) {
       lifecycle_.Suspend(scope, tenant);

@@ -11,6 +11,7 @@ namespace hpvm::server {
 struct SandboxFacts {
   uint32_t level = 0;
   std::string detail;  // For people.
+  bool operator==(const SandboxFacts&) const = default;
 };
 
 }  // namespace hpvm::server

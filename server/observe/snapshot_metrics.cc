@@ -86,7 +86,7 @@ void DescribeCore(Families& families, const CoreSnapshot& core) {
   families.AddEach({}, "state", kStates, std::array{core.jobs_accepted, core.jobs_queued, core.jobs_running});
   families.Gauge("hpvm_runs", "Runs and items of streams in progress, those that wait included.", core.runs);
   families.Gauge("hpvm_executors", "Executor processes.", core.executors);
-  families.Gauge("hpvm_watchers", "Calls that watch a job.", core.watchers);
+  families.Gauge("hpvm_watchers", "Calls that watch: WatchJob, WatchJobs, WatchDevices.", core.watchers);
   families.Gauge("hpvm_store_accepts_writes", "Whether the job store takes writes.", core.store.accepts_writes);
   families.Gauge("hpvm_disk_reserve_bytes", "Bytes held for a full disk.", core.store.reserve_bytes);
   families.Gauge("hpvm_store_pending_writes", "Writes that wait for a commit.", core.store.pending_writes);

@@ -82,6 +82,10 @@ grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRe
                                                    const v1::WatchJobRequest* request);
 grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, Admission& admission,
                                                                             StatusOr<TenantRef> tenant);
+grpc::ServerWriteReactor<v1::WatchJobsResponse>* StartWatchJobs(Core& core, StatusOr<TenantRef> tenant,
+                                                                const v1::WatchJobsRequest* request);
+grpc::ServerWriteReactor<v1::WatchDevicesResponse>* StartWatchDevices(Core& core, StatusOr<TenantRef> tenant,
+                                                                      const v1::WatchDevicesRequest* request);
 
 grpc::ServerWriteReactor<v1::RunManyResponse>* StartRunMany(Core& core, Admission& admission,
                                                             const StatusOr<TenantRef>& tenant,

@@ -258,6 +258,16 @@ class Service final : public v1::Hpvm::CallbackService {
                          core_.job_submitter().SubmitMany(tenant, *request, response, call.Finisher());
                        });
   }
+  grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(Context* context,
+                                                             const v1::WatchJobsRequest* request) override {
+    const Entered entered(gate_, *context, Method("WatchJobs"), request->ByteSizeLong());
+    return StartWatchJobs(core_, entered.tenant, request);
+  }
+  grpc::ServerWriteReactor<v1::WatchDevicesResponse>* WatchDevices(Context* context,
+                                                                   const v1::WatchDevicesRequest* request) override {
+    const Entered entered(gate_, *context, Method("WatchDevices"), request->ByteSizeLong());
+    return StartWatchDevices(core_, entered.tenant, request);
+  }
 
  private:
   // A call as it comes in: who calls, and what the thread that serves everybody spends on it.

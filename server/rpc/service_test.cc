@@ -77,11 +77,14 @@ grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel, const std
 TEST_F(ServiceTest, EveryMethodAnswers) {
   const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hpvm.v1.Hpvm");
   ASSERT_NE(service, nullptr);
-  EXPECT_EQ(service->method_count(), 24);
+  EXPECT_EQ(service->method_count(), 28);
   const std::set<std::string> fine_when_empty = {"ServerInfo", "ListDevices", "ListCosts",
                                                  "ListJobs",   "ListGraphs",  "ListBuffers"};
   for (int i = 0; i < service->method_count(); ++i) {
     const std::string& name = service->method(i)->name();
+    if (name == "WatchJobs" || name == "WatchDevices") {
+      continue;  // They answer until somebody breaks them off: watch_calls_test.
+    }
     const grpc::Status status = CallByName(channel_, "/hpvm.v1.Hpvm/" + name);
     SCOPED_TRACE(name + ": " + status.error_message());
     if (fine_when_empty.contains(name)) {

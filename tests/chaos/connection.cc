@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "client/status.h"
+#include "client/status/status.h"
 
 #include "base/hash.h"
 #include "hpvm/v1/service.grpc.pb.h"

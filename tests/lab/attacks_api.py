@@ -7,6 +7,7 @@ import random
 import secrets
 
 import calls
+import wire
 from attack import attack
 from wire import decode, encode, first
 
@@ -66,6 +67,22 @@ def ids_of_a_neighbour_are_ids_of_nobody(session):
     return complaints
 
 
+def first_of_watch(session):
+    """The frame with which a watch of all jobs begins; it would never end."""
+    connection, deadline = wire.Connection(session.target.address), time.monotonic() + 10
+    try:
+        stream = connection.open(calls.SERVICE + "WatchJobs", session.api.metadata)
+        connection.write(stream, b"", True, deadline)
+        while True:
+            kind, flags, which, payload = connection.receive(deadline)
+            if which == stream and kind == wire.DATA:
+                return payload
+            if kind != wire.HEADERS:
+                connection.keep(kind, flags, which, payload)
+    finally:
+        connection.close()
+
+
 @attack("T29")
 def lists_hold_only_what_is_ones_own(session):
     complaints = []
@@ -74,12 +91,16 @@ def lists_hold_only_what_is_ones_own(session):
         session.look_for_secret(answer.reply, "ListJobs")
         if not answer.ok or session.target.job_id.encode() in answer.reply:
             complaints.append(f"ListJobs: {answer}")
+    session.look_for_secret(first_of_watch(session), "WatchJobs")
     tokens = [b"", session.target.job_id.encode(), secrets.token_bytes(40), b"\xff" * 64, b"' OR 1=1 --"]
     for token in tokens[1:]:
         answer = session.api.call("ListJobs", encode(f3=token))
         session.look_for_secret(answer.reply, "ListJobs by page")
         if answer.code not in ("INVALID_ARGUMENT", "INTERNAL", "UNIMPLEMENTED"):
             complaints.append(f"ListJobs with the page {token!r}: {answer}")
+        answer = session.api.call("WatchJobs", encode(f2=token), timeout=5)
+        if answer.code not in ("INVALID_ARGUMENT", "INTERNAL"):
+            complaints.append(f"WatchJobs with the cursor {token!r}: {answer}")
         for method in ("ListGraphs", "ListBuffers"):
             answer = session.api.call(method, encode(f3=token))
             session.look_for_secret(answer.reply, f"{method} by page")

@@ -165,6 +165,29 @@ def watchers_without_end(session):
     return complaints
 
 
+@attack("T27c")
+def watches_that_nobody_reads(session):
+    """As many as there are places, in many connections, beside a flood of large changes."""
+    import wire
+    labels = [(f"label-{i}", "x" * 250) for i in range(30)]
+    opened, complaints = [], []
+    for _ in range(4):
+        connection = wire.Connection(session.target.address)
+        opened.append(connection)
+        for method in ("WatchJobs", "WatchDevices") * 20:
+            stream = connection.open(calls.SERVICE + method, session.api.metadata)
+            connection.write(stream, b"", True)
+    for _ in range(30):
+        session.api.submit(calls.ADD, {"in": calls.tensor(calls.I32, calls.ints(1))}, labels=labels)
+    complaints += neighbour_can(session)
+    for connection in opened:
+        connection.close()
+    places = lambda: session.api.call("WatchJobs", encode(f2=b""), timeout=1).code != "RESOURCE_EXHAUSTED"
+    if not eventually(places, 10):
+        complaints.append("watches of closed connections are still counted")
+    return complaints
+
+
 @attack("T33")
 def streams_that_hoard(session):
     """Items as far ahead as the window allows, in many streams, whose results nobody reads: what waits is paid for."""

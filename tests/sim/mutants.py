@@ -29,6 +29,9 @@ ELSEWHERE = {
     "core_output_bytes_leak": "core_job_test",
     "core_lost_wakeup": "core_job_test",
     "core_cancel_lost_while_starting": "core_job_test",
+    # Worlds do not watch.
+    "core_watch_history_unbounded": "job_watch_test",
+    "core_watch_gap_unseen": "job_watch_test",
 }
 
 

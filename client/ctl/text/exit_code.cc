@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "client/ctl/text/text.h"
-#include "client/status.h"
+#include "client/status/status.h"
 
 namespace hpvm::ctl {
 

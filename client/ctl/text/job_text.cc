@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "client/ctl/text/text.h"
-#include "client/status.h"
+#include "client/status/status.h"
 #include "client/tensor.h"
 
 namespace hpvm::ctl {

@@ -85,7 +85,7 @@ std::string JobFeed::TurnSentenceOf(const Tenant& tenant) const {
 
 v1::JobState JobFeed::StateOf(const Execution& job) {
   const bool is_queued = job.phase == Execution::Phase::kQueued || job.phase == Execution::Phase::kStarting;
-  return job.shown().state() == v1::JOB_STATE_ACCEPTED && is_queued ? v1::JOB_STATE_QUEUED : job.shown().state();
+  return is_queued && job.shown().state() == v1::JOB_STATE_ACCEPTED ? v1::JOB_STATE_QUEUED : job.shown().state();
 }
 
 v1::Job JobFeed::Describe(const Execution& job) const {
@@ -95,13 +95,12 @@ v1::Job JobFeed::Describe(const Execution& job) const {
     *shown.mutable_after() = shared->job().after();
   }
   shown.set_attempts_counted(job.stored->row.attempts_spent());
+  shown.set_change(job.stored->change);
   shown.set_state(StateOf(job));
   if (shown.state() == v1::JOB_STATE_QUEUED) {
     shown.set_waits_for(job.phase == Execution::Phase::kQueued ? TurnSentenceOf(*job.tenant) : "");
-  } else if (shown.state() == v1::JOB_STATE_ACCEPTED) {
-    shown.set_waits_for(WaitSentenceOf(job));
   } else {
-    shown.set_waits_for(RoomSentenceOf(job));
+    shown.set_waits_for(shown.state() == v1::JOB_STATE_ACCEPTED ? WaitSentenceOf(job) : RoomSentenceOf(job));
   }
   return shown;
 }
@@ -137,7 +136,33 @@ void JobFeed::AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event) 
   }
 }
 
+void JobFeed::KeepChange(CoreScope& scope, const TenantRef& tenant, v1::JobChange change, v1::JobState before) {
+  change.set_time_unix_ns(options_.clock->WallNs());
+  tenant->history.Add(std::move(change), before, config_->jobs_watch_bytes_per_tenant_max);
+  watchers_.Tell(scope, tenant, Watchers::kJobs);
+}
+
+void JobFeed::AddChange(CoreScope& scope, Execution& job) {
+  const v1::JobState before = std::exchange(job.stored->told, StateOf(job));
+  if (job.tenant->history.is_kept()) {
+    job.stored->change = job.tenant->history.next_number();
+    v1::JobChange change;
+    *change.mutable_job() = Describe(job);
+    change.mutable_job()->clear_outputs();  // As in lists.
+    KeepChange(scope, job.tenant, std::move(change), before);
+  }
+}
+
+void JobFeed::AddGone(CoreScope& scope, const TenantRef& tenant, const std::string& id) {
+  if (tenant->history.is_kept()) {
+    v1::JobChange change;
+    change.set_gone_job_id(id);
+    KeepChange(scope, tenant, std::move(change), v1::JOB_STATE_UNSPECIFIED);
+  }
+}
+
 void JobFeed::AddStateEvent(CoreScope& scope, Execution& job) {
+  AddChange(scope, job);
   if (job.stored->events != nullptr) {
     AddEvent(scope, *job.stored->events, JobEventOf(Describe(job)));
   }

@@ -261,6 +261,7 @@ bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, c
     table_.AddWaits(tenant, *job, waits);
     job->deadline = job->received + Duration(job->shown().deadline_unix_ns() - job->shown().created_unix_ns());
     lifecycle_.SetDeadline(scope, job);
+    feed_.AddStateEvent(scope, *job);
     options_.observer->On(events::JobChanged{tenant.name, job->shown(), job->stored->lost_cause});
     if (is_array) {
       submission->response->add_array_job_ids(job->shown().id());

@@ -194,7 +194,8 @@ void JobLifecycle::OnStarted(CoreScope& scope, const ExecutionRef& job) {
   table_.SetWaiting(*job, false);
   table_.SetRunning(*job, true);
   if (job->stored->events == nullptr) {
-    feed_.EventsOf(*job);
+    feed_.EventsOf(*job);  // With this one.
+    feed_.AddChange(scope, *job);
   } else {
     feed_.AddStateEvent(scope, *job);
   }

@@ -11,8 +11,6 @@ namespace hpvm::server {
 namespace {
 
 constexpr uint32_t kPageMax = 1'000, kPageDefault = 100;
-// Jobs with many labels and lost attempts are large: a page takes a thread that serves all a few milliseconds to send.
-constexpr size_t kPageBytesMax = 512 * limits::kKiB;
 // Jobs that are looked at in one turn, and for one page when filters leave little.
 constexpr size_t kRowsAtOnce = 64;
 constexpr size_t kRowsMax = 10'000;
@@ -42,9 +40,9 @@ StatusOr<JobFilter> FilterOf(const v1::ListJobsRequest& request, const Tenant& t
 // Jobs of one page, as many as it may have by number and by bytes, but one at least.
 class JobPage {
  public:
-  JobPage(size_t count_max, const Config& config, v1::ListJobsResponse* response)
+  JobPage(size_t count_max, size_t bytes_max, const Config& config, v1::ListJobsResponse* response)
       : count_max_(count_max),
-        bytes_max_(std::min<size_t>(kPageBytesMax, config.limits_message_bytes_max / 2)),
+        bytes_max_(std::min<size_t>(bytes_max, config.limits_message_bytes_max / 2)),
         response_(response) {}
 
   // False: the page is full without it.
@@ -75,11 +73,12 @@ bool IsWanted(const v1::ListJobsRequest& request, v1::JobState state) {
 
 // One call of ListJobs. One thread at a time.
 struct JobReader::JobList {
-  JobList(TenantRef owner, const v1::ListJobsRequest& asked, v1::ListJobsResponse* answer, const Config& config)
+  JobList(TenantRef owner, const v1::ListJobsRequest& asked, v1::ListJobsResponse* answer, size_t page_bytes_max,
+          const Config& config)
       : tenant(std::move(owner)),
         request(asked),
         response(answer),
-        jobs(asked.page_size() == 0 ? kPageDefault : asked.page_size(), config, answer) {
+        jobs(asked.page_size() == 0 ? kPageDefault : asked.page_size(), page_bytes_max, config, answer) {
     const auto is_terminal = [](int state) { return IsTerminal(static_cast<v1::JobState>(state)); };
     wants_live_only =
         asked.states_size() > 0 && std::none_of(asked.states().begin(), asked.states().end(), is_terminal);
@@ -92,17 +91,31 @@ struct JobReader::JobList {
   JobPage jobs;
   bool wants_live_only = false;
   uint64_t last = 0;  // The sequence of the last on the page, or that was passed over.
+  uint64_t end = 0;   // Jobs with smaller sequences are not wanted.
   size_t looked_at = 0;
 };
 
+bool JobReader::IsPageToken(const Tenant& tenant, std::string_view token) const {
+  return token.empty() || page_tokens_.Open(tenant.name, token).ok();
+}
+
+StatusOr<bool> JobReader::HasLiveFrom(const Tenant& tenant, const std::string& page_token) {
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t before, page_tokens_.Open(tenant.name, page_token));
+  CoreScope scope(monitor_);
+  return !tenant.by_sequence.empty() && tenant.by_sequence.begin()->first < before;
+}
+
 JobReader::Steps JobReader::ListJobs(const TenantRef& tenant, const v1::ListJobsRequest& request,
-                                     v1::ListJobsResponse* response) {
-  auto list = std::make_shared<JobList>(tenant, request, response, *config_.Get());
-  return [this, list]() -> StatusOr<bool> {
+                                     v1::ListJobsResponse* response, size_t page_bytes_max, const std::string& end) {
+  auto list = std::make_shared<JobList>(tenant, request, response, page_bytes_max, *config_.Get());
+  return [this, list, end]() -> StatusOr<bool> {
     if (list->looked_at == 0) {
       if (list->request.page_size() > kPageMax) {
         return InvalidArgument("The page size (" + std::to_string(list->request.page_size()) +
                                ") is larger than the limit (1000).");
+      }
+      if (!end.empty()) {
+        HPVMD_ASSIGN_OR_RETURN(list->end, page_tokens_.Open(list->tenant->name, end));
       }
       HPVMD_ASSIGN_OR_RETURN(list->filter, FilterOf(list->request, *list->tenant, page_tokens_));
       list->filter.rows_max = list->filter.count_max = kRowsAtOnce;
@@ -110,7 +123,9 @@ JobReader::Steps JobReader::ListJobs(const TenantRef& tenant, const v1::ListJobs
     }
     HPVMD_ASSIGN_OR_RETURN(bool is_done, list->wants_live_only ? ListLive(*list) : ListStored(*list));
     list->looked_at += kRowsAtOnce;
-    if (!is_done && list->looked_at >= kRowsMax) {
+    if (!is_done && list->last < list->end) {
+      is_done = true;  // Rows that do not match were passed over.
+    } else if (!is_done && list->looked_at >= kRowsMax) {
       list->response->set_next_page_token(page_tokens_.Seal(list->tenant->name, list->last));
       is_done = true;
     }
@@ -118,8 +133,11 @@ JobReader::Steps JobReader::ListJobs(const TenantRef& tenant, const v1::ListJobs
   };
 }
 
-// False: the page is full without it.
+// False: the page ends without it.
 bool JobReader::PutOnPage(JobList& list, uint64_t sequence, v1::Job job) {
+  if (sequence < list.end) {
+    return false;
+  }
   if (IsWanted(list.request, job.state()) && !list.jobs.Add(std::move(job))) {
     list.response->set_next_page_token(page_tokens_.Seal(list.tenant->name, list.last));
     return false;

@@ -54,18 +54,10 @@ StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobE
   {
     CoreScope scope(monitor_);
     if (Execution* live = table_.FindLive(tenant, id)) {
-      if (watching_.size() >= config_->jobs_watchers_max) {
-        return ResourceExhausted("As many jobs are watched as may be (" + std::to_string(config_->jobs_watchers_max) +
-                                 ").");
-      }
-      if (tenant.watchers >= config_->jobs_watchers_per_tenant_max) {
-        return ResourceExhausted("The tenant watches as many jobs as it may (" +
-                                 std::to_string(config_->jobs_watchers_per_tenant_max) + ").");
-      }
+      HPVMD_RETURN_IF_ERROR(watchers_.TakePlace(tenant));
       feed_.EventsOf(*live);
       const uint64_t key = next_watcher_++;
       watching_[key] = {live->stored->events, live->stored->events->Watch(std::move(wake)), &tenant};
-      ++tenant.watchers;
       return key;
     }
     if (tenant.recent.contains(std::string(id))) {
@@ -80,7 +72,7 @@ void JobReader::Unwatch(Tenant& tenant, std::string_view id, uint64_t key) {
   CoreScope scope(monitor_);
   if (const auto found = watching_.find(key); found != watching_.end()) {
     found->second.events->Unwatch(found->second.key);
-    --found->second.tenant->watchers;
+    watchers_.LeavePlace(*found->second.tenant);
     watching_.erase(found);
   }
 }

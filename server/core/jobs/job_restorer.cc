@@ -138,6 +138,7 @@ ExecutionRef JobRestorer::TakeUp(CoreScope& scope, LiveRow row, bool doubts_cloc
                          std::chrono::milliseconds(config_->executor_crash_window_ms) + kRetryDelayMax));
   table_.SetWaiting(*job, !is_running);
   table_.SetRunning(*job, is_running);
+  job->stored->told = shown.state();
   table_.AddLive(job);
   if (job->deadline <= now && doubts_clock) {
     lifecycle_.LookAtDeadlineAgain(scope, job);

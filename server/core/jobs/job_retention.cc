@@ -99,6 +99,9 @@ void JobRetention::OnDropped(const DropJob& drop, const WriteResult& result) {
   const uint64_t less = change < 0 ? static_cast<uint64_t>(-change) : 0;
   rows.SetAnyway(rows.amount() - std::min(less, rows.amount()) + static_cast<uint64_t>(std::max<int64_t>(change, 0)));
   feed_.ForgetRecent(*tenant, drop.id);
+  if (drop.forget) {
+    feed_.AddGone(scope, tenant, drop.id);
+  }
 }
 
 }  // namespace hpvm::server

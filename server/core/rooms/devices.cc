@@ -17,6 +17,18 @@ constexpr Duration kDriverStopGrace = std::chrono::milliseconds(1'000);
 
 void Devices::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
   CoreScope scope(monitor_);
+  Fill(tenant, response);
+}
+
+bool Devices::ListKnownDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
+  CoreScope scope(monitor_);
+  if (devices_known_) {
+    Fill(tenant, response);
+  }
+  return devices_known_;
+}
+
+void Devices::Fill(const Tenant& tenant, v1::ListDevicesResponse* response) const {
   for (v1::Device& device : devices_.Describe()) {
     *response->add_devices() = std::move(device);
   }
@@ -45,6 +57,7 @@ void Devices::SetFound(const std::string& family, const StatusOr<internal::Ready
   }
   CoreScope scope(monitor_);
   devices_.SetFound(family, found);
+  on_changed_(scope);
   on_settled_(scope);
 }
 
@@ -65,7 +78,7 @@ void Devices::LookAtSandbox() {
     return;
   }
   CoreScope scope(monitor_);
-  sandbox_ = *facts;
+  SetSandbox(scope, *facts, nullptr);
   if (facts->level < config_->executor_sandbox_min) {
     LogError("Executors' sandbox is weaker than executor.sandbox_min: no work runs",
              {{"level", std::to_string(facts->level)},
@@ -74,9 +87,21 @@ void Devices::LookAtSandbox() {
   }
 }
 
+void Devices::SetSandbox(CoreScope& scope, const SandboxFacts& facts, std::optional<SandboxFacts>* own) {
+  const bool is_news = sandbox_ != facts || (own != nullptr && *own != facts);
+  sandbox_ = facts;
+  if (own != nullptr) {
+    *own = facts;
+  }
+  if (is_news) {
+    on_changed_(scope);
+  }
+}
+
 void Devices::DevicesKnown() {
   CoreScope scope(monitor_);
   devices_known_ = true;
+  on_changed_(scope);
   scope.Defer([this, profile = devices_.Profile()] { options_.spawner->Expect(profile, !HasDriver(profile)); });
   on_settled_(scope);
 }
@@ -96,6 +121,7 @@ void Devices::SetDefects(const std::string& id, const std::vector<v1::DriverDefe
   }
   CoreScope scope(monitor_);
   devices_.SetDefects(id, defects);
+  on_changed_(scope);
 }
 
 std::optional<std::string> Devices::DueProbe(Time* next) {
@@ -113,6 +139,7 @@ void Devices::OnProbed(const std::string& id, const Status& outcome) {
   }
   CoreScope scope(monitor_);
   devices_.OnProbed(id, outcome, options_.clock->Now());
+  on_changed_(scope);
   on_settled_(scope);
 }
 
@@ -129,6 +156,9 @@ void Devices::FenceDevices(CoreScope& scope, const std::vector<std::string>& ids
       LogWarning("Device left out until it has been tried out", {{"device", id}, {"reason", what}, {"error", why}});
       is_news = true;
     }
+  }
+  if (is_news) {
+    on_changed_(scope);
   }
   if (is_news && probe_wake_) {
     scope.Defer(probe_wake_);

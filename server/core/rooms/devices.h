@@ -38,13 +38,18 @@ class Devices : private CoreRoom {
   // Called, from any thread, when DueProbe has something earlier than it last said. Set before anything else.
   void SetProbeWake(std::function<void()> wake);
   void ListDevices(Tenant& tenant, v1::ListDevicesResponse* response);
+  // Likewise, when every family has answered; false before: what is missing is not gone.
+  bool ListKnownDevices(Tenant& tenant, v1::ListDevicesResponse* response);
 
   // --- For other rooms, with the mutex ---
   const DeviceTable& table() const { return devices_; }
   bool known() const { return devices_known_; }
   // Of the executor that started last; empty: none has.
   const std::optional<SandboxFacts>& sandbox() const { return sandbox_; }
-  void SetSandbox(const SandboxFacts& facts) { sandbox_ = facts; }
+  // Of an executor that has started, whose tenant knew `own` of the one before.
+  void SetSandbox(CoreScope& scope, const SandboxFacts& facts, std::optional<SandboxFacts>* own);
+  // Called when what ListDevices answers may have changed. Set before anything else.
+  void SetOnChanged(std::function<void(CoreScope&)> on_changed) { on_changed_ = std::move(on_changed); }
   // Called when a device may no longer be in question (AreSettled). Set before anything else.
   void SetOnSettled(std::function<void(CoreScope&)> on_settled) { on_settled_ = std::move(on_settled); }
   // Every family has answered, and no device is in question.
@@ -57,11 +62,14 @@ class Devices : private CoreRoom {
   bool HasDriver(const std::vector<std::string>& profile) const;
 
  private:
+  void Fill(const Tenant& tenant, v1::ListDevicesResponse* response) const;
+
   DeviceTable devices_{config_->devices_backends};
   bool devices_known_ = !options_.awaits_devices;
   std::optional<SandboxFacts> sandbox_;
   std::function<void()> probe_wake_;
   std::function<void(CoreScope&)> on_settled_ = [](CoreScope&) {};
+  std::function<void(CoreScope&)> on_changed_ = [](CoreScope&) {};
 };
 
 }  // namespace hpvm::server

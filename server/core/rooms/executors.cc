@@ -278,8 +278,7 @@ void Executors::OnReady(const TenantRef& tenant, uint64_t epoch, const superviso
     slot.is_ready = true;
     slot.pid = ready.pid;
     slot.ready_at = options_.clock->Now();
-    slot.sandbox = SandboxFacts{ready.said.sandbox_level(), ready.said.sandbox_detail()};
-    devices_.SetSandbox(*slot.sandbox);
+    devices_.SetSandbox(scope, {ready.said.sandbox_level(), ready.said.sandbox_detail()}, &slot.sandbox);
   }
   for (const v1::Device& broken : ready.said.broken()) {
     devices_.FenceDevices(scope, {broken.id()}, "An executor could not open it.", broken.detail());

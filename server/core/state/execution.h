@@ -130,8 +130,10 @@ struct JobPart {
   bool awaits_executor = false;  // Its last turn came while no executor of the tenant might start.
   Duration again_after{0};       // While it is being put back: the next one.
   std::pair<Time, uint64_t> wait_timer{kNever, 0};
-  std::unique_ptr<JobAttempt> attempt;  // From kReading on.
-  std::shared_ptr<JobEvents> events;    // From the first watcher or attempt on.
+  std::unique_ptr<JobAttempt> attempt;            // From kReading on.
+  std::shared_ptr<JobEvents> events;              // From the first watcher or attempt on.
+  uint64_t change = 0;                            // The last one's number in the tenant's history; 0: there is none.
+  v1::JobState told = v1::JOB_STATE_UNSPECIFIED;  // Its state at the last change, kept or not; none: it is new.
   // Called when the wish to cancel is on disk or the job has ended, whichever comes first.
   std::vector<std::function<void(CoreScope&, const Status&)>> cancel_waiters;
 };

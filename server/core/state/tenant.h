@@ -24,6 +24,7 @@
 #include "scheduler/share/fair_share.h"
 #include "scheduler/share/ledger.h"
 #include "server/config/tenant_policy.h"
+#include "server/core/state/job_history.h"
 #include "server/core/state/outcome.h"
 #include "server/executors/crash_breaker.h"
 #include "server/executors/executor_spawner.h"
@@ -100,8 +101,8 @@ struct ExecutorSlot {
   std::vector<std::string> profile;                      // The devices of the executor of this epoch.
   std::vector<internal::RefusedDevice> emitted_refused;  // Of the profile, as SpawnRequest has them.
   std::shared_ptr<supervisor::ExecutorProcess>
-      port;                               // kUp only. Shared with calls in progress, which run without the mutex.
-  bool is_ready = false;                  // It has opened its devices; then:
+      port;               // kUp only. Shared with calls in progress, which run without the mutex.
+  bool is_ready = false;  // It has opened its devices; then:
   int pid = 0;
   bool ended = false;  // The one of this epoch ended before it was installed; why:
   Status end_status;
@@ -157,14 +158,14 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
   Duration device_time_paid{0};  // Of what the fair share has measured.
   BlobStore modules, graphs;
   BufferStore buffers;
-  SegmentPool pool;                                              // Locks itself.
-  uint64_t downloads = 0;                                        // In progress.
-  uint64_t uploads = 0;                                          // In progress.
+  SegmentPool pool;                                                     // Locks itself.
+  uint64_t downloads = 0;                                               // In progress.
+  uint64_t uploads = 0;                                                 // In progress.
   std::unordered_map<std::string, Lendable<Preparation>> preparations;  // By key.
   std::map<std::string, Lendable<GraphHandle>> handles;                 // By id.
-  bool expires = false;                                          // A timer looks for what nobody uses any more.
-  std::vector<SegmentRef> yielded;                               // Of buffers that gave way: to be freed unlocked.
-  uint64_t watchers = 0;                                         // Calls that watch a job.
+  bool expires = false;                                                 // A timer looks for what nobody uses any more.
+  std::vector<SegmentRef> yielded;  // Of buffers that gave way: to be freed unlocked.
+  uint64_t watchers = 0;            // Calls that watch something.
   uint64_t next_link_handle = 1, uses = 0;
   ExecutorSlot executor;
   uint64_t active = 0;  // Operations that use or wait for the executor.
@@ -175,6 +176,9 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
   std::array<uint64_t, 3> queued_jobs{};                       // In the fair share's queue; priority below 0, 0, above.
   std::map<std::string, std::shared_ptr<LiveArray>> arrays;    // By id, while an element lives.
   std::map<std::string, std::shared_ptr<JobEvents>> recent;    // Events of ended jobs, by id.
+  JobHistory history;                                          // While somebody watches its jobs, and a while after.
+  uint64_t job_watchers = 0;                                   // Those of `watchers` that read the history.
+  Time history_until{0};                                       // Without any of them.
   Dependencies dependencies;
   scheduler::Lease stored_rows;  // Disk bytes of its rows in the store; what is on its way there pays for itself.
   // Jobs that have not ended and do not run, and submits in flight.

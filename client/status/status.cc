@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/status.h"
+#include "client/status/status.h"
 
 #include "absl/strings/cord.h"
 #include "grpcpp/support/status.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a call that got no answer is sent again.
-#ifndef HPVMD_CLIENT_RETRY_H_
-#define HPVMD_CLIENT_RETRY_H_
+#ifndef HPVMD_CLIENT_STATUS_RETRY_H_
+#define HPVMD_CLIENT_STATUS_RETRY_H_
 
 #include <optional>
 #include <string>
@@ -42,4 +42,4 @@ std::string NewIdempotencyKey();
 
 }  // namespace hpvm
 
-#endif  // HPVMD_CLIENT_RETRY_H_
+#endif  // HPVMD_CLIENT_STATUS_RETRY_H_

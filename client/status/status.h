@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef HPVMD_CLIENT_STATUS_H_
-#define HPVMD_CLIENT_STATUS_H_
+#ifndef HPVMD_CLIENT_STATUS_STATUS_H_
+#define HPVMD_CLIENT_STATUS_STATUS_H_
 
 #include <optional>
 
@@ -25,4 +25,4 @@ std::string ToText(const v1::Diagnostic& diagnostic);
 
 }  // namespace hpvm
 
-#endif  // HPVMD_CLIENT_STATUS_H_
+#endif  // HPVMD_CLIENT_STATUS_STATUS_H_

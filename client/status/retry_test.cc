@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/retry.h"
+#include "client/status/retry.h"
 
 #include <set>
 
-#include "client/status.h"
+#include "client/status/status.h"
 #include "gtest/gtest.h"
 
 namespace hpvm {
@@ -22,6 +22,8 @@ TEST(RetryTest, RepeatsWhatGotNoAnswer) {
   const Case cases[] = {
       {"NoServer", Unavailable("Connection refused."), true},
       {"StreamBroke", MakeStatus(absl::StatusCode::kUnknown, "Stream removed"), true},
+      {"CancelledByGrpc", MakeStatus(absl::StatusCode::kCancelled, "CANCELLED"), true},
+      {"Cancelled", Cancelled("The job was cancelled."), false},
       {"OtherUnknown", MakeStatus(absl::StatusCode::kUnknown, "?"), false},
       {"QueueFull", ResourceExhausted("The queue is full."), false},
       {"Late", DeadlineExceeded("Too late."), false},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/retry.h"
+#include "client/status/retry.h"
 
 #include <algorithm>
 
-#include "client/status.h"
+#include "client/status/status.h"
 
 #include "base/bytes.h"
 
@@ -18,9 +18,11 @@ constexpr uint32_t kDoublingsMax = 6;
 }  // namespace
 
 bool MayRetry(const Status& failure) {
-  // gRPC's own code for a connection that broke under a call is one of these two.
+  // gRPC's own code for a connection that broke under a call is one of these. It cancels calls that reach a server in
+  // its last moments; hpvmd has sentences where it cancels.
   return failure.code() == absl::StatusCode::kUnavailable ||
-         (failure.code() == absl::StatusCode::kUnknown && Message(failure) == "Stream removed");
+         (failure.code() == absl::StatusCode::kUnknown && Message(failure) == "Stream removed") ||
+         (failure.code() == absl::StatusCode::kCancelled && Message(failure) == "CANCELLED");
 }
 
 std::optional<Duration> Retries::After(const Status& failure, Time now) {

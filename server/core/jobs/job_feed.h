@@ -41,7 +41,6 @@ class JobFeed : private CoreRoom {
  private:
   void AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event);
   void KeepChange(CoreScope& scope, const TenantRef& tenant, v1::JobChange change, v1::JobState before);
-  static v1::JobState StateOf(const Execution& job);
   std::string WaitSentenceOf(const Execution& job) const;
   std::string TurnSentenceOf(const Tenant& tenant) const;
   std::string RoomSentenceOf(const Execution& job) const;

@@ -17,7 +17,7 @@ namespace {
 
 std::string ShapeText(const v1::Buffer& buffer) {
   if (buffer.type() == v1::ELEMENT_TYPE_UNSPECIFIED) {
-    return "-";
+    return buffer.registered() ? "shared memory" : "-";
   }
   const std::vector<uint64_t> shape(buffer.shape().begin(), buffer.shape().end());
   return Describe(static_cast<ElementType>(buffer.type()), shape);

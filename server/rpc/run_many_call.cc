@@ -169,7 +169,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
   }
 
   void OnOutcome(int index, RunOutcome outcome) {
-    if (const Status sent = HPVMD_FAILPOINT("service.run.answer"); !sent.ok()) {
+    if (const Status sent = HPVMD_FAILPOINT("service.run_many.answer"); !sent.ok()) {
       outcome.outcome = sent;
     }
     {

@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import secrets
+import time
 
 import calls
 import wire

@@ -174,14 +174,16 @@ StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const LocalBuffer* l
     std::copy(value.tensor().data().begin(), value.tensor().data().end(), tensor.data.begin());
     return tensor;
   }
-  HPVMD_ASSIGN_OR_RETURN(Tensor tensor, EmptyTensor(value.buffer().type(), value.buffer().shape()));
+  uint64_t bytes = 0;
+  HPVMD_ASSIGN_OR_RETURN(Tensor tensor, TensorWithoutData(value.buffer().type(), value.buffer().shape(), &bytes));
   if (local != nullptr) {
-    if (tensor.data.size() > local->memory.size()) {
+    if (bytes > local->memory.size()) {
       return Internal("The server says that " + Describe(tensor.type, tensor.shape) + " is in a buffer of " +
                       std::to_string(local->memory.size()) + " bytes.");
     }
-    std::copy_n(local->memory.data(), tensor.data.size(), tensor.data.begin());
-  } else if (!tensor.data.empty()) {
+    tensor.data.assign(local->memory.data(), local->memory.data() + bytes);
+  } else if (bytes > 0) {
+    tensor.data.resize(bytes);
     HPVMD_RETURN_IF_ERROR(ReadBuffer(value.buffer().buffer_id(), tensor.data, 0, call));
   }
   return tensor;

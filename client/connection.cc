@@ -27,14 +27,21 @@ CallOptions WithoutKey(CallOptions call) {
 
 v1::ElementType ToProto(ElementType type) { return static_cast<v1::ElementType>(type); }
 
-StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape) {
+StatusOr<Tensor> TensorWithoutData(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape,
+                                   uint64_t* bytes) {
   if (type < v1::ELEMENT_TYPE_BOOL || type > v1::ELEMENT_TYPE_F64) {
     return Internal("The server sent an element type (" + std::to_string(type) + ") that is not known here.");
   }
   Tensor tensor;
   tensor.type = static_cast<ElementType>(type);
   tensor.shape.assign(shape.begin(), shape.end());
-  HPVMD_ASSIGN_OR_RETURN(uint64_t bytes, TensorSizeBytes(tensor.type, tensor.shape));
+  HPVMD_ASSIGN_OR_RETURN(*bytes, TensorSizeBytes(tensor.type, tensor.shape));
+  return tensor;
+}
+
+StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape) {
+  uint64_t bytes = 0;
+  HPVMD_ASSIGN_OR_RETURN(Tensor tensor, TensorWithoutData(type, shape, &bytes));
   tensor.data.resize(bytes);
   return tensor;
 }

@@ -165,7 +165,10 @@ CallOptions WithoutKey(CallOptions call);
 bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
                       Retries* retries);
 inline bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED && state <= v1::JOB_STATE_DEAD; }
-// A tensor of this type and shape with room for its data; kInternal for what a server must not send.
+// A tensor of this type and shape, and how many bytes its data has; kInternal for what a server must not send.
+StatusOr<Tensor> TensorWithoutData(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape,
+                                   uint64_t* bytes);
+// The same with room for its data.
 StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape);
 v1::ElementType ToProto(ElementType type);
 

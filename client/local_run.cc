@@ -106,9 +106,9 @@ void Client::LocalRun::Learn(const v1::RunResponse& response) {
     if (!value.has_buffer()) {
       continue;
     }
-    const StatusOr<Tensor> shape = EmptyTensor(value.buffer().type(), value.buffer().shape());
-    if (shape.ok() && !shape->data.empty()) {
-      outputs[value.name()] = shape->data.size();
+    uint64_t bytes = 0;
+    if (TensorWithoutData(value.buffer().type(), value.buffer().shape(), &bytes).ok() && bytes > 0) {
+      outputs[value.name()] = bytes;
     }
   }
   client_.connection_->local.SetOutputsOf(run_, std::move(outputs));

@@ -106,7 +106,7 @@ def disk_without_end(session):
     api = session.api
     identifier = first(first(api.call("CreateBuffer", encode(f2=16 << 20)).reply, 1), 1)
     view = encode(f1="in", f3=encode(f1=identifier, f3=calls.I32, f4=[4 << 20]))
-    handle, _ = api.handle(calls.document("busy", calls.IN_OUT, [("rounds", 100)], instances="1"))
+    handle, _ = api.handle_soon(calls.document("busy", calls.IN_OUT, [("rounds", 100)], instances="1"))
     ids = []
 
     def submit(index):
@@ -128,7 +128,7 @@ def disk_without_end(session):
 def arrays_and_dependencies(session):
     """One call that makes very many jobs, or one that waits for very many."""
     api = session.api
-    handle, _ = api.handle(calls.ADD)
+    handle, _ = api.handle_soon(calls.ADD)
     value = [encode(f1="in", f2=calls.tensor(calls.I32, calls.ints(1)))]
     complaints = []
     for first_index, last, step in ((0, 10 ** 6, 1), (0, 2 ** 64 - 1, 1), (2 ** 64 - 2, 2 ** 64 - 1, 2 ** 63), (5, 1, 1), (0, 2 ** 64 - 1, 2 ** 62)):

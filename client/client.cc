@@ -29,7 +29,7 @@ std::string RunKey(const std::string& handle, const std::map<std::string, Tensor
 
 Client::Client(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
 
-// What the pool keeps is the server's to count as long as it is registered there.
+// The server counts the pool's memory as the tenant's for as long as it is registered.
 Client::~Client() {
   CallOptions call;
   call.timeout = std::chrono::seconds(1);

@@ -158,7 +158,7 @@ struct Prepared {
 // complete. Movable. The memory goes with it; the buffer goes with DeleteBuffer.
 struct LocalBuffer {
   v1::Buffer buffer;
-  UniqueFd fd;  // Of a memfd whose size is sealed.
+  UniqueFd fd;  // A memfd whose size is sealed.
   Mapping memory;
 };
 

@@ -149,12 +149,12 @@ struct Client::Connection {
   }
 };
 
-// What one message's inline tensors may take together, below the server's limit for a message.
+// The limit of one message's inline tensors together, below the server's for a message.
 inline constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
 
 // With a random idempotency key unless it has one.
 CallOptions WithKey(CallOptions call);
-// What a job is asked for beside its graph and inputs.
+// The request for a job, without its graph and inputs.
 v1::SubmitRequest RequestOf(const SubmitOptions& options);
 void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request);
 // What is left of `call` when its timeout began at `start`. kDeadlineExceeded when nothing is.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a watch of jobs was told, so that nothing is told twice when it begins again. Pure.
+// Remembers the news that a watch of jobs was told, so that nothing is told twice when it begins again. Pure.
 #ifndef HPVMD_CLIENT_JOB_NEWS_H_
 #define HPVMD_CLIENT_JOB_NEWS_H_
 

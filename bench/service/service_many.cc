@@ -58,7 +58,7 @@ struct Raw {
   std::unique_ptr<SqliteRaw> copy = {};
   std::vector<double> per_second = {};
 
-  // What came since, of which the warm-up's is not counted.
+  // Writes again what the daemon has written since. `counts` is false in the warm-up.
   Status Follow(const ServiceDaemon& daemon, const TemporaryFolder& folder, uint64_t jobs, bool counts) {
     if (copy == nullptr) {
       const std::string path = folder.path() + "/raw-" + std::to_string(group) + ".db";

@@ -209,7 +209,8 @@ class CoreTest : public ::testing::Test {
     v1::RegisterBufferRequest request;
     request.set_type(v1::ELEMENT_TYPE_F32);
     request.add_shape(2);
-    const StatusOr<v1::Buffer> buffer = core_->buffers().RegisterBuffer(*tenant_, UniqueFd(dup(fd)), request);
+    UniqueFd theirs(dup(fd));
+    const StatusOr<v1::Buffer> buffer = core_->buffers().RegisterBuffer(*tenant_, theirs, request);
     EXPECT_TRUE(buffer.ok()) << buffer.status();
     return buffer.ok() ? *buffer : v1::Buffer();
   }
@@ -1000,11 +1001,13 @@ TEST_F(CoreTest, RegisteredMemoryIsPaidForAndLetGo) {
   const UniqueFd memory = *CreateSealedMemfd("memory", 1 << 20);
   v1::RegisterBufferRequest request;
   request.set_size_bytes((1 << 20) + 1);
-  EXPECT_EQ(core_->buffers().RegisterBuffer(*tenant_, UniqueFd(dup(memory.get())), request).status().code(),
-            StatusCode::kInvalidArgument);
+  UniqueFd theirs(dup(memory.get()));
+  EXPECT_EQ(core_->buffers().RegisterBuffer(*tenant_, theirs, request).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(theirs.valid());  // The caller closes it where nobody waits.
   request.set_size_bytes(8);
   const uint64_t before = tenant_->pool.live_bytes();
-  const StatusOr<v1::Buffer> buffer = core_->buffers().RegisterBuffer(*tenant_, UniqueFd(dup(memory.get())), request);
+  const StatusOr<v1::Buffer> buffer = core_->buffers().RegisterBuffer(*tenant_, theirs, request);
+  EXPECT_FALSE(theirs.valid());
   ASSERT_TRUE(buffer.ok()) << buffer.status();
   EXPECT_EQ(buffer->size_bytes(), 8u);
   EXPECT_EQ(tenant_->pool.live_bytes(), before + (1 << 20));

@@ -17,6 +17,8 @@
 namespace hpvm::server {
 namespace {
 
+// What the kernel takes in one message (SCM_MAX_FD).
+constexpr size_t kMessageFdsMax = 253;
 // Datagrams read with the mutex held, and before the thread looks whether it is to end.
 constexpr int kBurst = 32;
 // Old descriptors go so often.
@@ -96,19 +98,26 @@ void DescriptorInbox::Loop() {
     if ((waiting[0].revents & POLLIN) != 0) {
       return;
     }
+    std::vector<UniqueFd> gone;  // Before the lock, so closed after it.
     const std::lock_guard lock(mutex_);
     DropOld();
     for (const Socket& socket : sockets_) {
       ReadSome(socket.fd.get());
     }
+    gone.swap(dropped_);
   }
 }
 
+void DescriptorInbox::Drop(UniqueFd fd) {
+  const std::lock_guard lock(mutex_);
+  dropped_.push_back(std::move(fd));
+}
+
 bool DescriptorInbox::ReadSome(int socket) {
-  for (int count = 0; count < kBurst; ++count) {
+  for (int count = 0; count < kBurst && dropped_.size() < kDroppedMax; ++count) {
     char text[kMemoryTicketBytes + 1];
-    // Room for one descriptor more than is taken: the kernel closes the rest and says so.
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(2 * sizeof(int))];
+    // Room for all that one message can have: what does not fit the kernel closes, on this thread.
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(kMessageFdsMax * sizeof(int))];
     iovec part{text, sizeof(text)};
     msghdr message{};
     message.msg_iov = &part;
@@ -124,6 +133,8 @@ bool DescriptorInbox::ReadSome(int socket) {
     if ((message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) == 0 && datagram.fds.size() == 1 &&
         datagram.text.size() == kMemoryTicketBytes) {
       Keep(datagram.text, datagram.uid, std::move(datagram.fds[0]));
+    } else {
+      std::move(datagram.fds.begin(), datagram.fds.end(), std::back_inserter(dropped_));
     }
   }
   return true;
@@ -131,20 +142,28 @@ bool DescriptorInbox::ReadSome(int socket) {
 
 void DescriptorInbox::Keep(std::string_view ticket, uint32_t uid, UniqueFd fd) {
   if (std::any_of(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.ticket == ticket; })) {
-    return;  // The first one's.
+    dropped_.push_back(std::move(fd));  // The ticket is the first one's.
+    return;
   }
   const auto is_theirs = [&](const Kept& kept) { return kept.uid == uid; };
   if (std::count_if(kept_.begin(), kept_.end(), is_theirs) >= static_cast<ptrdiff_t>(kKeptOfOneMax)) {
-    kept_.erase(std::find_if(kept_.begin(), kept_.end(), is_theirs));
+    Forget(std::find_if(kept_.begin(), kept_.end(), is_theirs));
   }
   if (kept_.size() < kKeptMax) {
     kept_.push_back({std::string(ticket), uid, clock_.Now() + kKept, std::move(fd)});
+  } else {
+    dropped_.push_back(std::move(fd));
   }
+}
+
+std::list<DescriptorInbox::Kept>::iterator DescriptorInbox::Forget(std::list<Kept>::iterator kept) {
+  dropped_.push_back(std::move(kept->fd));
+  return kept_.erase(kept);
 }
 
 void DescriptorInbox::DropOld() {
   while (!kept_.empty() && kept_.front().until <= clock_.Now()) {
-    kept_.pop_front();
+    Forget(kept_.begin());
   }
 }
 

@@ -48,8 +48,14 @@ class DescriptorInbox {
 
   // What came with the ticket; nobody gets it again. kNotFound, kInvalidArgument for a ticket of another length.
   StatusOr<UniqueFd> Take(std::string_view ticket);
+  // Closes one that came this way. The last descriptor of memory frees it, which takes as long as there is much of it,
+  // and how much is its sender's choice: so nobody but this object's own thread ever closes one.
+  void Drop(UniqueFd fd);
 
  private:
+  // To be closed, at most; further datagrams wait in their socket.
+  static constexpr size_t kDroppedMax = 256;
+
   struct Socket {
     std::string path;
     UniqueFd fd;
@@ -66,13 +72,15 @@ class DescriptorInbox {
   // Reads a bounded number of datagrams. The mutex is held. False: there is no other now.
   bool ReadSome(int socket);
   void Keep(std::string_view ticket, uint32_t uid, UniqueFd fd);
+  std::list<Kept>::iterator Forget(std::list<Kept>::iterator kept);
   void DropOld();
 
   const Clock& clock_;
   std::vector<Socket> sockets_;
   UniqueFd stop_;  // An eventfd.
   std::mutex mutex_;
-  std::list<Kept> kept_;  // The oldest first.
+  std::list<Kept> kept_;           // The oldest first.
+  std::vector<UniqueFd> dropped_;  // The thread closes them, without the mutex.
   std::thread thread_;
 };
 

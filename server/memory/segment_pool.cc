@@ -81,7 +81,7 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
   });
 }
 
-StatusOr<SegmentRef> SegmentPool::Adopt(UniqueFd fd, uint64_t bytes, bool read_only) {
+StatusOr<SegmentRef> SegmentPool::Adopt(UniqueFd& fd, uint64_t bytes, bool read_only) {
   auto segment = std::make_unique<Segment>();
   if (const auto refusal = account_.Take(scheduler::Resource::kHostBytes, bytes, &segment->host_bytes)) {
     return ToStatus(*refusal);

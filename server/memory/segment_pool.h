@@ -46,8 +46,9 @@ class SegmentPool {
   // with the quota's sentence.
   StatusOr<SegmentRef> Acquire(uint64_t bytes, bool zero);
 
-  // A client's memory, of `bytes`: paid for like the pool's own, and let go of after its last use.
-  StatusOr<SegmentRef> Adopt(UniqueFd fd, uint64_t bytes, bool read_only);
+  // A client's memory, of `bytes`: paid for like the pool's own, and let go of after its last use. Takes the descriptor
+  // only when it succeeds.
+  StatusOr<SegmentRef> Adopt(UniqueFd& fd, uint64_t bytes, bool read_only);
 
   uint64_t idle_bytes() const;
   // Capacities of those in use.

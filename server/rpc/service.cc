@@ -235,8 +235,11 @@ class Service final : public v1::Hpvm::CallbackService {
                               "The server listens on no Unix socket, beside which memory could be handed in.");
           }
           HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, inbox_->Take(request->ticket()));
-          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(),
-                                 core_.buffers().RegisterBuffer(*tenant, std::move(fd), *request));
+          StatusOr<v1::Buffer> buffer = core_.buffers().RegisterBuffer(*tenant, fd, *request);
+          if (fd.valid()) {
+            inbox_->Drop(std::move(fd));
+          }
+          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), std::move(buffer));
           return absl::OkStatus();
         });
   }

@@ -85,7 +85,7 @@ StatusOr<v1::Buffer> Buffers::CreateBuffer(Tenant& tenant, const v1::CreateBuffe
   return Keep(tenant, std::move(record));
 }
 
-StatusOr<v1::Buffer> Buffers::RegisterBuffer(Tenant& tenant, UniqueFd fd, const v1::RegisterBufferRequest& request) {
+StatusOr<v1::Buffer> Buffers::RegisterBuffer(Tenant& tenant, UniqueFd& fd, const v1::RegisterBufferRequest& request) {
   HPVMD_ASSIGN_OR_RETURN(BufferRecord record, RecordFor(request));
   HPVMD_ASSIGN_OR_RETURN(const ClientMemory memory, CheckClientMemory(fd.get()));
   if (record.size_bytes == 0) {
@@ -95,7 +95,7 @@ StatusOr<v1::Buffer> Buffers::RegisterBuffer(Tenant& tenant, UniqueFd fd, const 
                            std::to_string(memory.bytes) + ".");
   }
   HPVMD_RETURN_IF_ERROR(MakeRoomFor(tenant, record, memory.bytes));
-  HPVMD_ASSIGN_OR_RETURN(SegmentRef segment, tenant.pool.Adopt(std::move(fd), memory.bytes, memory.read_only));
+  HPVMD_ASSIGN_OR_RETURN(SegmentRef segment, tenant.pool.Adopt(fd, memory.bytes, memory.read_only));
   record.segment = Lendable(std::move(segment));
   return Keep(tenant, std::move(record));
 }

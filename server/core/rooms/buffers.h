@@ -25,8 +25,9 @@ class Buffers : private CoreRoom {
 
   // --- For clients; these lock the mutex ---
   StatusOr<v1::Buffer> CreateBuffer(Tenant& tenant, const v1::CreateBufferRequest& request);
-  // A client's memory, whose descriptor came some other way, becomes a buffer.
-  StatusOr<v1::Buffer> RegisterBuffer(Tenant& tenant, UniqueFd fd, const v1::RegisterBufferRequest& request);
+  // A client's memory, whose descriptor came some other way, becomes a buffer. Where it does not, the descriptor may
+  // still be the caller's, to be closed where nobody waits.
+  StatusOr<v1::Buffer> RegisterBuffer(Tenant& tenant, UniqueFd& fd, const v1::RegisterBufferRequest& request);
   StatusOr<v1::Buffer> PublishBuffer(Tenant& tenant, std::string_view id);
   StatusOr<BufferAccess> OpenBuffer(Tenant& tenant, std::string_view id);
   // After writing through the segment; kAborted when a run published other memory meanwhile.

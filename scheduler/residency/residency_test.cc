@@ -111,6 +111,65 @@ TEST(ResidencyTest, SharedCopiesAcrossDevices) {
   EXPECT_EQ(plan.copies, 5u);
 }
 
+// Inputs go up in the order in which tasks need them, not in that of the document, and a task waits for its own alone:
+// so the first launch begins while the other inputs are on their way.
+TEST(ResidencyTest, UploadsStandInTheOrderOfFirstUse) {
+  constexpr uint64_t kBytes = uint64_t{64} << 20;
+  const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1, .has_copy_lanes = true}};
+  FlatBuilder b;
+  std::vector<FlatValueId> inputs;
+  for (int i = 0; i < 4; ++i) {
+    inputs.push_back(b.Input(kBytes + static_cast<uint64_t>(i)));  // Sizes tell them apart.
+  }
+  std::vector<Task> tasks;
+  for (uint32_t node = 0; node < 4; ++node) {
+    b.Node();
+    b.In(inputs[3 - node]);
+    b.Output(b.Out(kBytes));
+    tasks.push_back({.node = FlatNodeId(node),
+                     .device = 1,
+                     .box = {},
+                     .start = Duration(node * 1'000'000),
+                     .end = Duration((node + 1) * 1'000'000)});
+  }
+  const WholeBuffers accesses(b.flat);
+  const ResidencyInput input{.flat = b.flat, .devices = devices, .spaces = {}, .tasks = tasks, .accesses = accesses};
+  const StatusOr<Residency> plan = PlanResidency(input);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(CheckPlan(input, *plan), IsEmpty());
+  std::vector<uint64_t> uploaded;
+  std::vector<uint32_t> upload_segments;
+  for (uint32_t i = 0; i < plan->segments.size(); ++i) {
+    const Segment& segment = plan->segments[i];
+    if (segment.lane == Lane::kUpload) {
+      upload_segments.push_back(i);
+      for (uint32_t step = 0; step < segment.step_count; ++step) {
+        uploaded.push_back(plan->steps[segment.first_step + step].bytes - kBytes);
+      }
+    }
+  }
+  EXPECT_THAT(uploaded, testing::ElementsAre(3u, 2u, 1u, 0u));
+  ASSERT_EQ(upload_segments.size(), 4u);
+  // The n-th launch waits for the n-th upload, and for none that follows.
+  size_t launches = 0;
+  for (const Segment& segment : plan->segments) {
+    if (segment.lane != Lane::kCompute || plan->steps[segment.first_step].kind != Step::Kind::kRun) {
+      continue;
+    }
+    std::vector<uint32_t> waits;
+    for (uint32_t wait = 0; wait < segment.wait_count; ++wait) {
+      const uint32_t on = plan->waits[segment.first_wait + wait].segment;
+      if (plan->segments[on].lane == Lane::kUpload) {
+        waits.push_back(on);
+      }
+    }
+    ASSERT_LT(launches, upload_segments.size());
+    EXPECT_THAT(waits, testing::ElementsAre(upload_segments[launches])) << launches;
+    ++launches;
+  }
+  EXPECT_EQ(launches, 4u);
+}
+
 // What a part has made comes back by itself, while the next part runs.
 TEST(ResidencyTest, PartsComeBackOneByOne) {
   constexpr uint64_t kBytes = uint64_t{1} << 20;

@@ -6,10 +6,10 @@
 #include "compiler/back/opencl/opencl_back.h"
 #include "compiler/back/vulkan/vulkan_back.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 namespace {
 
-constexpr const BackEnd* kBackEnds[] = {&kOpenClBack, &kVulkanBack};
+constexpr const BackEnd* kBackEnds[] = {&opencl::kOpenClBack, &vulkan::kVulkanBack};
 
 }  // namespace
 
@@ -27,4 +27,4 @@ StatusOr<GpuTarget> FindProfile(ArtifactKind target, const std::string& name) {
              : InvalidArgument("There is no device \"" + name + "\" to compile for; \"h200\" is one.");
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu

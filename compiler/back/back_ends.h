@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "compiler/back/gpu/back_end.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 
 std::span<const BackEnd* const> BackEnds();
 // Null: nothing emits code of this kind, or it is for processors.
@@ -17,6 +17,6 @@ const BackEnd* FindBackEnd(ArtifactKind target);
 // The facts of a device that need not be here: "h200".
 StatusOr<GpuTarget> FindProfile(ArtifactKind target, const std::string& name);
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu
 
 #endif  // HPVMD_COMPILER_BACK_BACK_ENDS_H_

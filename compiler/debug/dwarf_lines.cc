@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "compiler/debug/byte_reader.h"
+#include "compiler/api/byte_reader.h"
 
 namespace hpvm::debug {
 namespace {

@@ -68,7 +68,7 @@ void RefuseBarriers(const CompileRequest& request, std::span<const uint8_t> byte
 // The request with parameters in the place of none.
 std::optional<CompileRequest> WithParams(const CompileRequest& request, std::span<const uint8_t> bytes,
                                          Diagnostics* diagnostics) {
-  ReadOutcome read = ReadWasm(
+  wasm::ReadOutcome read = wasm::ReadWasm(
       bytes, {.entry = request.entry, .params = {}, .module_name = request.module_name, .takes_any_params = true});
   if (!read.module.has_value()) {
     *diagnostics = std::move(read.diagnostics);
@@ -85,14 +85,16 @@ std::optional<CompileRequest> WithParams(const CompileRequest& request, std::spa
   return known;
 }
 
-CpuText TextOf(Listing listing) { return listing == Listing::kLlvm ? CpuText::kLlvm : CpuText::kAssembly; }
+cpu::CpuText TextOf(Listing listing) {
+  return listing == Listing::kLlvm ? cpu::CpuText::kLlvm : cpu::CpuText::kAssembly;
+}
 
 // Makes the image, and the text that is asked for. A processor for which only text can be made gets no image.
-StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module& module, const cpu::CpuTarget& target,
                                  KernelReport report) {
-  const CpuOptions options{.fast_math = request.fast_math, .report = &report};
+  const cpu::CpuOptions options{.fast_math = request.fast_math, .report = &report};
   const bool has_image = target.level != "aarch64";
-  StatusOr<Artifact> artifact = has_image ? EmitCpuImage(module, target, options) : InterpArtifact(module);
+  StatusOr<Artifact> artifact = has_image ? cpu::EmitCpuImage(module, target, options) : InterpArtifact(module);
   if (!artifact.ok()) {
     return artifact.status();
   }
@@ -102,8 +104,8 @@ StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module
   }
   if (!has_image || request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
     // The report was made with the image.
-    const CpuOptions quiet{.fast_math = request.fast_math, .report = has_image ? nullptr : &report};
-    HPVMD_ASSIGN_OR_RETURN(std::string text, EmitCpuText(module, target, TextOf(request.listing), quiet));
+    const cpu::CpuOptions quiet{.fast_math = request.fast_math, .report = has_image ? nullptr : &report};
+    HPVMD_ASSIGN_OR_RETURN(std::string text, cpu::EmitCpuText(module, target, TextOf(request.listing), quiet));
     if (request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
       artifact->listing = std::move(text);
     }
@@ -117,21 +119,22 @@ StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module
   return artifact;
 }
 
-StatusOr<Artifact> EmitForHost(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+StatusOr<Artifact> EmitForHost(const CompileRequest& request, const ir::Module& module, const cpu::CpuTarget& target,
                                KernelReport report) {
   if (request.target == ArtifactKind::kInterp) {
     return InterpArtifact(module);
   }
   if (request.explain) {
-    return EmitExplained(request, module, request.level.empty() ? target : CpuTarget{request.level}, std::move(report));
+    return EmitExplained(request, module, request.level.empty() ? target : cpu::CpuTarget{request.level},
+                         std::move(report));
   }
-  return EmitCpuImage(module, target, {.fast_math = request.fast_math});
+  return cpu::EmitCpuImage(module, target, {.fast_math = request.fast_math});
 }
 
 // Nothing when `diagnostics` has an error.
 std::optional<Artifact> EmitGpu(const CompileRequest& request, const ir::Module& module, KernelReport* report,
                                 Diagnostics& diagnostics) {
-  const BackEnd* const back = FindBackEnd(request.target);
+  const gpu::BackEnd* const back = gpu::FindBackEnd(request.target);
   if (back == nullptr) {
     AddError(request, "This compiler was built without the back end for the device.", diagnostics);
     return std::nullopt;
@@ -173,7 +176,7 @@ std::optional<Artifact> EmitForGpu(const CompileRequest& request, const ir::Modu
   return artifact;
 }
 
-std::optional<Artifact> EmitFor(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+std::optional<Artifact> EmitFor(const CompileRequest& request, const ir::Module& module, const cpu::CpuTarget& target,
                                 KernelReport report, Diagnostics& diagnostics) {
   if (IsGpuCode(request.target)) {
     return EmitForGpu(request, module, std::move(report), diagnostics);
@@ -213,7 +216,7 @@ Status AddFacts(const CompileRequest& request, const ir::Module& module, Artifac
   return absl::OkStatus();
 }
 
-CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
+CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget& target) {
   KernelReport report;
   FrontResult front = PrepareModule(request, bytes, request.explain ? &report : nullptr);
   CompileResult result;
@@ -246,7 +249,7 @@ CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t
 // What reads modules, by their form. kNone: WebAssembly, for every device.
 struct FrontEnd {
   GpuFormat form;
-  CompileResult (*compile)(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target);
+  CompileResult (*compile)(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget& target);
 };
 constexpr std::array<FrontEnd, 5> kFrontEnds = {{
     {GpuFormat::kNone, CompileWasm},
@@ -293,12 +296,12 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
     return result;
   }
   Time begin = RealClock().Now();
-  ReadOutcome read = ReadWasm(bytes, {.entry = request.entry,
-                                      .params = request.params,
-                                      .abi = request.abi,
-                                      .module_name = request.module_name,
-                                      .fast_math = IsFast(request),
-                                      .device_math = IsGpuCode(request.target) && request.gpu.device_math});
+  wasm::ReadOutcome read = wasm::ReadWasm(bytes, {.entry = request.entry,
+                                                  .params = request.params,
+                                                  .abi = request.abi,
+                                                  .module_name = request.module_name,
+                                                  .fast_math = IsFast(request),
+                                                  .device_math = IsGpuCode(request.target) && request.gpu.device_math});
   result.read_ns = NsSince(begin);
   result.diagnostics = std::move(read.diagnostics);
   if (!read.module.has_value()) {
@@ -319,7 +322,8 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
   return result;
 }
 
-CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
+CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes,
+                            const cpu::CpuTarget& target) {
   CompileResult result;
   const ModuleKindRow* const kind = Find(request.module_kind);
   const FamilyRow* const family = Find(request.target);

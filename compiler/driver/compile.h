@@ -22,7 +22,8 @@ struct CompileResult {
 
 // Reads `bytes` as request.module_kind says; request.module is not looked at. Its time and memory are the caller's to
 // limit.
-CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target);
+CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes,
+                            const cpu::CpuTarget& target);
 
 // The module as the back end gets it: read, verified, after the passes if the target has any. For the developer's tool.
 struct FrontResult {

@@ -120,7 +120,7 @@ CompileResult Finish(const CompileRequest& request, Artifact artifact, Diagnosti
 
 }  // namespace
 
-CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
+CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&) {
   if (request.gpu.kernel_il == GpuFormat::kNone) {
     return Refuse(request, "The device's driver takes SPIR-V kernels in no form.");
   }
@@ -136,13 +136,13 @@ CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const 
   return Finish(request, *std::move(artifact), std::move(result.diagnostics));
 }
 
-CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
+CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&) {
   CompileResult result;
   std::optional<Artifact> artifact = ReadNativeSpirv(request, bytes, GpuFormat::kSpirvShader, result.diagnostics);
   return artifact.has_value() ? Finish(request, *std::move(artifact), std::move(result.diagnostics)) : result;
 }
 
-CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
+CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&) {
   CompileResult result;
   std::optional<opencl::Vetted> vetted = opencl::VetOpenCl(bytes,
                                                            {.module_name = request.module_name,
@@ -160,7 +160,7 @@ CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint
   return Finish(request, std::move(artifact), std::move(result.diagnostics));
 }
 
-CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
+CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&) {
   if (bytes.empty()) {
     return Refuse(request, "The bitstream is empty.");
   }

@@ -11,10 +11,10 @@
 namespace hpvm::compile {
 
 // Each for one row of CompileModule's table; the processor is not looked at.
-CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
-CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
-CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
-CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
+CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&);
+CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&);
+CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&);
+CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&);
 
 // Of the module as a whole.
 void AddError(const CompileRequest& request, std::string message, Diagnostics& diagnostics);

@@ -58,7 +58,7 @@ struct Compiled {
                       {.name = "scale", .is_buffer = false, .scalar = ir::Type::kF32}};
   }
   CompileResult Run() {
-    const StatusOr<CpuTarget> target = HostCpuTarget();
+    const StatusOr<cpu::CpuTarget> target = cpu::HostCpuTarget();
     HPVMD_CHECK(target.ok());
     return CompileModule(request, bytes, *target);
   }
@@ -91,7 +91,7 @@ TEST(CompileTest, DeviceMathReachesItsDevices) {
     for (int i = 0; i < 4; ++i) {
       Compiled compiled;
       compiled.request.target = kind;
-      compiled.request.gpu = FindBackEnd(kind)->h200();
+      compiled.request.gpu = gpu::FindBackEnd(kind)->h200();
       EXPECT_TRUE(compiled.request.gpu.device_math);
       compiled.request.gpu.device_math = (i & 1) != 0;
       compiled.request.fast_math = (i & 2) != 0;

@@ -111,8 +111,8 @@ class Zygote final : public builder::BuildSupervisor {
 
  protected:
   Status Prepare() override {
-    HPVMD_ASSIGN_OR_RETURN(target_, HostCpuTarget());
-    InitializeLlvm();
+    HPVMD_ASSIGN_OR_RETURN(target_, cpu::HostCpuTarget());
+    cpu::InitializeLlvm();
     if (options_.has_opencl) {
       LoadWhatOpenClNeeds();
     }
@@ -157,7 +157,7 @@ class Zygote final : public builder::BuildSupervisor {
     }
     CompileRequest& compile = job->request.compile;
     if (IsGpuCode(compile.target) && !compile.level.empty()) {
-      StatusOr<GpuTarget> profile = FindProfile(compile.target, compile.level);
+      StatusOr<GpuTarget> profile = gpu::FindProfile(compile.target, compile.level);
       if (!profile.ok()) {
         HPVMD_RETURN_IF_ERROR(Refuse(*job, Message(profile.status())));
         return nullptr;
@@ -373,7 +373,7 @@ class Zygote final : public builder::BuildSupervisor {
   Sha256 opencl_build_;  // With what LoadWhatOpenClNeeds loaded.
   CacheFolder cache_{{}};
   bool is_locked_down_ = false;
-  CpuTarget target_;
+  cpu::CpuTarget target_;
   std::optional<sandbox::CallFilter> child_filter_;
   bool is_warm_ = false;
   // Artifacts that the client may say something of, and how often it did.

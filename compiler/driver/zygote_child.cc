@@ -132,7 +132,7 @@ void RunChild(const ChildTask& task) {
   if (!ready.ok()) {
     Fail(ready);
   }
-  SetOutOfMemoryHandler(OutOfMemory);
+  cpu::SetOutOfMemoryHandler(OutOfMemory);
   CompileResult result = Compile(task, module_fd);
   internal::CompileAnswer answer;
   answer.set_has_artifact(result.artifact.has_value());
@@ -145,11 +145,11 @@ void RunChild(const ChildTask& task) {
   _exit(WriteFrame(result_fd, answer.SerializeAsString(), artifact) ? 0 : 1);
 }
 
-Status WarmUp(const CpuTarget& target) {
-  InitializeLlvm();
+Status WarmUp(const cpu::CpuTarget& target) {
+  cpu::InitializeLlvm();
   wasm::PrepareMath();
   HPVMD_ASSIGN_OR_RETURN(ir::Module module, ir::ParseModule(kRehearsal));
-  HPVMD_RETURN_IF_ERROR(While(EmitCpuImage(module, target).status(), "warming up"));
+  HPVMD_RETURN_IF_ERROR(While(cpu::EmitCpuImage(module, target).status(), "warming up"));
   // An empty module: enough to build wabt's tables.
   CompileRequest empty;
   const uint8_t kWasmHeader[] = {0, 'a', 's', 'm', 1, 0, 0, 0};

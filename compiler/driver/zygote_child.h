@@ -20,7 +20,7 @@ struct ChildTask {
   uint64_t module_bytes;
   int result_fd;  // A pipe, for one frame (compiler/driver/zygote.h).
   int parent;
-  const CpuTarget& target;
+  const cpu::CpuTarget& target;
   sandbox::ChildLimits limits;
   const sandbox::CallFilter* filter;  // Null: none.
 };
@@ -29,7 +29,7 @@ struct ChildTask {
 [[noreturn]] void RunChild(const ChildTask& task);
 
 // Compiles a small kernel, so that children find LLVM's and wabt's tables built and their pages present.
-Status WarmUp(const CpuTarget& target);
+Status WarmUp(const cpu::CpuTarget& target);
 
 }  // namespace hpvm::compile
 

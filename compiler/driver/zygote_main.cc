@@ -8,8 +8,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "compiler/driver/zygote.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/zygote.h"
 #include "compiler/ir/text/text.h"
 
 namespace hpvm::compile {
@@ -60,14 +60,14 @@ int Print(const StatusOr<std::string>& text) {
   return 0;
 }
 
-StatusOr<std::string> Emit(const ir::Module& module, const std::string& emit, const CpuTarget& target) {
+StatusOr<std::string> Emit(const ir::Module& module, const std::string& emit, const cpu::CpuTarget& target) {
   if (emit == "ir") {
     return ir::Print(module);
   }
   if (emit == "llvm" || emit == "asm") {
-    return EmitCpuText(module, target, emit == "llvm" ? CpuText::kLlvm : CpuText::kAssembly);
+    return cpu::EmitCpuText(module, target, emit == "llvm" ? cpu::CpuText::kLlvm : cpu::CpuText::kAssembly);
   }
-  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, EmitCpuImage(module, target));
+  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, cpu::EmitCpuImage(module, target));
   std::vector<uint8_t> bytes = Serialize(artifact, ArtifactKey{});
   return std::string(bytes.begin(), bytes.end());
 }
@@ -89,7 +89,7 @@ int RunTool(const ToolOptions& options) {
     }
     request.params.push_back(*param);
   }
-  StatusOr<CpuTarget> target = options.level.empty() ? HostCpuTarget() : CpuTarget{options.level};
+  StatusOr<cpu::CpuTarget> target = options.level.empty() ? cpu::HostCpuTarget() : cpu::CpuTarget{options.level};
   if (!target.ok()) {
     return Fail(Message(target.status()));
   }

@@ -17,8 +17,8 @@ namespace hpvm::engine::testing {
 
 StatusOr<CompileOutcome> InProcessCompiler::Compile(const CompileRequest& request, Time deadline) {
   const Time start = RealClock().Now();
-  HPVMD_ASSIGN_OR_RETURN(const CpuTarget target, HostCpuTarget());
-  InitializeLlvm();
+  HPVMD_ASSIGN_OR_RETURN(const cpu::CpuTarget target, cpu::HostCpuTarget());
+  cpu::InitializeLlvm();
   compile::CompileResult result = compile::CompileModule(request, request.module, target);
   return CompileOutcome{.diagnostics = std::move(result.diagnostics),
                         .artifact = std::move(result.artifact),

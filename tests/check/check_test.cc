@@ -60,16 +60,16 @@ const std::vector<Case>& Cases() {
 
 class CheckKernelsTest : public testing::TestWithParam<const char*> {};
 
-ReadOutcome Read(const std::vector<uint8_t>& bytes, const std::string& kernel) {
-  WasmOptions options;
+wasm::ReadOutcome Read(const std::vector<uint8_t>& bytes, const std::string& kernel) {
+  wasm::WasmOptions options;
   options.entry = kernel;
   options.module_name = "check";
   options.params = {{.name = "x", .is_writable = false}, {.name = "y"}, {.name = "n", .is_buffer = false}};
-  return ReadWasm(bytes, options);
+  return wasm::ReadWasm(bytes, options);
 }
 
 void ExpectFindings(const std::vector<uint8_t>& bytes, const Case& c) {
-  const ReadOutcome read = Read(bytes, c.kernel);
+  const wasm::ReadOutcome read = Read(bytes, c.kernel);
   ASSERT_TRUE(read.module.has_value()) << ToString(read.diagnostics);
   std::vector<uint64_t> x(64), y(64);
   for (size_t i = 0; i < 128; ++i) {
@@ -80,9 +80,8 @@ void ExpectFindings(const std::vector<uint8_t>& bytes, const Case& c) {
   launch.extent = {64, 1, 1};
   launch.group = {8, 1, 1};
   launch.checker = &checker;
-  launch.arguments = {{reinterpret_cast<uint8_t*>(x.data()), 512, 0},
-                      {reinterpret_cast<uint8_t*>(y.data()), 512, 0},
-                      {nullptr, 0, 64}};
+  launch.arguments = {
+      {reinterpret_cast<uint8_t*>(x.data()), 512, 0}, {reinterpret_cast<uint8_t*>(y.data()), 512, 0}, {nullptr, 0, 64}};
   const StatusOr<ir::TrapReport> report = ir::Interpret(*read.module, launch);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->code, c.trap) << ir::ToString(*report, *read.module);

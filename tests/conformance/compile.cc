@@ -50,18 +50,18 @@ bool CanCompile(ArtifactKind kind) {
     return true;
   }
 #endif
-  return kind == ArtifactKind::kInterp || FindBackEnd(kind) != nullptr;
+  return kind == ArtifactKind::kInterp || gpu::FindBackEnd(kind) != nullptr;
 }
 
 StatusOr<Artifact> CompileModule(ir::Module module, const Device& device) {
 #ifdef HPVMD_HAVE_LLVM_BACK
   if (device.artifact_kind() == ArtifactKind::kCpuImage) {
-    InitializeLlvm();
-    HPVMD_ASSIGN_OR_RETURN(const CpuTarget target, HostCpuTarget());
-    return EmitCpuImage(module, target, {.audits_proofs = TestsAuditProofs()});
+    cpu::InitializeLlvm();
+    HPVMD_ASSIGN_OR_RETURN(const cpu::CpuTarget target, cpu::HostCpuTarget());
+    return cpu::EmitCpuImage(module, target, {.audits_proofs = TestsAuditProofs()});
   }
 #endif
-  const BackEnd* const back = FindBackEnd(device.artifact_kind());
+  const gpu::BackEnd* const back = gpu::FindBackEnd(device.artifact_kind());
   if (back == nullptr) {
     return Unimplemented("This build has no compiler for the device.");
   }

@@ -22,9 +22,9 @@ StatusOr<ir::TrapReport> RunOnDevice(Bench& bench, ir::Module module, bool passe
   if (passes) {
     HPVMD_RETURN_IF_ERROR(pass::RunCpuPipeline(module, {.verify_each = true}));
   }
-  InitializeLlvm();
-  HPVMD_ASSIGN_OR_RETURN(const CpuTarget target, HostCpuTarget());
-  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, EmitCpuImage(module, target, {.audits_proofs = TestsAuditProofs()}));
+  cpu::InitializeLlvm();
+  HPVMD_ASSIGN_OR_RETURN(const cpu::CpuTarget target, cpu::HostCpuTarget());
+  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, cpu::EmitCpuImage(module, target, {.audits_proofs = TestsAuditProofs()}));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, bench.device().Load(std::move(artifact)));
   Work work;
   work.stop = launch.stop;

@@ -108,7 +108,7 @@ Outcome Interpreted(const ir::Module& module, const Kernel& kernel) {
 ir::Module Read(const std::string& build, const Kernel& kernel) {
   std::ifstream file(HPVMD_CORPUS "/corpus_" + build + ".wasm", std::ios::binary);
   const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-  WasmOptions options;
+  wasm::WasmOptions options;
   options.entry = kernel.entry;
   for (const char letter : std::string(kernel.params)) {
     ParamSpec param;
@@ -118,7 +118,7 @@ ir::Module Read(const std::string& build, const Kernel& kernel) {
     param.scalar = letter == 'x' ? ir::Type::kF32 : ir::Type::kI32;
     options.params.push_back(param);
   }
-  ReadOutcome outcome = ReadWasm(bytes, options);
+  wasm::ReadOutcome outcome = wasm::ReadWasm(bytes, options);
   EXPECT_TRUE(outcome.module.has_value()) << ToString(outcome.diagnostics);
   return outcome.module.has_value() ? *std::move(outcome.module) : ir::Module();
 }

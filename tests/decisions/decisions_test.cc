@@ -68,7 +68,7 @@ compile::CompileResult Compile(const Kernel& kernel, const std::vector<uint8_t>&
   if (target == ArtifactKind::kCpuImage) {
     request.level = "x86-64-v4";
   } else {
-    request.gpu = *FindProfile(target, "h200");
+    request.gpu = *gpu::FindProfile(target, "h200");
   }
   const double begin = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
   compile::CompileResult result = compile::CompileModule(request, bytes, {.level = "x86-64-v4"});

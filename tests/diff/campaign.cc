@@ -250,7 +250,7 @@ void Campaign::Supervise() {
 }  // namespace
 
 StatusOr<CampaignResult> RunCampaign(const CampaignOptions& options) {
-  InitializeLlvm();
+  cpu::InitializeLlvm();
   void* shared = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) {
     return FromErrno(errno, "Mapping shared memory");

@@ -66,8 +66,8 @@ void Inject(const Fault& fault, ir::Module& module) {
   }
 }
 
-const CpuTarget& Target() {
-  static const CpuTarget* const target = new CpuTarget(HostCpuTarget().value());
+const cpu::CpuTarget& Target() {
+  static const cpu::CpuTarget* const target = new cpu::CpuTarget(cpu::HostCpuTarget().value());
   return *target;
 }
 
@@ -76,14 +76,14 @@ const CpuTarget& Target() {
 LaunchSpec LaunchOf(const Program& program) { return {program.extent, program.group, program.params}; }
 
 StatusOr<ir::Module> Read(std::span<const uint8_t> bytes, const LaunchSpec& launch) {
-  WasmOptions options;
+  wasm::WasmOptions options;
   options.entry = "f";
   options.module_name = "diff";
   for (const Param& param : launch.params) {
     options.params.push_back(
         {"p" + std::to_string(options.params.size()), param.is_buffer, param.is_writable, TypeOf(param.type)});
   }
-  ReadOutcome read = ReadWasm(bytes, options);
+  wasm::ReadOutcome read = wasm::ReadWasm(bytes, options);
   if (!read.module) {
     return InvalidArgument(ToString(read.diagnostics));
   }
@@ -155,11 +155,12 @@ StatusOr<std::vector<Outcome>> RunOnCpu(const ir::Module& module, const LaunchSp
   if (fault) {
     Inject(*fault, lowered);
   }
-  CpuOptions options;
+  cpu::CpuOptions options;
   options.audits_proofs = TestsAuditProofs();
   options.shapes = form.shapes;
-  HPVMD_ASSIGN_OR_RETURN(const Artifact artifact,
-                         EmitCpuImage(lowered, form.level.empty() ? Target() : CpuTarget{form.level}, options));
+  HPVMD_ASSIGN_OR_RETURN(
+      const Artifact artifact,
+      cpu::EmitCpuImage(lowered, form.level.empty() ? Target() : cpu::CpuTarget{form.level}, options));
   const auto variants = static_cast<uint32_t>(artifact.variants.size());
   std::vector<Outcome> outcomes;
   // A number beyond the variants is one instance at a time.

@@ -74,7 +74,7 @@ int ReplayAll(const std::string& folder, const CpuForm& form) {
     std::fprintf(stderr, "%s\n", Message(paths.status()).c_str());
     return 2;
   }
-  InitializeLlvm();
+  cpu::InitializeLlvm();
   int failed = 0;
   for (const std::string& path : *paths) {
     const StatusOr<Case> item = Load(path);
@@ -89,7 +89,7 @@ int ReplayAll(const std::string& folder, const CpuForm& form) {
 }
 
 int Dump(uint64_t seed, const CampaignOptions& options) {
-  InitializeLlvm();
+  cpu::InitializeLlvm();
   const Program program = Generate(seed, options.features);
   const CheckResult result = Check(program, {.fault = options.fault, .form = options.form});
   std::printf("seed %" PRIu64 ": %s. %s\n", seed, std::string(Name(result.verdict)).c_str(),

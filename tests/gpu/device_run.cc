@@ -91,12 +91,12 @@ StatusOr<Artifact> DeviceRun::Compile(ir::Module module, const std::vector<pass:
 
 StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module module,
                                          const std::vector<pass::GpuTile>& tiles, bool fast_math) const {
-  const BackEnd* const back = FindBackEnd(device_->artifact_kind());
+  const gpu::BackEnd* const back = gpu::FindBackEnd(device_->artifact_kind());
   if (back == nullptr) {
     return Unimplemented("This build has no compiler for the device.");
   }
   HPVMD_RETURN_IF_ERROR(pass::RunGpuPipeline(module, {.verify_each = true, .fast_math = fast_math}));
-  GpuOptions options;
+  gpu::GpuOptions options;
   options.tiles = tiles;
   options.chooses_tiles = false;
   options.audits_proofs = TestsAuditProofs();

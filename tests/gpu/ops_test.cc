@@ -17,9 +17,9 @@
 namespace hpvm::gpu_test {
 namespace {
 
+using cpu::testing::Form;
 using ir::Opcode;
 using ir::Type;
-using testing::Form;
 
 // r[i] = op(x[i], y[i]).
 ir::Module KernelOf(const Form& form) {
@@ -86,7 +86,7 @@ void CheckForm(DeviceRun& device, const Form& form) {
   ASSERT_TRUE(executable.ok()) << executable.status();
   Columns all;
   uint32_t traps = 0;
-  const std::vector<uint64_t> edges = testing::EdgesOf(form.type);
+  const std::vector<uint64_t> edges = cpu::testing::EdgesOf(form.type);
   for (const uint64_t x : edges) {
     for (const uint64_t y : form.operands == 2 ? edges : std::vector<uint64_t>{0}) {
       Columns one{{0}, {x}, {y}};
@@ -124,8 +124,8 @@ void CheckForm(DeviceRun& device, const Form& form) {
 
 TEST_P(OpsTest, AgreesWithInterpreter) {
   DeviceRun device(GetParam());
-  for (const Opcode code : testing::ArithmeticOpcodes()) {
-    for (const Form& form : testing::AllFormsOf(code)) {
+  for (const Opcode code : cpu::testing::ArithmeticOpcodes()) {
+    for (const Form& form : cpu::testing::AllFormsOf(code)) {
       const bool uses_f64 = form.type == Type::kF64 || form.result == Type::kF64;
       const bool uses_i64 = form.type == Type::kI64 || form.result == Type::kI64;
       if ((uses_f64 && !device.info().gpu.has_fp64) || (uses_i64 && !device.info().gpu.has_int64)) {
@@ -230,7 +230,7 @@ func f0 "kernel" (%r: i32, %p: i32, %q: i32) -> () {
 
 // Edge values, and what lies around the limit of compiler/back/gpu/float_sums.h and among the denormal numbers.
 std::vector<uint64_t> AddendsOf(Type type) {
-  std::vector<uint64_t> addends = testing::EdgesOf(type);
+  std::vector<uint64_t> addends = cpu::testing::EdgesOf(type);
   const uint64_t least = gpu::LeastGuardedOperand(type),
                  sign = type == Type::kF32 ? uint64_t{1} << 31 : uint64_t{1} << 63;
   const uint64_t normal = type == Type::kF32 ? uint64_t{1} << 23 : uint64_t{1} << 52;
@@ -322,7 +322,7 @@ void CheckKernel(DeviceRun& device, Type type, const std::string& text, size_t w
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
   ASSERT_TRUE(executable.ok()) << executable.status();
-  std::vector<uint64_t> x = testing::EdgesOf(type), r(x.size() * words), want(r);
+  std::vector<uint64_t> x = cpu::testing::EdgesOf(type), r(x.size() * words), want(r);
   ir::Launch launch;
   launch.extent = {x.size(), 1, 1};
   for (std::vector<uint64_t>* column : {&want, &x}) {
@@ -367,7 +367,7 @@ TEST_P(OpsTest, RoundsConstants) {
 TEST_P(OpsTest, AgreesOnOperandsThatDriversKnow) {
   DeviceRun device(GetParam());
   for (const Opcode code : {Opcode::kFAdd, Opcode::kFSub, Opcode::kFMul, Opcode::kFDiv}) {
-    for (const Form& form : testing::AllFormsOf(code)) {
+    for (const Form& form : cpu::testing::AllFormsOf(code)) {
       if (form.type == Type::kF64 && !device.info().gpu.has_fp64) {
         continue;
       }
@@ -394,7 +394,7 @@ TEST_P(OpsTest, Chooses) {
 
 TEST_P(OpsTest, AddsAtomically) {
   DeviceRun device(GetParam());
-  for (const Form& form : testing::AllFormsOf(Opcode::kFAdd)) {
+  for (const Form& form : cpu::testing::AllFormsOf(Opcode::kFAdd)) {
     const GpuTarget& gpu = device.info().gpu;
     if (form.type == Type::kF64 && !(gpu.has_fp64 && gpu.has_int64_atomics)) {
       continue;

@@ -43,7 +43,7 @@ TEST(SpirvRandomTest, ModulesAreValid) {
     ASSERT_TRUE(passed.ok()) << "seed " << seed << ": " << passed;
     for (const bool is_full : {true, false}) {
       Diagnostics diagnostics;
-      const std::optional<Artifact> artifact = EmitVulkan(module, Target(is_full), {}, diagnostics);
+      const std::optional<Artifact> artifact = vulkan::EmitVulkan(module, Target(is_full), {}, diagnostics);
       ++(artifact.has_value() ? emitted : refused);
       ASSERT_EQ(ToString(diagnostics).find("not valid"), std::string::npos)
           << "seed " << seed << ": " << ToString(diagnostics);

@@ -226,7 +226,7 @@ CheckResult CheckApart(const Kernel& kernel, const CheckOptions& options) {
 }
 
 StatusOr<CampaignResult> RunCampaign(const CampaignOptions& options) {
-  InitializeLlvm();
+  cpu::InitializeLlvm();
   auto* board = Share<Board>();
   board->next = options.first;
   const auto start = std::chrono::steady_clock::now();

@@ -63,7 +63,7 @@ class Checking {
       std::vector<std::string> levels = options_.levels;
       if (levels.empty()) {
         static constexpr const char* kLevels[] = {"x86-64-v4", "x86-64-v4", "x86-64-v3", "x86-64-v2"};
-        levels.push_back(std::min(std::string(kLevels[random_.Below(4)]), HostCpuTarget()->level));
+        levels.push_back(std::min(std::string(kLevels[random_.Below(4)]), cpu::HostCpuTarget()->level));
       }
       for (const std::string& level : levels) {
         if (!RunLevel(level)) {
@@ -138,7 +138,7 @@ class Checking {
   }
 
   bool RunLevel(const std::string& level) {
-    CpuOptions options;
+    cpu::CpuOptions options;
     options.audits_proofs = TestsAuditProofs();
     options.shapes = options_.shapes;
     for (uint32_t i = options.shapes.empty() ? random_.Between(1, 2) : 0; i > 0; --i) {
@@ -149,12 +149,12 @@ class Checking {
       shapes += " " + NameOf(shape);
     }
     Note(level + ": emitting" + shapes);
-    const StatusOr<Artifact> artifact = EmitCpuImage(lowered_, {level}, options);
+    const StatusOr<Artifact> artifact = cpu::EmitCpuImage(lowered_, {level}, options);
     if (!artifact.ok()) {
       return Fail(Verdict::kEmitFails, level + shapes + ": " + Message(artifact.status()));
     }
     ++result_.images;
-    if (level > HostCpuTarget()->level) {
+    if (level > cpu::HostCpuTarget()->level) {
       return true;  // Emitted, and run elsewhere.
     }
     // Instances that wait for each other need a runner with a stack for each.
@@ -220,7 +220,7 @@ class Checking {
       ++result_.gang_runs;
       result_.unchecked_runs += variant->needs_proof ? 1 : 0;
     }
-    testing::ImageRunner runner(image);
+    cpu::testing::ImageRunner runner(image);
     for (bool at_end : {true, false}) {
       ++result_.runs;
       Note(stage + (at_end ? ", buffers before a guard page" : ", buffers behind a guard page"));
@@ -232,7 +232,7 @@ class Checking {
     return true;
   }
 
-  bool RunParts(testing::ImageRunner& runner, const Buffers& buffers, const CpuVariant* variant) {
+  bool RunParts(cpu::testing::ImageRunner& runner, const Buffers& buffers, const CpuVariant* variant) {
     const ir::Launch launch = LaunchOf(kernel_, buffers);
     const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(kernel_.module, launch.arguments);
     if (!space.ok()) {

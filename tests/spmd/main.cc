@@ -63,7 +63,7 @@ bool ParseFault(const std::string& text, CheckOptions& options) {
 }
 
 int ReplayAll(const std::vector<std::string>& paths, const CheckOptions& options) {
-  InitializeLlvm();
+  cpu::InitializeLlvm();
   size_t failed = 0;
   for (const std::string& path : paths) {
     std::stringstream text;

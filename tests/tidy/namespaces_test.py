@@ -22,7 +22,7 @@ class NamespacesTest(unittest.TestCase):
                             ("sandbox/testing/planted.h", "hpvm::testing"), ("builder/planted.cc", "hpvm::supervisor"),
                             ("backends/shared/planted.h", "hpvm"), ("base/planted.h", "hpvm::engine"),
                             ("compiler/api/planted.h", "hpvm::ir"), ("client/planted.cc", "hpvm::ctl"),
-                            ("backends/cpu/worker.h", "hpvm"), ("server/core/planted.cc", "other")):
+                            ("backends/cpu/worker.h", "hpvm"), ("compiler/back/llvm/a_test.cc", "hpvm"), ("server/core/planted.cc", "other")):
             with self.subTest(path=path):
                 self.assertRegex(" ".join(found(path, block(space))), f"namespace {space};.* stand in hpvm")
 
@@ -35,7 +35,8 @@ class NamespacesTest(unittest.TestCase):
     def test_the_room_and_what_is_below_it_passes(self):
         for path, space in (("engine/a.h", "hpvm::engine"), ("engine/testing/a.h", "hpvm::engine::testing"),
                             ("scheduler/placement/a.cc", "hpvm::scheduler::placing"), ("base/a.h", "hpvm"), ("base/a.h", "hpvm::limits"),
-                            ("backends/vulkan/device.h", "hpvm"), ("backends/null/device.cc", "hpvm"), ("compiler/back/a.h", "hpvm"), ("compiler/pass/tile/a.h", "hpvm::pass")):
+                            ("backends/vulkan/device.h", "hpvm"), ("backends/null/device.cc", "hpvm"), ("compiler/back/a.h", "hpvm::gpu"),
+                            ("compiler/back/llvm/testing/a.h", "hpvm::cpu::testing"), ("compiler/pass/tile/a.h", "hpvm::pass")):
             with self.subTest(path=path):
                 self.assertEqual(found(path, block(space)), [])
 

@@ -29,26 +29,26 @@ class CpuProgram final : public Program {
 
 class CpuEngine final : public Engine {
  public:
-  explicit CpuEngine(CpuTarget target) : target_(std::move(target)) {}
+  explicit CpuEngine(cpu::CpuTarget target) : target_(std::move(target)) {}
 
   StatusOr<std::unique_ptr<Program>> Load(ir::Module module) override {
     const std::vector<ir::FunctionType> reference_types = module.reference_types;
     HPVMD_RETURN_IF_ERROR(pass::RunCpuPipeline(module));
-    HPVMD_ASSIGN_OR_RETURN(const Artifact artifact, EmitCpuImage(module, target_));
+    HPVMD_ASSIGN_OR_RETURN(const Artifact artifact, cpu::EmitCpuImage(module, target_));
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<cpu::InstanceRunner> runner,
                            cpu::InstanceRunner::Load(artifact, reference_types));
     return std::make_unique<CpuProgram>(std::move(runner));
   }
 
  private:
-  const CpuTarget target_;
+  const cpu::CpuTarget target_;
 };
 
 }  // namespace
 
 StatusOr<std::unique_ptr<Engine>> CreateCpuEngine() {
-  InitializeLlvm();
-  HPVMD_ASSIGN_OR_RETURN(CpuTarget target, HostCpuTarget());
+  cpu::InitializeLlvm();
+  HPVMD_ASSIGN_OR_RETURN(cpu::CpuTarget target, cpu::HostCpuTarget());
   return std::make_unique<CpuEngine>(std::move(target));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/gpu/back_end.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 
 GpuTarget CommonH200() {
   GpuTarget target;
@@ -18,4 +18,4 @@ GpuTarget CommonH200() {
   return target;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu

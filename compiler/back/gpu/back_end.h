@@ -16,7 +16,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 
 struct GpuOptions {
   bool fast_math = false;
@@ -43,6 +43,6 @@ struct BackEnd {
 // What both drivers of NVIDIA, 550 and later, say of an H200.
 GpuTarget CommonH200();
 
-}  // namespace hpvm
+}  // namespace hpvm::gpu
 
 #endif  // HPVMD_COMPILER_BACK_GPU_BACK_END_H_

@@ -5,6 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include "compiler/back/kernel_il/libclc.h"
 #include "compiler/front/spirv/testing/assemble.h"
 
 namespace hpvm::kernel_il {
@@ -117,6 +125,16 @@ TEST_F(KernelIlTest, LinksBuiltIns) {
     EXPECT_TRUE(ptx.ok()) << function << ": " << ptx.status();
     EXPECT_THAT(ptx.value_or(""), AllOf(HasSubstr(".entry apply("), Not(HasSubstr(".extern")))) << function;
   }
+}
+
+TEST_F(KernelIlTest, LlvmTakesWhatLibclcLacks) {
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic error;
+  const auto rest = llvm::parseAssemblyString(LibclcRest(), error, context);
+  ASSERT_NE(rest, nullptr) << error.getMessage().str() << " in line " << error.getLineNo();
+  std::string faults;
+  llvm::raw_string_ostream out(faults);
+  EXPECT_FALSE(llvm::verifyModule(*rest, &out)) << faults;
 }
 
 // What nobody defines is told by name, before a driver fails to load it.

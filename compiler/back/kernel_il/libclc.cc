@@ -17,9 +17,17 @@ __attribute__((visibility("hidden"))) extern const char hpvmd_libclc_end[];
 }
 
 namespace hpvm::kernel_il {
+namespace {
+
+constexpr char kRest[] = {
+#include "compiler/back/kernel_il/libclc_rest.inc"
+    '\0'};
+
+}  // namespace
 
 std::string_view LibclcBitcode() {
   return {hpvmd_libclc_begin, static_cast<size_t>(hpvmd_libclc_end - hpvmd_libclc_begin)};
 }
+std::string_view LibclcRest() { return kRest; }
 
 }  // namespace hpvm::kernel_il

@@ -8,7 +8,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using testing::ImageRunner;
@@ -105,4 +105,4 @@ INSTANTIATE_TEST_SUITE_P(All, AuditTest, ::testing::ValuesIn(kCases),
                          [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

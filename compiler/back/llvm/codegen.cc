@@ -20,7 +20,7 @@
 
 #include "compiler/back/llvm/emit/emitter.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 
 void InitializeLlvm() {
   static std::once_flag once;
@@ -44,7 +44,6 @@ void SetOutOfMemoryHandler(void (*handler)()) {
   llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { out_of_memory(); });
 }
 
-namespace cpu {
 namespace {
 
 // For text alone, so that the zygote does not pay for it.
@@ -177,5 +176,4 @@ StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& ma
   return std::string(bytes.begin(), bytes.end());
 }
 
-}  // namespace cpu
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -18,7 +18,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using testing::GangInput;
@@ -625,4 +625,4 @@ TEST(GroupTest, OwnMemoryIsLeftToFibers) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -7,7 +7,7 @@
 
 #include "compiler/back/llvm/testing/gang_compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using testing::ImageRunner;
@@ -98,4 +98,4 @@ TEST(IndexOnceTest, ARaceLeadsNowhere) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

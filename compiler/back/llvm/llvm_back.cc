@@ -12,14 +12,14 @@
 #include "compiler/back/llvm/variants.h"
 #include "compiler/ir/cpu_abi.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 // An optimised module with what it lives in.
 struct Compiled {
   std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
   std::unique_ptr<llvm::Module> module;
-  std::vector<cpu::EmittedVariant> variants;
+  std::vector<EmittedVariant> variants;
 };
 
 // Compiles a kernel, and again with other variants when some turn out to be too large.
@@ -28,33 +28,33 @@ class Compiler {
   static StatusOr<Compiler> Create(const ir::Module& module, const CpuTarget& target, const CpuOptions& options) {
     Compiler compiler(module);
     compiler.options_ = options;
-    HPVMD_ASSIGN_OR_RETURN(compiler.machine_, cpu::MachineOf(target));
+    HPVMD_ASSIGN_OR_RETURN(compiler.machine_, MachineOf(target));
     compiler.machine_.fast_math = options.fast_math;
     compiler.machine_.audits_proofs = options.audits_proofs;
-    HPVMD_ASSIGN_OR_RETURN(compiler.target_, cpu::CreateTargetMachine(target));
-    compiler.choice_ = cpu::ChooseVariants(module, compiler.machine_, options, &compiler.chosen_);
+    HPVMD_ASSIGN_OR_RETURN(compiler.target_, CreateTargetMachine(target));
+    compiler.choice_ = ChooseVariants(module, compiler.machine_, options, &compiler.chosen_);
     return compiler;
   }
   StatusOr<Compiled> ToLlvm() {
     emitted_.remarks.clear();
     Compiled compiled;
-    cpu::ModuleEmitter m(module_, machine_);
-    HPVMD_RETURN_IF_ERROR(cpu::EmitFunctions(m, *compiled.context));
-    compiled.variants = cpu::EmitVariants(m, choice_, &emitted_);
-    HPVMD_RETURN_IF_ERROR(cpu::FinishModule(m));
+    ModuleEmitter m(module_, machine_);
+    HPVMD_RETURN_IF_ERROR(EmitFunctions(m, *compiled.context));
+    compiled.variants = EmitVariants(m, choice_, &emitted_);
+    HPVMD_RETURN_IF_ERROR(FinishModule(m));
     compiled.module = std::move(m.module);
     compiled.module->setTargetTriple(target_->getTargetTriple());
     compiled.module->setDataLayout(target_->createDataLayout());
     compiled.module->setPICLevel(llvm::PICLevel::SmallPIC);
-    cpu::Optimise(*compiled.module, *target_);
+    Optimise(*compiled.module, *target_);
     return compiled;
   }
   // The object, and what it was made of.
-  StatusOr<std::string> ToObject(std::vector<cpu::EmittedVariant>* variants) {
+  StatusOr<std::string> ToObject(std::vector<EmittedVariant>* variants) {
     while (true) {
       HPVMD_ASSIGN_OR_RETURN(Compiled compiled, ToLlvm());
-      HPVMD_ASSIGN_OR_RETURN(std::string object, cpu::GenerateCode(*compiled.module, *target_, cpu::FileKind::kObject));
-      HPVMD_ASSIGN_OR_RETURN(std::vector<cpu::Frame> large, cpu::LargeFrames(object));
+      HPVMD_ASSIGN_OR_RETURN(std::string object, GenerateCode(*compiled.module, *target_, FileKind::kObject));
+      HPVMD_ASSIGN_OR_RETURN(std::vector<Frame> large, LargeFrames(object));
       if (large.empty()) {
         *variants = std::move(compiled.variants);
         return object;
@@ -81,7 +81,7 @@ class Compiler {
  private:
   explicit Compiler(const ir::Module& module) : module_(module) {}
   // Whether it could.
-  bool Shrink(const std::vector<cpu::EmittedVariant>& variants, const cpu::Frame& frame) {
+  bool Shrink(const std::vector<EmittedVariant>& variants, const Frame& frame) {
     bool found = false;
     // From behind: the choice's indices of those before stay.
     for (auto variant = variants.rbegin(); variant != variants.rend(); ++variant) {
@@ -92,7 +92,7 @@ class Compiler {
         chosen_.Add(KernelRemark::Kind::kRefused, 0,
                     "The stack frame of \"" + frame.function + "\" has " + std::to_string(frame.bytes) +
                         " bytes, more than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
-        cpu::ReplaceBySmaller(choice_, *variant);
+        ReplaceBySmaller(choice_, *variant);
         return true;
       }
       found = found || uses_it;
@@ -102,9 +102,9 @@ class Compiler {
 
   const ir::Module& module_;
   CpuOptions options_;
-  cpu::Machine machine_;
+  Machine machine_;
   std::unique_ptr<llvm::TargetMachine> target_;
-  cpu::VariantChoice choice_;
+  VariantChoice choice_;
   KernelReport chosen_, emitted_;
 };
 
@@ -130,13 +130,13 @@ StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& targe
     return Unimplemented("Images are made for x86-64 only; for aarch64 there is text.");
   }
   HPVMD_ASSIGN_OR_RETURN(Compiler compiler, Compiler::Create(module, target, options));
-  std::vector<cpu::EmittedVariant> variants;
+  std::vector<EmittedVariant> variants;
   HPVMD_ASSIGN_OR_RETURN(std::string object, compiler.ToObject(&variants));
-  std::vector<std::string> entries = {cpu::kEntryName};
-  for (const cpu::EmittedVariant& variant : variants) {
+  std::vector<std::string> entries = {kEntryName};
+  for (const EmittedVariant& variant : variants) {
     entries.push_back(variant.entry);
   }
-  HPVMD_ASSIGN_OR_RETURN(cpu::LinkedImage image, cpu::LinkImage(object, entries));
+  HPVMD_ASSIGN_OR_RETURN(LinkedImage image, LinkImage(object, entries));
   Artifact artifact = DescribeModule(module);
   artifact.kind = ArtifactKind::kCpuImage;
   artifact.target = target.level;
@@ -163,7 +163,7 @@ StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& tar
   HPVMD_ASSIGN_OR_RETURN(Compiled compiled, compiler.ToLlvm());
   compiler.Report();
   if (text == CpuText::kAssembly) {
-    return cpu::GenerateCode(*compiled.module, compiler.target(), cpu::FileKind::kAssembly);
+    return GenerateCode(*compiled.module, compiler.target(), FileKind::kAssembly);
   }
   std::string out;
   llvm::raw_string_ostream stream(out);
@@ -171,4 +171,4 @@ StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& tar
   return out;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -15,7 +15,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/pass/gang/gang_plan.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 
 // What the code may use of the processor: one of the psABI's levels "x86-64-v2" (SSE2 to SSE4.2), "x86-64-v3" (AVX2),
 // "x86-64-v4" (AVX-512), or "aarch64" (NEON), for which text can be made but nothing here can run.
@@ -55,6 +55,6 @@ enum class CpuText : uint8_t { kLlvm, kAssembly };
 StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text,
                                   const CpuOptions& options = {});
 
-}  // namespace hpvm
+}  // namespace hpvm::cpu
 
 #endif  // HPVMD_COMPILER_BACK_LLVM_LLVM_BACK_H_

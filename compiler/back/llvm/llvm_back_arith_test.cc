@@ -5,7 +5,7 @@
 #include "compiler/back/llvm/testing/compare.h"
 #include "compiler/back/llvm/testing/forms.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using ir::Opcode;
@@ -216,4 +216,4 @@ func f0 "nan" (%r: i32, %x: f32) -> () {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -8,7 +8,7 @@
 
 #include "compiler/back/llvm/testing/compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using ir::TrapCode;
@@ -459,4 +459,4 @@ TEST(ControlTest, EveryLevelEmits) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -4,7 +4,7 @@
 
 #include "compiler/back/llvm/testing/compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using ir::Opcode;
@@ -492,4 +492,4 @@ func f0 "group" (%r: i32, %bytes: i32, %at: i32) -> () {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -14,7 +14,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using ir::Opcode;
@@ -429,4 +429,4 @@ func f0 "sum" (%r: i32, %x: i32) -> () {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -14,7 +14,7 @@ namespace hpvm::opencl {
 // The part of a program in front of its kernels.
 class Helpers {
  public:
-  // Makes the function of that name from the fixed table available, with those it calls.
+  // Makes the function of that name in helpers.cl available, with those it calls.
   void Need(std::string_view name);
   // Adds a function, or whatever text, under a name unless it is there.
   void Add(const std::string& name, const std::string& text);

@@ -15,14 +15,10 @@
 #include "compiler/back/opencl/literal.h"
 #include "compiler/ir/walk.h"
 
-namespace hpvm {
+namespace hpvm::opencl {
 namespace {
 
 using gpu::Trust;
-using opencl::Cat;
-using opencl::Helpers;
-using opencl::KernelOptions;
-using opencl::KernelWriter;
 
 std::string NameOf(const pass::GpuTile& tile) {
   return Cat("tile_", tile.size[0], "_", tile.size[1], "_", tile.size[2], tile.is_staged ? "_staged" : "");
@@ -30,7 +26,7 @@ std::string NameOf(const pass::GpuTile& tile) {
 
 class Emitter {
  public:
-  Emitter(const ir::Module& module, const GpuTarget& target, const GpuOptions& options, Diagnostics& diagnostics)
+  Emitter(const ir::Module& module, const GpuTarget& target, const gpu::GpuOptions& options, Diagnostics& diagnostics)
       : module_(module), target_(target), options_(options), diagnostics_(diagnostics) {}
 
   std::optional<Artifact> Run() {
@@ -40,7 +36,7 @@ class Emitter {
     }
     if (options_.report != nullptr) {
       const auto form = [&](const ir::Op& op, bool is_group) {
-        return opencl::FloatSumIn(module_, op, target_, is_group ? "__local" : "__global", options_.fast_math);
+        return FloatSumIn(module_, op, target_, is_group ? "__local" : "__global", options_.fast_math);
       };
       gpu::ReportFloatSums(module_, plan_, form, gpu::FindSumPartners(module_, plan_, target_, options_.fast_math),
                            *options_.report);
@@ -151,10 +147,10 @@ class Emitter {
         has[origin - 1] = true;
       }
     });
-    std::string text = Cat("// ", opencl::Identifier(module_.name), ": ", opencl::Identifier(entry.name));
+    std::string text = Cat("// ", Identifier(module_.name), ": ", Identifier(entry.name));
     for (size_t i = 0; i < has.size(); ++i) {
       if (has[i] && i != module_.entry.index) {
-        opencl::Append(text, ", ", opencl::Identifier(module_.functions[i].name));
+        Append(text, ", ", Identifier(module_.functions[i].name));
       }
     }
     return text + "\n#pragma OPENCL FP_CONTRACT OFF\n";
@@ -176,7 +172,7 @@ class Emitter {
 
   const ir::Module& module_;
   const GpuTarget& target_;
-  const GpuOptions& options_;
+  const gpu::GpuOptions& options_;
   Diagnostics& diagnostics_;
   gpu::GpuPlan plan_;
   Helpers helpers_;
@@ -185,7 +181,7 @@ class Emitter {
 };
 
 GpuTarget H200() {
-  GpuTarget target = CommonH200();
+  GpuTarget target = gpu::CommonH200();
   target.buffer_bytes_max = uint64_t{35} << 30;
   target.push_bytes_max = 4352;
   target.api_version = 300;
@@ -196,15 +192,15 @@ GpuTarget H200() {
 
 }  // namespace
 
-std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
+std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const gpu::GpuOptions& options,
                                    Diagnostics& diagnostics) {
   return Emitter(module, target, options, diagnostics).Run();
 }
 
-const BackEnd kOpenClBack = {.target = ArtifactKind::kOpenCl,
-                             .emit = EmitOpenCl,
-                             .h200 = H200,
-                             .probe_name = "kWrapOpenCl",
-                             .probe_version = 120};
+const gpu::BackEnd kOpenClBack = {.target = ArtifactKind::kOpenCl,
+                                  .emit = EmitOpenCl,
+                                  .h200 = H200,
+                                  .probe_name = "kWrapOpenCl",
+                                  .probe_version = 120};
 
-}  // namespace hpvm
+}  // namespace hpvm::opencl

@@ -12,13 +12,13 @@
 
 #include "compiler/back/gpu/back_end.h"
 
-namespace hpvm {
+namespace hpvm::opencl {
 
 // `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
-std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
+std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const gpu::GpuOptions& options,
                                    Diagnostics& diagnostics);
-extern const BackEnd kOpenClBack;
+extern const gpu::BackEnd kOpenClBack;
 
-}  // namespace hpvm
+}  // namespace hpvm::opencl
 
 #endif  // HPVMD_COMPILER_BACK_OPENCL_OPENCL_BACK_H_

@@ -16,7 +16,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::opencl {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -60,7 +60,7 @@ Emitted Emit(const std::string& ir, const GpuTarget& target = Full(), std::vecto
   StatusOr<ir::Module> module = ir::ParseModule(ir);
   EXPECT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(pass::RunGpuPipeline(*module, {.verify_each = true}).ok());
-  GpuOptions options;
+  gpu::GpuOptions options;
   options.chooses_tiles = false;
   options.tiles = std::move(tiles);
   options.fast_math = fast_math;
@@ -118,7 +118,7 @@ TEST(OpenClBackTest, GlobalAddressesAreMadeByAt) {
       }
       pass::GpuTile tile;
       tile.size = {2, 2, 1};
-      GpuOptions options;
+      gpu::GpuOptions options;
       options.tiles = {tile};
       Diagnostics diagnostics;
       const std::optional<Artifact> artifact = EmitOpenCl(*module, Full(), options, diagnostics);
@@ -525,7 +525,7 @@ TEST(OpenClBackTest, TimeIsLinear) {
     StatusOr<ir::Module> module = ir::ParseModule(ir);
     EXPECT_TRUE(pass::RunGpuPipeline(*module).ok());
     Diagnostics diagnostics;
-    GpuOptions options;
+    gpu::GpuOptions options;
     options.chooses_tiles = false;
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_TRUE(EmitOpenCl(*module, Full(), options, diagnostics).has_value());
@@ -536,4 +536,4 @@ TEST(OpenClBackTest, TimeIsLinear) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::opencl

@@ -17,7 +17,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::opencl {
 namespace {
 
 using testing::ProgramRunner;
@@ -47,7 +47,7 @@ class OpenClRunTest : public ::testing::Test {
     StatusOr<ir::Module> module = ir::ParseModule(text);
     EXPECT_TRUE(module.ok()) << module.status();
     EXPECT_TRUE(pass::RunGpuPipeline(*module, {.verify_each = true}).ok());
-    GpuOptions options;
+    gpu::GpuOptions options;
     options.chooses_tiles = false;
     Diagnostics diagnostics;
     const std::optional<Artifact> artifact = EmitOpenCl(*module, target_, options, diagnostics);
@@ -157,7 +157,7 @@ TEST_F(OpenClRunTest, SumsWrapBeforeTheyAreAddresses) {
     const StatusOr<ir::TrapReport> interpreted = ir::Interpret(*module, want.On());
     ASSERT_TRUE(interpreted.ok() && interpreted->code == ir::TrapCode::kNone) << interpreted.status();
     EXPECT_TRUE(pass::RunGpuPipeline(*module, {.verify_each = true}).ok());
-    GpuOptions options;
+    gpu::GpuOptions options;
     options.chooses_tiles = false;
     Diagnostics diagnostics;
     const std::optional<Artifact> artifact = EmitOpenCl(*module, target_, options, diagnostics);
@@ -189,7 +189,7 @@ TEST_F(OpenClRunTest, SortsInWideGroups) {
   StatusOr<ir::Module> module = ir::ParseModule(text.str());
   ASSERT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(pass::RunGpuPipeline(*module, {.verify_each = true}).ok());
-  GpuOptions options;
+  gpu::GpuOptions options;
   options.chooses_tiles = false;
   Diagnostics diagnostics;
   const std::optional<Artifact> artifact = EmitOpenCl(*module, target_, options, diagnostics);
@@ -328,4 +328,4 @@ TEST_F(OpenClRunTest, JumpsLeaveAnyDepth) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::opencl

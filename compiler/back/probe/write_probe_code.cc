@@ -10,7 +10,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::gpu {
 namespace {
 
 // Instance i sums two pairs of neighbouring words of x at 48 i + 80, which 32-bit sums reach by wrapping: the stand-in
@@ -115,12 +115,12 @@ int Run(const char* path) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::gpu
 
 int main(int argc, char** argv) {
   if (argc != 2) {
     fputs("usage: hpvm-probe-code FILE\n", stderr);
     return 2;
   }
-  return hpvm::Run(argv[1]);
+  return hpvm::gpu::Run(argv[1]);
 }

@@ -25,7 +25,7 @@
 #include <spirv/unified1/GLSL.std.450.h>
 #include <spirv/unified1/spirv.hpp>
 
-namespace hpvm {
+namespace hpvm::vulkan {
 namespace {
 
 constexpr size_t kLanes = 256;
@@ -361,4 +361,4 @@ TEST(FusedFloatTest, LeavesTheRest) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::vulkan

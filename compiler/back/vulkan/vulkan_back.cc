@@ -12,13 +12,10 @@
 #include "compiler/ir/launch.h"
 #include "compiler/pass/tile/coarsen.h"
 
-namespace hpvm {
+namespace hpvm::vulkan {
 namespace {
 
 using gpu::Trust;
-using vulkan::KernelEmitter;
-using vulkan::ModuleEmitter;
-using vulkan::VariantOptions;
 
 // The validator's limit on ids.
 constexpr uint32_t kIdsMax = 4'194'303;
@@ -28,7 +25,7 @@ constexpr uint64_t kPrivateBytesMax = 16 * 1024;
 
 class Variants {
  public:
-  Variants(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options)
+  Variants(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const gpu::GpuOptions& options)
       : plan_(plan), target_(target), options_(options), emitter_(module, target) {}
 
   // The form's variant; before it one for buffers at multiples of 16 bytes, if `has_room` and some accesses gain by
@@ -99,7 +96,7 @@ class Variants {
 
   const gpu::GpuPlan& plan_;
   const GpuTarget& target_;
-  const GpuOptions& options_;
+  const gpu::GpuOptions& options_;
   ModuleEmitter emitter_;
   std::vector<GpuVariant> variants_;
 };
@@ -110,7 +107,7 @@ void Fail(const ir::Module& module, const Status& status, Diagnostics& diagnosti
 
 // Tiles, the best guess first; those that cannot be made are left out.
 Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const GpuTarget& target,
-                const GpuOptions& options, Variants& variants) {
+                const gpu::GpuOptions& options, Variants& variants) {
   std::vector<pass::GpuTile> tiles = options.tiles;
   if (options.chooses_tiles) {
     tiles = pass::ChooseTiles(module, target, options.report);
@@ -146,7 +143,7 @@ Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const Gp
 }
 
 GpuTarget H200() {
-  GpuTarget target = CommonH200();
+  GpuTarget target = gpu::CommonH200();
   target.exact_divide = target.keeps_denormals = false;  // As backends/vulkan finds it.
   target.exact_fma = true;
   target.buffer_bytes_max = (uint64_t{1} << 32) - 1;
@@ -157,7 +154,7 @@ GpuTarget H200() {
 
 }  // namespace
 
-std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
+std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const gpu::GpuOptions& options,
                                    Diagnostics& diagnostics) {
   const gpu::GpuPlan plan = gpu::PlanGpu(module, target, diagnostics);
   if (HasErrors(diagnostics)) {
@@ -173,7 +170,7 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   }
   if (options.report != nullptr) {
     const auto form = [&](const ir::Op& op, bool is_group) {
-      return vulkan::FloatSumAt(module, op, target, is_group, options.fast_math);
+      return FloatSumAt(module, op, target, is_group, options.fast_math);
     };
     gpu::ReportFloatSums(module, plan, form, gpu::FindSumPartners(module, plan, target, options.fast_math),
                          *options.report);
@@ -193,7 +190,7 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
     emitted = words.status();
   }
   if (emitted.ok()) {
-    emitted = vulkan::ValidateSpirv(*words, target.api_version);
+    emitted = ValidateSpirv(*words, target.api_version);
   }
   if (!emitted.ok()) {
     Fail(module, emitted, diagnostics);
@@ -207,10 +204,10 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   return artifact;
 }
 
-const BackEnd kVulkanBack = {.target = ArtifactKind::kVulkan,
-                             .emit = EmitVulkan,
-                             .h200 = H200,
-                             .probe_name = "kWrapVulkan",
-                             .probe_version = 12};
+const gpu::BackEnd kVulkanBack = {.target = ArtifactKind::kVulkan,
+                                  .emit = EmitVulkan,
+                                  .h200 = H200,
+                                  .probe_name = "kWrapVulkan",
+                                  .probe_version = 12};
 
-}  // namespace hpvm
+}  // namespace hpvm::vulkan

@@ -14,13 +14,13 @@
 
 #include "compiler/back/gpu/back_end.h"
 
-namespace hpvm {
+namespace hpvm::vulkan {
 
 // `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
-std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
+std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const gpu::GpuOptions& options,
                                    Diagnostics& diagnostics);
-extern const BackEnd kVulkanBack;
+extern const gpu::BackEnd kVulkanBack;
 
-}  // namespace hpvm
+}  // namespace hpvm::vulkan
 
 #endif  // HPVMD_COMPILER_BACK_VULKAN_VULKAN_BACK_H_

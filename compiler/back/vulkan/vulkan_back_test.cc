@@ -20,7 +20,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm {
+namespace hpvm::vulkan {
 namespace {
 
 using ir::Opcode;
@@ -61,7 +61,7 @@ std::string Slurp(const std::string& path) {
 
 // The artifact, or nothing where the kernel is refused, with why.
 std::optional<Artifact> Compile(const ir::Module& source, const GpuTarget& target, std::string* why,
-                                const GpuOptions& options = {}) {
+                                const gpu::GpuOptions& options = {}) {
   ir::Module module = source;
   const Status passed = pass::RunGpuPipeline(module, {.verify_each = true});
   EXPECT_TRUE(passed.ok()) << passed;
@@ -138,7 +138,7 @@ TEST(VulkanBackTest, GoldenListings) {
     const StatusOr<ir::Module> module = ir::ParseModule(Slurp(folder + name + ".ir"));
     ASSERT_TRUE(module.ok()) << module.status();
     std::string why;
-    GpuOptions options;
+    gpu::GpuOptions options;
     options.chooses_tiles = false;
     const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
     ASSERT_TRUE(artifact.has_value()) << why;
@@ -203,7 +203,7 @@ func f1 "device_cos_f32" contract (%x: f32) -> (f32) {
 }
 )");
   ASSERT_TRUE(module.ok()) << module.status();
-  GpuOptions options;
+  gpu::GpuOptions options;
   options.fast_math = true;
   std::string why;
   const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
@@ -239,7 +239,7 @@ TEST(VulkanBackTest, FastMathTakesReciprocalRoots) {
   target.exact_fma = false;  // Else exact roots begin with it, too.
   for (const bool is_fast : {true, false}) {
     std::string why;
-    GpuOptions options;
+    gpu::GpuOptions options;
     options.fast_math = is_fast;
     const std::optional<Artifact> artifact = Compile(*module, target, &why, options);
     ASSERT_TRUE(artifact.has_value()) << why;
@@ -257,7 +257,7 @@ std::string SumListing(const std::string& type, bool is_group, const GpuTarget& 
   const StatusOr<ir::Module> module = ir::ParseModule(text);
   EXPECT_TRUE(module.ok()) << module.status();
   std::string why;
-  GpuOptions options;
+  gpu::GpuOptions options;
   options.fast_math = fast_math;
   const std::optional<Artifact> artifact = Compile(*module, target, &why, options);
   EXPECT_TRUE(artifact.has_value()) << why;
@@ -322,7 +322,7 @@ TEST(VulkanBackTest, SubgroupsAddUpFirst) {
       GpuTarget target = FullTarget();
       target.has_subgroup_sums = has_sums;
       std::string why;
-      GpuOptions options;
+      gpu::GpuOptions options;
       options.fast_math = is_fast;
       const std::optional<Artifact> artifact = Compile(*module, target, &why, options);
       ASSERT_TRUE(artifact.has_value()) << why;
@@ -340,7 +340,7 @@ TEST(VulkanBackTest, TilesSayThatBuffersAreAligned) {
   const StatusOr<ir::Module> module = ir::ParseModule(Slurp(HPVMD_SOURCE_DIR "/tests/golden/coarsen/triad.ir"));
   ASSERT_TRUE(module.ok()) << module.status();
   std::string why;
-  GpuOptions options;
+  gpu::GpuOptions options;
   options.tiles = {pass::GpuTile{{4, 1, 1}}};
   const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
   ASSERT_TRUE(artifact.has_value()) << why;
@@ -385,12 +385,12 @@ TEST(VulkanBackTest, ValidatorSpeaks) {
   ASSERT_TRUE(artifact.has_value()) << why;
   std::vector<uint32_t> words(artifact->code.size() / 4);
   std::memcpy(words.data(), artifact->code.data(), artifact->code.size());
-  EXPECT_TRUE(vulkan::ValidateSpirv(words, 13).ok());
+  EXPECT_TRUE(ValidateSpirv(words, 13).ok());
   words.pop_back();
-  const Status cut = vulkan::ValidateSpirv(words, 13);
+  const Status cut = ValidateSpirv(words, 13);
   EXPECT_EQ(cut.code(), absl::StatusCode::kInternal);
   EXPECT_NE(cut.message().find("not valid"), std::string::npos);
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::vulkan

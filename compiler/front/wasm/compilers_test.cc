@@ -18,7 +18,7 @@
 #include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 const std::string kFolder = HPVMD_SOURCE_DIR "/tests/golden/compilers/";
@@ -52,7 +52,7 @@ void ExpectRuns(const Row& row, const std::string& path) {
       .entry = row.entry,
       .params = {{.name = "x", .is_writable = false}, {.name = "out"}, {.name = "count", .is_buffer = false}},
       .module_name = row.file};
-  const ReadOutcome outcome = ReadWasm(wasm::ReadBytes(path), options);
+  const ReadOutcome outcome = ReadWasm(ReadBytes(path), options);
   ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
   const Diagnostics faults = ir::Verify(*outcome.module);
   ASSERT_TRUE(faults.empty()) << ToString(faults);
@@ -95,7 +95,7 @@ TEST(CompilersTest, FreshModules) {
       ++count;
     }
   }
-  const std::string log = wasm::ReadText(folder / "log");
+  const std::string log = ReadText(folder / "log");
   std::filesystem::remove_all(folder);
   if (count == 0) {
     GTEST_SKIP() << "No compiler is installed.";
@@ -104,4 +104,4 @@ TEST(CompilersTest, FreshModules) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

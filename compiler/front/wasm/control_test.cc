@@ -15,7 +15,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 constexpr uint32_t kInstances = 16;
@@ -42,7 +42,7 @@ void ExpectSameAsWabt(const std::vector<uint8_t>& bytes, bool* ran) {
   const Diagnostics faults = ir::Verify(*outcome.module);
   ASSERT_TRUE(faults.empty()) << ToString(faults) << "\n" << ir::Print(*outcome.module);
   const auto out = RunInIr(*outcome.module);
-  EXPECT_EQ(out, wasm::RunInWabt(bytes, kInstances)) << ir::Print(*outcome.module);
+  EXPECT_EQ(out, RunInWabt(bytes, kInstances)) << ir::Print(*outcome.module);
   *ran = out.has_value();
 }
 
@@ -52,9 +52,9 @@ TEST(WasmControlTest, EveryShapeRunsAsInWabt) {
   for (const auto& entry : std::filesystem::directory_iterator(HPVMD_SOURCE_DIR "/tests/golden/front_wasm/control")) {
     SCOPED_TRACE(entry.path().filename().string());
     ASSERT_EQ(entry.path().extension(), ".wat");
-    const std::string text = wasm::ReadText(entry.path());
+    const std::string text = ReadText(entry.path());
     bool ran = false;
-    ASSERT_NO_FATAL_FAILURE(ExpectSameAsWabt(wasm::Assemble(text), &ran));
+    ASSERT_NO_FATAL_FAILURE(ExpectSameAsWabt(Assemble(text), &ran));
     EXPECT_TRUE(ran);
     ++count;
   }
@@ -207,7 +207,7 @@ TEST(WasmControlTest, RandomProgramsRunAsInWabt) {
     const std::string text = Generator(seed).Module();
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + text);
     bool ends = false;
-    ASSERT_NO_FATAL_FAILURE(ExpectSameAsWabt(wasm::Assemble(text), &ends));
+    ASSERT_NO_FATAL_FAILURE(ExpectSameAsWabt(Assemble(text), &ends));
     ASSERT_FALSE(HasFailure());
     ran += ends;
   }
@@ -215,4 +215,4 @@ TEST(WasmControlTest, RandomProgramsRunAsInWabt) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

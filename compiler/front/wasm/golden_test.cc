@@ -18,7 +18,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 const std::string kFolder = HPVMD_SOURCE_DIR "/tests/golden/front_wasm/";
@@ -37,7 +37,7 @@ class GoldenTest : public testing::Test {
   // Reads, verifies and compares with the expected text.
   void Load(const std::string& file, const std::string& entry, std::vector<ParamSpec> params) {
     const WasmOptions options{.entry = entry, .params = std::move(params), .module_name = file};
-    ReadOutcome outcome = ReadWasm(wasm::ReadBytes(kFolder + file + ".wasm"), options);
+    ReadOutcome outcome = ReadWasm(ReadBytes(kFolder + file + ".wasm"), options);
     ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
     ASSERT_EQ(ToString(outcome.diagnostics), "");
     const Diagnostics faults = ir::Verify(*outcome.module);
@@ -47,7 +47,7 @@ class GoldenTest : public testing::Test {
     if (std::getenv("HPVMD_BLESS") != nullptr) {
       std::ofstream(expected, std::ios::binary) << text;
     }
-    EXPECT_EQ(text, wasm::ReadText(expected)) << "HPVMD_BLESS=1 with this test rewrites " << expected;
+    EXPECT_EQ(text, ReadText(expected)) << "HPVMD_BLESS=1 with this test rewrites " << expected;
     module_ = std::move(*outcome.module);
   }
 
@@ -202,4 +202,4 @@ TEST(GoldenFolderTest, HasNoOrphans) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

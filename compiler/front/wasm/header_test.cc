@@ -18,7 +18,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/math/math_module.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 class HeaderTest : public testing::Test {
@@ -46,11 +46,11 @@ class HeaderTest : public testing::Test {
         (folder_ / "out.wasm").string() + " " + (folder_ / name).string() + " 2> " + (folder_ / "log").string();
     return std::system(command.c_str()) == 0;
   }
-  std::string Log() const { return wasm::ReadText(folder_ / "log"); }
+  std::string Log() const { return ReadText(folder_ / "log"); }
 
   void ExpectAccepted() {
     const WasmOptions options{.entry = "run", .params = {{.name = "a"}, {.name = "b"}}, .module_name = "header"};
-    const ReadOutcome outcome = ReadWasm(wasm::ReadBytes(folder_ / "out.wasm"), options);
+    const ReadOutcome outcome = ReadWasm(ReadBytes(folder_ / "out.wasm"), options);
     ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
     EXPECT_TRUE(ir::Verify(*outcome.module).empty());
   }
@@ -144,7 +144,9 @@ TEST_F(HeaderTest, EveryFunctionIsKnown) {
 
 // Reals by way of their bits: each pair of signs, both directions; and vectors.
 TEST_F(HeaderTest, RealAtomicsAndVectorsCompute) {
-  const std::string source = "#include \"hpvm.h\"\n" R"(
+  const std::string source =
+      "#include \"hpvm.h\"\n"
+      R"(
 HPVM_KERNEL void run(float* a, double* b) {
   static const float values[] = {1.5f, -2.5f, 0.0f, -0.0f, 1e30f, -1e-30f};
   float* out = a;
@@ -183,7 +185,7 @@ HPVM_KERNEL void run(float* a, double* b) {
     SCOPED_TRACE(flags);
     ASSERT_TRUE(Build(source, "kernel.c", flags)) << Log();
     const WasmOptions options{.entry = "run", .params = {{.name = "a"}, {.name = "b"}}, .module_name = "header"};
-    const ReadOutcome outcome = ReadWasm(wasm::ReadBytes(folder_ / "out.wasm"), options);
+    const ReadOutcome outcome = ReadWasm(ReadBytes(folder_ / "out.wasm"), options);
     ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
     std::vector<float> a(72);
     std::vector<double> b(3);
@@ -220,7 +222,7 @@ TEST_F(HeaderTest, PrintTakesLiterals) {
             "kernel.c", "--target=wasm32 -Wno-format-nonliteral -Wno-format-security"))
       << Log();
   const WasmOptions options{.entry = "run", .params = {{.name = "a"}, {.name = "b"}}, .module_name = "header"};
-  const ReadOutcome outcome = ReadWasm(wasm::ReadBytes(folder_ / "out.wasm"), options);
+  const ReadOutcome outcome = ReadWasm(ReadBytes(folder_ / "out.wasm"), options);
   EXPECT_FALSE(outcome.module);
   EXPECT_THAT(ToString(outcome.diagnostics), testing::HasSubstr("not known at compile time"));
   EXPECT_FALSE(
@@ -237,4 +239,4 @@ TEST_F(HeaderTest, RefusesOtherTargets) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

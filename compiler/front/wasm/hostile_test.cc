@@ -14,7 +14,7 @@
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 using testing::HasSubstr;
@@ -128,7 +128,7 @@ TEST(HostileTest, Signatures) {
 // What is declared is not allocated; what is used is bounded.
 TEST(HostileTest, Tables) {
   const auto module = [](const std::string& tables, const std::string& body) {
-    return wasm::Assemble("(module " + tables + "(func (export \"run\") " + body + "))");
+    return Assemble("(module " + tables + "(func (export \"run\") " + body + "))");
   };
   EXPECT_TRUE(Read(module("(table 0xffffffff externref)", "")).module);
   ExpectRefused(module("(table 0xffffffff externref)", "(drop (table.size 0))"),
@@ -173,32 +173,32 @@ constexpr char kRich[] =
 // Links the module with imports that may be anything.
 void LinkAny(const Bytes& bytes) {
   Diagnostics diagnostics;
-  const auto outline = wasm::OutlineModule(bytes, diagnostics);
+  const auto outline = OutlineModule(bytes, diagnostics);
   ASSERT_NE(outline.has_value(), HasErrors(diagnostics));
   if (!outline) {
     return;
   }
-  std::vector<wasm::Signature> signatures;
-  wasm::Linkage linkage;
+  std::vector<Signature> signatures;
+  Linkage linkage;
   linkage.signatures = &signatures;
-  for (const wasm::ModuleImport& import : outline->imports) {
+  for (const ModuleImport& import : outline->imports) {
     switch (import.type.kind) {
-      case wasm::ExternKind::kFunction:
+      case ExternKind::kFunction:
         linkage.functions.push_back(1);
         break;
-      case wasm::ExternKind::kTable:
-        linkage.tables.push_back(wasm::kCallAreaBytes);
+      case ExternKind::kTable:
+        linkage.tables.push_back(kCallAreaBytes);
         linkage.table_capacities.push_back(10);
         break;
-      case wasm::ExternKind::kGlobal:
-        linkage.globals.push_back(wasm::kCallAreaBytes + 64);
+      case ExternKind::kGlobal:
+        linkage.globals.push_back(kCallAreaBytes + 64);
         break;
-      case wasm::ExternKind::kMemory:
+      case ExternKind::kMemory:
         break;
     }
   }
   linkage.first_reference = 2;
-  const auto linked = wasm::LinkModule(bytes, linkage, diagnostics);
+  const auto linked = LinkModule(bytes, linkage, diagnostics);
   ASSERT_NE(linked.has_value(), HasErrors(diagnostics));
   if (linked) {
     const Diagnostics faults = ir::Verify(linked->module);
@@ -218,7 +218,7 @@ void ReadAny(const Bytes& bytes) {
 
 // Cut and bent bytes give one fault or a module that verifies, never anything else.
 TEST(HostileTest, CutAndBent) {
-  const Bytes good = wasm::Assemble(kRich);
+  const Bytes good = Assemble(kRich);
   ASSERT_TRUE(Read(good).module) << ToString(Read(good).diagnostics);
   for (size_t length = 0; length < good.size(); ++length) {
     SCOPED_TRACE(length);
@@ -287,4 +287,4 @@ TEST(HostileTest, StackPointersByNameOnly) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

@@ -12,6 +12,7 @@
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/math/math_module.h"
 
+namespace hpvm::wasm {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -55,7 +56,7 @@ struct Section {
 enum : uint8_t { kTypes = 1, kFunctions = 3, kTable = 4, kExports = 7, kElements = 9, kCode = 10, kSections = 13 };
 
 Bytes Inflate(bool is_reached) {
-  const Span library = hpvm::math::MathModule();
+  const Span library = math::MathModule();
   Section sections[kSections];
   for (size_t at = 8; at < library.size();) {
     const uint8_t id = library[at++];
@@ -115,7 +116,7 @@ void Measure(const char* name, const Bytes& module) {
   size_t functions = 0;
   for (int i = 0; i < kRuns; ++i) {
     const double begin = Milliseconds();
-    const hpvm::ReadOutcome outcome = hpvm::ReadWasm(module, {.entry = "run", .params = {}, .module_name = "large"});
+    const ReadOutcome outcome = ReadWasm(module, {.entry = "run", .params = {}, .module_name = "large"});
     best = std::min(best, Milliseconds() - begin);
     HPVMD_CHECK(outcome.module.has_value());
     functions = outcome.module->functions.size();
@@ -125,8 +126,10 @@ void Measure(const char* name, const Bytes& module) {
 }
 
 }  // namespace
+}  // namespace hpvm::wasm
 
 int main() {
-  Measure("validated", Inflate(/*is_reached=*/false));
-  Measure("lowered", Inflate(/*is_reached=*/true));
+  using hpvm::wasm::Inflate;
+  hpvm::wasm::Measure("validated", Inflate(/*is_reached=*/false));
+  hpvm::wasm::Measure("lowered", Inflate(/*is_reached=*/true));
 }

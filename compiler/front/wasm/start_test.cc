@@ -15,7 +15,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 using testing::HasSubstr;
@@ -24,7 +24,7 @@ const WasmOptions kOptions{.entry = "run", .params = {{.name = "out"}}, .module_
 
 // "run" writes i32 values to the buffer whose address it takes; two instances run one after the other.
 void ExpectOut(const std::string& wat, const std::vector<uint32_t>& want) {
-  const ReadOutcome outcome = ReadWasm(wasm::Assemble(wat), kOptions);
+  const ReadOutcome outcome = ReadWasm(Assemble(wat), kOptions);
   ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
   const Diagnostics faults = ir::Verify(*outcome.module);
   ASSERT_TRUE(faults.empty()) << ToString(faults) << ir::Print(*outcome.module);
@@ -41,7 +41,7 @@ void ExpectOut(const std::string& wat, const std::vector<uint32_t>& want) {
 }
 
 ir::TrapCode Trap(const std::string& wat) {
-  const ReadOutcome outcome = ReadWasm(wasm::Assemble(wat), kOptions);
+  const ReadOutcome outcome = ReadWasm(Assemble(wat), kOptions);
   EXPECT_TRUE(outcome.module) << ToString(outcome.diagnostics);
   alignas(8) std::array<uint8_t, 64> out{};
   ir::Launch launch;
@@ -87,11 +87,11 @@ TEST(StartTest, LeavesItsStateToTheKernel) {
 
 // A start function that calls through the table may be the only one that does; the kernel then has no state.
 TEST(StartTest, KernelsCarryOnlyWhatTheyUse) {
-  const ReadOutcome outcome = ReadWasm(
-      wasm::Assemble("(module (memory 1) (table 1 funcref) (elem (i32.const 0) $f) (func $f (i32.store (i32.const 0)"
-                     " (i32.const 1))) (func $s (call_indirect (i32.const 0))) (start $s)"
-                     " (func (export \"run\") (param i32)))"),
-      kOptions);
+  const ReadOutcome outcome =
+      ReadWasm(Assemble("(module (memory 1) (table 1 funcref) (elem (i32.const 0) $f) (func $f (i32.store (i32.const 0)"
+                        " (i32.const 1))) (func $s (call_indirect (i32.const 0))) (start $s)"
+                        " (func (export \"run\") (param i32)))"),
+               kOptions);
   ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
   EXPECT_EQ(outcome.module->functions.size(), 1u);
   EXPECT_EQ(outcome.module->state_bytes, 0u);
@@ -132,9 +132,8 @@ TEST(StartTest, RefusesByName) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const std::vector<uint8_t> bytes =
-        wasm::Assemble("(module " + std::string(c.imports) + "(memory 1 1500) (func $begin " + c.body +
-                       ") (start $begin) (func (export \"run\") (param i32)))");
+    const std::vector<uint8_t> bytes = Assemble("(module " + std::string(c.imports) + "(memory 1 1500) (func $begin " +
+                                                c.body + ") (start $begin) (func (export \"run\") (param i32)))");
     const ReadOutcome outcome = ReadWasm(bytes, kOptions);
     ASSERT_FALSE(outcome.module);
     ASSERT_EQ(outcome.diagnostics.size(), 1u) << ToString(outcome.diagnostics);
@@ -219,7 +218,7 @@ TEST(KernelTest, SignaturesKeepTheirIdentity) {
 
 // The module with its only table made one of 64-bit indices, which the assembler does not know.
 std::vector<uint8_t> WithTable64(const std::string& wat) {
-  std::vector<uint8_t> bytes = wasm::Assemble(wat);
+  std::vector<uint8_t> bytes = Assemble(wat);
   const std::array<uint8_t, 5> section = {4, 4, 1, 0x70, 0};  // A table of funcref without a maximum.
   const auto at = std::search(bytes.begin(), bytes.end(), section.begin(), section.end());
   EXPECT_NE(at, bytes.end());
@@ -262,7 +261,7 @@ TEST(KernelTest, Table64) {
 
 // Bulk operations with 64-bit addresses.
 TEST(KernelTest, Memory64Bulk) {
-  const std::vector<uint8_t> bytes = wasm::Assemble(
+  const std::vector<uint8_t> bytes = Assemble(
       "(module (memory i64 1) (data $p \"abcdef\") (func (export \"run\") (param i64)"
       " (memory.init $p (i64.const 100) (i32.const 2) (i32.const 4))"
       " (memory.copy (local.get 0) (i64.const 100) (i64.const 3))"
@@ -282,10 +281,10 @@ TEST(KernelTest, Memory64Bulk) {
 TEST(KernelTest, EntryTypes) {
   const WasmOptions options{
       .entry = "run", .params = {{.name = "s", .is_buffer = false, .scalar = ir::Type::kI32}}, .module_name = "m"};
-  const ReadOutcome outcome = ReadWasm(wasm::Assemble("(module (func (export \"run\") (param externref)))"), options);
+  const ReadOutcome outcome = ReadWasm(Assemble("(module (func (export \"run\") (param externref)))"), options);
   ASSERT_FALSE(outcome.module);
   EXPECT_THAT(outcome.diagnostics[0].message, HasSubstr("of the type externref where i32 is wanted"));
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

@@ -18,9 +18,7 @@
 #include "compiler/front/wasm/read/reader.h"
 #include "compiler/front/wasm/start.h"
 
-namespace hpvm {
-namespace wasm {
-
+namespace hpvm::wasm {
 namespace {
 
 std::string NameOf(const Module& module, uint32_t index, const WasmOptions& options, bool is_entry) {
@@ -201,7 +199,6 @@ std::vector<ParamSpec> AnyParams(const Module& module, const std::string& entry)
 }
 
 }  // namespace
-}  // namespace wasm
 
 ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& given) {
   WasmOptions options = given;
@@ -209,35 +206,34 @@ ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& given) {
   ReadOutcome outcome;
   Diagnostics& diagnostics = outcome.diagnostics;
   if (bytes.size() > limits::kModuleBytesMax) {
-    diagnostics.push_back(wasm::Fault(place, std::nullopt,
-                                      "The module (" + std::to_string(bytes.size()) +
-                                          " bytes) is larger than the limit (" +
-                                          std::to_string(limits::kModuleBytesMax) + " bytes)."));
+    diagnostics.push_back(Fault(place, std::nullopt,
+                                "The module (" + std::to_string(bytes.size()) + " bytes) is larger than the limit (" +
+                                    std::to_string(limits::kModuleBytesMax) + " bytes)."));
     return outcome;
   }
-  const std::optional<wasm::Module> module = wasm::ReadModule(bytes, place, diagnostics);
+  const std::optional<Module> module = ReadModule(bytes, place, diagnostics);
   if (!module) {
     return outcome;
   }
-  wasm::CheckImports(*module, place, diagnostics);
+  CheckImports(*module, place, diagnostics);
   if (options.takes_any_params) {
-    options.params = wasm::AnyParams(*module, options.entry);
+    options.params = AnyParams(*module, options.entry);
   }
-  const std::optional<uint32_t> entry = wasm::FindEntry(*module, options, place, diagnostics);
+  const std::optional<uint32_t> entry = FindEntry(*module, options, place, diagnostics);
   if (!entry || HasErrors(diagnostics)) {
     return outcome;
   }
   ir::Module out;
   out.name = module->name.empty() ? options.module_name : module->name;
-  out.params = wasm::EntryParams(*module, options);
-  if (!wasm::ReadKernel({*module, options, place, diagnostics}, *entry, out)) {
+  out.params = EntryParams(*module, options);
+  if (!ReadKernel({*module, options, place, diagnostics}, *entry, out)) {
     return outcome;
   }
   if (options.abi == Abi::kHpvmWeb) {
-    out.entry = wasm::WrapHpvmWeb(out.entry, out);
+    out.entry = WrapHpvmWeb(out.entry, out);
   }
   outcome.module = std::move(out);
   return outcome;
 }
 
-}  // namespace hpvm
+}  // namespace hpvm::wasm

@@ -35,7 +35,7 @@
 #include "compiler/api/service.h"
 #include "compiler/ir/ir.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 
 struct WasmOptions {
   std::string entry;              // The export to run.
@@ -61,6 +61,6 @@ struct ReadOutcome {
 
 ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& options);
 
-}  // namespace hpvm
+}  // namespace hpvm::wasm
 
 #endif  // HPVMD_COMPILER_FRONT_WASM_WASM_FRONT_H_

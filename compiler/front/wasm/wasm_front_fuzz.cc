@@ -10,22 +10,22 @@
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/verify/verify.h"
 
+namespace hpvm::wasm {
 namespace {
 
 // Options that fit the first exported function that could be a kernel, so that mutated modules reach the lowering.
-hpvm::WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
-  hpvm::WasmOptions options;
+WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
+  WasmOptions options;
   options.module_name = "fuzz";
-  hpvm::Diagnostics diagnostics;
-  const auto module = hpvm::wasm::ReadModule(bytes, "fuzz", diagnostics);
+  Diagnostics diagnostics;
+  const auto module = ReadModule(bytes, "fuzz", diagnostics);
   for (size_t i = 0; module && i < module->exports.size(); ++i) {
-    const hpvm::wasm::Export& item = module->exports[i];
-    if (item.kind != hpvm::wasm::ExternKind::kFunction ||
-        !module->type_of(module->functions[item.index]).results.empty()) {
+    const Export& item = module->exports[i];
+    if (item.kind != ExternKind::kFunction || !module->type_of(module->functions[item.index]).results.empty()) {
       continue;
     }
     options.entry = item.name;
-    for (hpvm::ir::Type type : module->type_of(module->functions[item.index]).params) {
+    for (ir::Type type : module->type_of(module->functions[item.index]).params) {
       options.params.push_back({.name = "p", .is_buffer = type == module->address_type(), .scalar = type});
     }
     break;
@@ -35,45 +35,47 @@ hpvm::WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
 
 // Imports are what the module says that they are.
 void Link(std::span<const uint8_t> bytes) {
-  hpvm::Diagnostics diagnostics;
-  const auto outline = hpvm::wasm::OutlineModule(bytes, diagnostics);
-  HPVMD_CHECK(outline.has_value() != hpvm::HasErrors(diagnostics));
+  Diagnostics diagnostics;
+  const auto outline = OutlineModule(bytes, diagnostics);
+  HPVMD_CHECK(outline.has_value() != HasErrors(diagnostics));
   if (!outline) {
     return;
   }
-  std::vector<hpvm::wasm::Signature> signatures;
-  hpvm::wasm::Linkage linkage;
+  std::vector<Signature> signatures;
+  Linkage linkage;
   linkage.signatures = &signatures;
-  for (const hpvm::wasm::ModuleImport& import : outline->imports) {
+  for (const ModuleImport& import : outline->imports) {
     switch (import.type.kind) {
-      case hpvm::wasm::ExternKind::kFunction:
+      case ExternKind::kFunction:
         linkage.functions.push_back(1);
         break;
-      case hpvm::wasm::ExternKind::kTable:
-        linkage.tables.push_back(hpvm::wasm::kCallAreaBytes);
+      case ExternKind::kTable:
+        linkage.tables.push_back(kCallAreaBytes);
         linkage.table_capacities.push_back(10);
         break;
-      case hpvm::wasm::ExternKind::kGlobal:
-        linkage.globals.push_back(hpvm::wasm::kCallAreaBytes + 64);
+      case ExternKind::kGlobal:
+        linkage.globals.push_back(kCallAreaBytes + 64);
         break;
-      case hpvm::wasm::ExternKind::kMemory:
+      case ExternKind::kMemory:
         linkage.memory = import.type.limits;
         break;
     }
   }
   linkage.first_reference = 2;
-  const auto linked = hpvm::wasm::LinkModule(bytes, linkage, diagnostics);
-  HPVMD_CHECK(linked.has_value() != hpvm::HasErrors(diagnostics));
-  HPVMD_CHECK(!linked || hpvm::ir::Verify(linked->module).empty());
+  const auto linked = LinkModule(bytes, linkage, diagnostics);
+  HPVMD_CHECK(linked.has_value() != HasErrors(diagnostics));
+  HPVMD_CHECK(!linked || ir::Verify(linked->module).empty());
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const uint8_t> bytes(data, size);
-  const hpvm::ReadOutcome outcome = hpvm::ReadWasm(bytes, OptionsFor(bytes));
-  HPVMD_CHECK(outcome.module.has_value() != hpvm::HasErrors(outcome.diagnostics));
-  HPVMD_CHECK(!outcome.module || hpvm::ir::Verify(*outcome.module).empty());
+  const ReadOutcome outcome = ReadWasm(bytes, OptionsFor(bytes));
+  HPVMD_CHECK(outcome.module.has_value() != HasErrors(outcome.diagnostics));
+  HPVMD_CHECK(!outcome.module || ir::Verify(*outcome.module).empty());
   Link(bytes);
   return 0;
 }
+
+}  // namespace hpvm::wasm

@@ -18,7 +18,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 using testing::HasSubstr;
@@ -36,7 +36,7 @@ Diagnostic Fault(const std::vector<uint8_t>& bytes, const WasmOptions& options =
 }
 
 ir::Module Read(const std::string& wat, const WasmOptions& options = Options()) {
-  ReadOutcome outcome = ReadWasm(wasm::Assemble(wat), options);
+  ReadOutcome outcome = ReadWasm(Assemble(wat), options);
   EXPECT_TRUE(outcome.module) << ToString(outcome.diagnostics);
   ir::Module module = outcome.module ? std::move(*outcome.module) : ir::Module();
   const Diagnostics faults = ir::Verify(module);
@@ -109,7 +109,7 @@ constexpr Refused kRefused[] = {
 TEST(WasmFrontTest, RefusesByName) {
   for (const Refused& c : kRefused) {
     SCOPED_TRACE(c.name);
-    const Diagnostic fault = Fault(wasm::Assemble(c.wat));
+    const Diagnostic fault = Fault(Assemble(c.wat));
     EXPECT_EQ(fault.place, "module \"m\"");
     EXPECT_THAT(fault.message, HasSubstr(c.want));
     EXPECT_TRUE(fault.message.ends_with('.')) << fault.message;
@@ -118,7 +118,7 @@ TEST(WasmFrontTest, RefusesByName) {
 
 // The offset is the instruction's first byte.
 TEST(WasmFrontTest, OffsetsPointAtInstructions) {
-  const std::vector<uint8_t> bytes = wasm::Assemble("(module (func (export \"run\") (nop) (return_call 0)))");
+  const std::vector<uint8_t> bytes = Assemble("(module (func (export \"run\") (nop) (return_call 0)))");
   const Diagnostic fault = Fault(bytes);
   ASSERT_TRUE(fault.offset);
   ASSERT_LT(*fault.offset + 1, bytes.size());
@@ -131,7 +131,7 @@ TEST(WasmFrontTest, TrapsKnowTheirInstruction) {
   const std::string wat =
       "(module (memory 1) (func (export \"run\") (param i32) (memory.fill (local.get 0) (i32.const 0) (i32.const 4))"
       " (drop (i32.load8_u (i32.const 70000)))))";
-  const std::vector<uint8_t> bytes = wasm::Assemble(wat);
+  const std::vector<uint8_t> bytes = Assemble(wat);
   const ir::Module module = Read(wat, Options({{.name = "a"}}));
   int checked = 0;
   for (const ir::Op& op : module.functions[0].ops) {
@@ -146,7 +146,7 @@ TEST(WasmFrontTest, TrapsKnowTheirInstruction) {
 // Both signatures stand in the sentence.
 TEST(WasmFrontTest, SaysHowTheSignatureDiffers) {
   const std::string wat = "(module (memory 1) (func (export \"run\") (param i32 f32)))";
-  const std::vector<uint8_t> bytes = wasm::Assemble(wat);
+  const std::vector<uint8_t> bytes = Assemble(wat);
   const ParamSpec buffer{.name = "a"};
   const ParamSpec scalar{.name = "s", .is_buffer = false, .scalar = ir::Type::kF64};
   EXPECT_EQ(
@@ -164,7 +164,7 @@ TEST(WasmFrontTest, SaysHowTheSignatureDiffers) {
 
 // Truncated and mutated bytes give one fault or a module that verifies, never anything else.
 TEST(WasmFrontTest, MalformedBytesAreFaults) {
-  const std::vector<uint8_t> good = wasm::Assemble(
+  const std::vector<uint8_t> good = Assemble(
       "(module (import \"hpvm\" \"instance_id\" (func $id (param i32) (result i32))) (memory 1) (data (i32.const 8) "
       "\"abcd\")"
       "(table 2 funcref) (elem (i32.const 0) $f) (func $f (export \"run\") (local i32) (block (loop (br_if 1 "
@@ -236,7 +236,7 @@ TEST(WasmFrontTest, BoundsLocals) {
   for (int i = 0; i < 50'001; ++i) {
     wat += "(local i32)";
   }
-  EXPECT_EQ(Fault(wasm::Assemble(wat + "))")).message, "The function has more locals (50001) than the limit (50000).");
+  EXPECT_EQ(Fault(Assemble(wat + "))")).message, "The function has more locals (50001) than the limit (50000).");
 }
 
 // Locals times blocks is what the IR costs; it is bounded although the module is small.
@@ -253,7 +253,7 @@ TEST(WasmFrontTest, BoundsValues) {
     wat += "(local.set " + std::to_string(i) + " (i32.const 1))";
   }
   wat += std::string(kDepth, ')') + "))";
-  EXPECT_THAT(Fault(wasm::Assemble(wat)).message, HasSubstr("needs more values in the kernel IR than the limit"));
+  EXPECT_THAT(Fault(Assemble(wat)).message, HasSubstr("needs more values in the kernel IR than the limit"));
 }
 
 // memory.grow decides how far the memory may reach.
@@ -278,15 +278,15 @@ TEST(WasmFrontTest, MemoryMaximum) {
 TEST(WasmFrontTest, MergesSegments) {
   const std::vector<std::vector<uint8_t>> bytes = {{1, 1, 1, 1, 1, 1}, {2, 2}, {3, 3, 3}, {}, {5}, {6, 6}};
   const std::vector<uint64_t> offsets = {10, 12, 14, 0, 30, 8};
-  std::vector<wasm::DataSegment> segments;
+  std::vector<DataSegment> segments;
   std::vector<int> memory(40, -1);
   for (size_t i = 0; i < bytes.size(); ++i) {
-    wasm::DataSegment& segment = segments.emplace_back();
+    DataSegment& segment = segments.emplace_back();
     segment.offset.low = offsets[i];
     segment.bytes = bytes[i];
     std::copy(bytes[i].begin(), bytes[i].end(), memory.begin() + static_cast<ptrdiff_t>(offsets[i]));
   }
-  const std::vector<ir::DataSegment> merged = wasm::MergeSegments(segments);
+  const std::vector<ir::DataSegment> merged = MergeSegments(segments);
   std::vector<int> found(40, -1);
   for (const ir::DataSegment& segment : merged) {
     std::copy(segment.bytes.begin(), segment.bytes.end(), found.begin() + static_cast<ptrdiff_t>(segment.address));
@@ -316,10 +316,9 @@ TEST(WasmFrontTest, DropsWhatIsNotReached) {
 
 // A shared memory is a warning: the atomics work, the sharing is not what the author may think.
 TEST(WasmFrontTest, WarnsOfSharedMemory) {
-  const ReadOutcome outcome =
-      ReadWasm(wasm::Assemble("(module (memory 1 1 shared) (func (export \"run\") (atomic.fence)"
-                              " (drop (i64.atomic.rmw16.add_u (i32.const 0) (i64.const 1)))))"),
-               Options());
+  const ReadOutcome outcome = ReadWasm(Assemble("(module (memory 1 1 shared) (func (export \"run\") (atomic.fence)"
+                                                " (drop (i64.atomic.rmw16.add_u (i32.const 0) (i64.const 1)))))"),
+                                       Options());
   ASSERT_TRUE(outcome.module);
   EXPECT_TRUE(ir::Verify(*outcome.module).empty());
   ASSERT_EQ(outcome.diagnostics.size(), 1u);
@@ -424,4 +423,4 @@ TEST(WasmFrontTest, AssertAndReadOnly) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

@@ -135,13 +135,13 @@ CompiledFunction::CompiledFunction(const Reference& function, bool is_f64, bool 
   interpreter_.emplace(*std::move(interpreter));
   ir::Module lowered = module_;
   HPVMD_CHECK(pass::RunCpuPipeline(lowered).ok());
-  const StatusOr<CpuTarget> target = HostCpuTarget();
+  const StatusOr<cpu::CpuTarget> target = cpu::HostCpuTarget();
   HPVMD_CHECK(target.ok());
-  CpuOptions options;
+  cpu::CpuOptions options;
   options.fast_math = is_fast;
-  const StatusOr<Artifact> artifact = EmitCpuImage(lowered, *target, options);
+  const StatusOr<Artifact> artifact = cpu::EmitCpuImage(lowered, *target, options);
   HPVMD_CHECK(artifact.ok());
-  image_ = std::make_unique<testing::ImageRunner>(*artifact);
+  image_ = std::make_unique<cpu::testing::ImageRunner>(*artifact);
 }
 
 std::vector<uint64_t> CompiledFunction::Run(const std::vector<std::vector<uint64_t>>& arguments) {
@@ -151,7 +151,7 @@ std::vector<uint64_t> CompiledFunction::Run(const std::vector<std::vector<uint64
   const ir::Launch launch = LaunchOf(buffers, count);
   const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(module_, launch.arguments);
   HPVMD_CHECK(space.ok());
-  const testing::ImageRun run = image_->Run(launch, *space, 0, count);
+  const cpu::testing::ImageRun run = image_->Run(launch, *space, 0, count);
   // Stores of the library's stack need no restoration.
   HPVMD_CHECK(run.trap.code == ir::TrapCode::kNone && run.restores == 0);
   return Unpack(buffers.back(), bytes);
@@ -166,7 +166,7 @@ std::optional<std::vector<uint64_t>> CompiledFunction::RunTiles(const std::vecto
   const ir::Launch launch = LaunchOf(buffers, arguments[0].size());
   const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(module_, launch.arguments);
   HPVMD_CHECK(space.ok());
-  const testing::ImageRun run = image_->RunVariant(launch, *space, image_->artifact().variants[0]);
+  const cpu::testing::ImageRun run = image_->RunVariant(launch, *space, image_->artifact().variants[0]);
   HPVMD_CHECK(run.trap.code == ir::TrapCode::kNone);
   return Unpack(buffers.back(), bytes);
 }

@@ -39,7 +39,7 @@ class CompiledFunction {
  private:
   ir::Module module_;
   std::optional<ir::Interpreter> interpreter_;
-  std::unique_ptr<testing::ImageRunner> image_;
+  std::unique_ptr<cpu::testing::ImageRunner> image_;
   bool is_f64_;
 };
 

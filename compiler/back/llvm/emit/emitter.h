@@ -57,7 +57,7 @@ struct Machine {
 struct ModuleEmitter {
   const ir::Module& source;
   const Machine machine;
-  std::unique_ptr<llvm::Module> module;    // Starts as the helpers (helpers.cc).
+  std::unique_ptr<llvm::Module> module;    // Starts as the helpers (helpers.ll).
   std::vector<llvm::Function*> functions;  // By FunctionId; null for those the entry never reaches.
   // By index in reference_types; null until asked for. The second calls functions of other modules.
   std::vector<llvm::Function*> reference_callers, host_callers;
@@ -112,9 +112,7 @@ struct ModuleEmitter {
   llvm::Function* HostCaller(uint32_t type_index);
 };
 
-extern const char kBulkHelpers[];  // helpers_bulk.cc
-std::string GangHelpers();         // helpers_gang.cc
-// Parses the helpers into a fresh module (helpers.cc).
+// Parses the helpers (helpers.ll) into a fresh module.
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context);
 
 // The value's bits, as an i64 (emit_call.cc).

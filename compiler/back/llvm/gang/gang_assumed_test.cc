@@ -5,7 +5,7 @@
 
 #include "compiler/back/llvm/testing/gang_compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using testing::GangCompared;
@@ -234,4 +234,4 @@ TEST(GangAssumedTest, EdgesThatMoveWithTheRow) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

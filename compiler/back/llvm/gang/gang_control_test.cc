@@ -8,7 +8,7 @@
 
 #include "compiler/back/llvm/testing/gang_compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using testing::GangCompared;
@@ -616,4 +616,4 @@ TEST(GangStopTest, EndlessLoopsStop) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

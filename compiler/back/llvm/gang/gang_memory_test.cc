@@ -5,7 +5,7 @@
 
 #include "compiler/back/llvm/testing/gang_compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using ir::TrapCode;
@@ -588,4 +588,4 @@ TEST(GangRefusalTest, StoresToModuleMemory) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -7,7 +7,7 @@
 
 #include "compiler/back/llvm/testing/gang_compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using testing::GangCompared;
@@ -116,4 +116,4 @@ TEST(GangRecordRowsTest, Agree) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

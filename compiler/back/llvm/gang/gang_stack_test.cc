@@ -4,7 +4,7 @@
 
 #include "compiler/back/llvm/testing/gang_compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using ir::TrapCode;
@@ -321,4 +321,4 @@ TEST(GangStackTest, LargeFramesStay) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

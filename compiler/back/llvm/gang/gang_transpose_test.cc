@@ -4,7 +4,7 @@
 
 #include "compiler/back/llvm/testing/gang_compare.h"
 
-namespace hpvm {
+namespace hpvm::cpu {
 namespace {
 
 using testing::GangCompared;
@@ -76,4 +76,4 @@ INSTANTIATE_TEST_SUITE_P(All, GangTransposeTest, ::testing::ValuesIn(kCases),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::cpu

@@ -17,7 +17,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm::testing {
+namespace hpvm::cpu::testing {
 
 // Aligned bytes of one buffer.
 inline std::vector<uint64_t> Words(std::initializer_list<uint64_t> words) { return words; }
@@ -152,6 +152,6 @@ class Compared {
   std::unique_ptr<ImageRunner> image_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::cpu::testing
 
 #endif  // HPVMD_COMPILER_BACK_LLVM_TESTING_COMPARE_H_

@@ -8,7 +8,7 @@
 
 #include "compiler/ir/ir.h"
 
-namespace hpvm::testing {
+namespace hpvm::cpu::testing {
 
 using ir::Family;
 using ir::Opcode;
@@ -164,6 +164,6 @@ inline std::vector<Opcode> ArithmeticOpcodes() {
   return codes;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::cpu::testing
 
 #endif  // HPVMD_COMPILER_BACK_LLVM_TESTING_FORMS_H_

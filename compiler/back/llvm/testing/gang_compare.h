@@ -22,7 +22,7 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
-namespace hpvm::testing {
+namespace hpvm::cpu::testing {
 
 // Bytes that end right before a page that faults, or begin right behind one.
 class GuardedBytes {
@@ -264,6 +264,6 @@ func f0 "gang" (%r: i32, %x: i32, %n: i32) -> () {
          "}\n" + functions;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::cpu::testing
 
 #endif  // HPVMD_COMPILER_BACK_LLVM_TESTING_GANG_COMPARE_H_

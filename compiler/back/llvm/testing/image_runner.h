@@ -15,7 +15,7 @@
 #include "compiler/ir/cpu_abi.h"
 #include "compiler/ir/launch.h"
 
-namespace hpvm::testing {
+namespace hpvm::cpu::testing {
 
 // What a launch left behind.
 struct ImageRun {
@@ -234,6 +234,6 @@ class ImageRunner {
   uint32_t restores_ = 0;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::cpu::testing
 
 #endif  // HPVMD_COMPILER_BACK_LLVM_TESTING_IMAGE_RUNNER_H_

@@ -11,7 +11,7 @@
 
 #include "compiler/ir/grid.h"
 
-namespace hpvm::testing {
+namespace hpvm::opencl::testing {
 namespace {
 
 struct Setup {
@@ -228,4 +228,4 @@ StatusOr<ir::TrapReport> ProgramRunner::Run(const ir::Launch& launch, const ir::
   return report;
 }
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::opencl::testing

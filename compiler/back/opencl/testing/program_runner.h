@@ -12,7 +12,7 @@
 #include "compiler/api/gpu_target.h"
 #include "compiler/ir/launch.h"
 
-namespace hpvm::testing {
+namespace hpvm::opencl::testing {
 
 // What the device offers; nothing when there is none (said on stderr).
 bool HasOpenClDevice(GpuTarget* target, std::string* name);
@@ -35,6 +35,6 @@ class ProgramRunner {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace hpvm::testing
+}  // namespace hpvm::opencl::testing
 
 #endif  // HPVMD_COMPILER_BACK_OPENCL_TESTING_PROGRAM_RUNNER_H_

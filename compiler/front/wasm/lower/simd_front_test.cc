@@ -20,7 +20,7 @@
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 const std::string kFolder = HPVMD_SOURCE_DIR "/tests/golden/wasm_simd/";
@@ -56,8 +56,8 @@ std::string Numbers(const std::vector<uint8_t>& bytes) {
   return text;
 }
 
-std::string InstructionText(const wasm::V128Group& group) {
-  const wasm::V128Immediate& immediate = group.immediate;
+std::string InstructionText(const V128Group& group) {
+  const V128Immediate& immediate = group.immediate;
   if (!immediate.bytes.empty()) {
     return group.name + (group.name == "v128.const" ? " i8x16" : "") + Numbers(immediate.bytes);
   }
@@ -111,9 +111,9 @@ Signature SignatureOf(const std::string& name) {
 }
 
 // A module whose instance i does the instruction on case i / 4 of its memory, and leaves word i % 4 of the result.
-std::string ModuleText(const wasm::V128Group& group, const std::vector<uint8_t>& memory) {
+std::string ModuleText(const V128Group& group, const std::vector<uint8_t>& memory) {
   const Signature signature = SignatureOf(group.name);
-  const std::string result_at = std::to_string(wasm::kV128ResultAt);
+  const std::string result_at = std::to_string(kV128ResultAt);
   std::string body = InstructionText(group);
   for (size_t i = 0; i < signature.params.size(); ++i) {
     const std::string& type = signature.params[i];
@@ -127,7 +127,7 @@ std::string ModuleText(const wasm::V128Group& group, const std::vector<uint8_t>&
     body = '(' + signature.result + ".store offset=" + result_at + " (local.get $case) " + body + ')';
   }
   std::string data;
-  for (const char digit : wasm::HexOf(memory.data(), memory.size())) {
+  for (const char digit : HexOf(memory.data(), memory.size())) {
     data += (data.size() % 3 == 0 ? "\\" : "") + std::string(1, digit);
   }
   return R"((module (import "hpvm" "instance_id" (func $id (param i32) (result i32))) (memory 1)
@@ -162,12 +162,12 @@ const uint8_t* Bytes(const std::vector<uint32_t>& words, size_t index) {
 
 // Every instruction with every immediate is decoded as V8 decodes it.
 TEST(SimdFrontTest, ComputesAsV8Does) {
-  for (const wasm::V128Group& group : wasm::ReadV128Golden(kFolder + "v128.golden")) {
+  for (const V128Group& group : ReadV128Golden(kFolder + "v128.golden")) {
     SCOPED_TRACE(group.name + ' ' + group.immediate.text);
-    const std::vector<uint32_t> found = RunInIr(wasm::Assemble(ModuleText(group, group.memory)), 4 * group.cases());
+    const std::vector<uint32_t> found = RunInIr(Assemble(ModuleText(group, group.memory)), 4 * group.cases());
     for (size_t i = 0; i < group.cases(); ++i) {
-      EXPECT_TRUE(wasm::SameV128(group.name, Bytes(found, i), &group.want[16 * i]))
-          << wasm::HexOf(Bytes(found, i), 16) << " instead of " << wasm::HexOf(&group.want[16 * i], 16);
+      EXPECT_TRUE(SameV128(group.name, Bytes(found, i), &group.want[16 * i]))
+          << HexOf(Bytes(found, i), 16) << " instead of " << HexOf(&group.want[16 * i], 16);
     }
   }
 }
@@ -198,24 +198,24 @@ TEST(SimdFrontTest, ComputesAsWabtDoes) {
   constexpr size_t kCases = 40;
   std::mt19937_64 random(7);
   std::set<std::string> done;
-  for (const wasm::V128Group& group : wasm::ReadV128Golden(kFolder + "v128.golden")) {
+  for (const V128Group& group : ReadV128Golden(kFolder + "v128.golden")) {
     if (!done.insert(group.name).second) {
       continue;
     }
     SCOPED_TRACE(group.name);
-    std::vector<uint8_t> memory(kCases * wasm::kV128CaseBytes);
+    std::vector<uint8_t> memory(kCases * kV128CaseBytes);
     for (size_t at = 0; at < memory.size(); at += 8) {
       const uint64_t lane = RandomLane(random);
       std::memcpy(&memory[at], &lane, 8);
     }
-    const std::vector<uint8_t> bytes = wasm::Assemble(ModuleText(group, memory));
+    const std::vector<uint8_t> bytes = Assemble(ModuleText(group, memory));
     const std::vector<uint32_t> found = RunInIr(bytes, 4 * kCases);
-    const auto want = wasm::RunInWabt(bytes, 4 * kCases);
+    const auto want = RunInWabt(bytes, 4 * kCases);
     ASSERT_TRUE(want);
     for (size_t i = 0; i < kCases; ++i) {
-      EXPECT_TRUE(wasm::SameV128(group.name, Bytes(found, i), Bytes(*want, i)))
-          << wasm::HexOf(&memory[i * wasm::kV128CaseBytes], 48) << '\n'
-          << wasm::HexOf(Bytes(found, i), 16) << " instead of " << wasm::HexOf(Bytes(*want, i), 16);
+      EXPECT_TRUE(SameV128(group.name, Bytes(found, i), Bytes(*want, i)))
+          << HexOf(&memory[i * kV128CaseBytes], 48) << '\n'
+          << HexOf(Bytes(found, i), 16) << " instead of " << HexOf(Bytes(*want, i), 16);
     }
   }
   EXPECT_EQ(done.size(), 236u);
@@ -225,8 +225,7 @@ TEST(SimdFrontTest, ComputesAsWabtDoes) {
 // free, and other instructions would see it.
 class ProgramText {
  public:
-  ProgramText(const std::vector<wasm::V128Group>& instructions, uint64_t seed)
-      : instructions_(instructions), random_(seed) {}
+  ProgramText(const std::vector<V128Group>& instructions, uint64_t seed) : instructions_(instructions), random_(seed) {}
 
   std::string Module(int steps) {
     std::string body;
@@ -239,7 +238,7 @@ class ProgramText {
     for (int i = 0; i < 64; ++i) {
       const uint64_t lane = RandomLane(random_);
       for (int byte = 0; byte < 8; ++byte) {
-        data += '\\' + wasm::HexOf(reinterpret_cast<const uint8_t*>(&lane) + byte, 1);
+        data += '\\' + HexOf(reinterpret_cast<const uint8_t*>(&lane) + byte, 1);
       }
     }
     return R"((module (import "hpvm" "instance_id" (func $id (param i32) (result i32))) (memory 1)
@@ -271,7 +270,7 @@ class ProgramText {
                            : "(f64.reinterpret_i64 " + wide + ')';
   }
   std::string Step() {
-    const wasm::V128Group& group = instructions_[random_() % instructions_.size()];
+    const V128Group& group = instructions_[random_() % instructions_.size()];
     const Signature signature = SignatureOf(group.name);
     std::string text = '(' + InstructionText(group);
     for (const std::string& type : signature.params) {
@@ -309,7 +308,7 @@ class ProgramText {
     return "(i32.store (i32.add (local.get $out) (i32.shl (local.get $i) (i32.const 2))) " + sum + ')';
   }
 
-  const std::vector<wasm::V128Group>& instructions_;
+  const std::vector<V128Group>& instructions_;
   std::mt19937_64 random_;
 };
 
@@ -317,13 +316,13 @@ class ProgramText {
 TEST(SimdFrontTest, ProgramsComputeAsInWabt) {
   const char* const seeds = std::getenv("HPVMD_SEEDS");
   const uint64_t programs = seeds != nullptr ? std::strtoull(seeds, nullptr, 10) : 150;
-  std::vector<wasm::V128Group> instructions = wasm::ReadV128Golden(kFolder + "v128.golden");
-  std::erase_if(instructions, [](const wasm::V128Group& group) { return wasm::IsV128Arithmetic(group.name); });
+  std::vector<V128Group> instructions = ReadV128Golden(kFolder + "v128.golden");
+  std::erase_if(instructions, [](const V128Group& group) { return IsV128Arithmetic(group.name); });
   constexpr size_t kInstances = 6;
   for (uint64_t seed = 0; seed < programs; ++seed) {
     const std::string text = ProgramText(instructions, seed).Module(40);
-    const std::vector<uint8_t> bytes = wasm::Assemble(text);
-    const auto want = wasm::RunInWabt(bytes, kInstances);
+    const std::vector<uint8_t> bytes = Assemble(text);
+    const auto want = RunInWabt(bytes, kInstances);
     ASSERT_TRUE(want) << text;
     ASSERT_EQ(RunInIr(bytes, kInstances), *want) << "seed " << seed << '\n' << text;
   }
@@ -364,9 +363,9 @@ TEST(SimdFrontTest, VectorsFlowThroughControl) {
       (i32.add (local.get $n) (i32.load (i32.add (i32.const 64) (i32.shl (i32.and (local.get $i) (i32.const 3))
         (i32.const 2))))))))
 )";
-  const std::vector<uint8_t> bytes = wasm::Assemble(text);
+  const std::vector<uint8_t> bytes = Assemble(text);
   const std::vector<uint32_t> found = RunInIr(bytes, 32);
-  const auto want = wasm::RunInWabt(bytes, 32);
+  const auto want = RunInWabt(bytes, 32);
   ASSERT_TRUE(want);
   EXPECT_EQ(found, *want);
   EXPECT_GT(std::set<uint32_t>(found.begin(), found.end()).size(), 16u);
@@ -398,7 +397,7 @@ ParamSpec Plain(const char* name, ir::Type type = ir::Type::kI32) {
 class SimdKernelTest : public testing::Test {
  protected:
   std::optional<ir::Module> Load(const std::string& file, const std::string& entry, std::vector<ParamSpec> params) {
-    return Read(wasm::ReadBytes(kFolder + file), entry, std::move(params));
+    return Read(ReadBytes(kFolder + file), entry, std::move(params));
   }
   template <typename T>
   std::vector<T> Random(size_t count, int low, int high) {
@@ -476,4 +475,4 @@ TEST_F(SimdKernelTest, SobelOfBytes) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

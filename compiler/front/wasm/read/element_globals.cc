@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/front/wasm/read/element_globals.h"
 
+#include <limits>
+
 #include "base/limits.h"
+#include "compiler/front/wasm/read/sections.h"
 
 namespace hpvm::wasm {
 namespace {
 
-constexpr size_t kHeaderBytes = 8;
 constexpr uint8_t kElementSection = 9;
 enum : uint32_t { kPassive = 1, kExplicitIndex = 2, kExpressions = 4, kFlagsMax = 7 };
 enum : uint8_t { kEnd = 0x0b, kGlobalGet = 0x23, kI32 = 0x41, kI64 = 0x42, kRefNull = 0xd0, kRefFunc = 0xd2 };
@@ -15,7 +17,7 @@ constexpr uint8_t kFuncRef = 0x70;
 // Walks the section. Whatever it does not understand ends the walk: the reader says what is wrong.
 class Walk {
  public:
-  Walk(std::span<const uint8_t> section_end, size_t at) : bytes_(section_end), at_(at) {}
+  explicit Walk(const ByteReader& section) : in_(section) {}
 
   struct Found {
     size_t at;   // Of the opcode.
@@ -24,107 +26,59 @@ class Walk {
     uint8_t type;  // Of the segment.
   };
   std::vector<Found> Run() {
-    uint32_t count = 0;
-    if (Number(&count)) {
-      for (uint32_t i = 0; i < count && Segment(); ++i) {
-      }
+    for (uint64_t count = in_.Uleb(); count > 0 && in_.ok(); --count) {
+      Segment();
     }
     return std::move(found_);
   }
 
  private:
-  bool Byte(uint8_t* byte) {
-    if (at_ >= bytes_.size()) {
-      return false;
-    }
-    *byte = bytes_[at_++];
-    return true;
-  }
-  // An unsigned LEB128 of 32 bits.
-  bool Number(uint32_t* value) {
-    *value = 0;
-    uint8_t byte = 0;
-    for (uint32_t shift = 0; shift < 35 && Byte(&byte); shift += 7) {
-      *value |= static_cast<uint32_t>(uint64_t{byte & 0x7fu} << shift);
-      if ((byte & 0x80) == 0) {
-        return true;
-      }
-    }
-    return false;
-  }
-  // A LEB128 of up to 64 bits.
-  bool Skip() {
-    uint8_t byte = 0;
-    for (int i = 0; i < 10 && Byte(&byte); ++i) {
-      if ((byte & 0x80) == 0) {
-        return true;
-      }
-    }
-    return false;
-  }
-
   // One instruction and `end`; an offset's, too, is no longer unless it is wrong.
-  bool Expression(uint8_t type, bool is_element) {
-    const size_t begin = at_;
-    uint8_t opcode = 0, end = 0;
-    uint32_t index = 0;
-    if (!Byte(&opcode)) {
-      return false;
+  void Expression(uint8_t type, bool is_element) {
+    const size_t begin = in_.position();
+    const uint8_t opcode = in_.U8();
+    if (opcode == kGlobalGet) {
+      const uint64_t index = in_.Uleb();
+      if (index > std::numeric_limits<uint32_t>::max() ||
+          (is_element && found_.size() == limits::kWasmTableEntriesMax)) {
+        in_.Fail();
+      } else if (is_element && in_.ok()) {
+        found_.push_back({begin, in_.position(), static_cast<uint32_t>(index), type});
+      }
+    } else if (opcode == kI32 || opcode == kI64 || opcode == kRefNull || opcode == kRefFunc) {
+      in_.Sleb();
+    } else {
+      in_.Fail();
     }
-    switch (opcode) {
-      case kI32:
-      case kI64:
-      case kRefNull:
-      case kRefFunc:
-        if (!Skip()) {
-          return false;
-        }
-        break;
-      case kGlobalGet:
-        if (!Number(&index)) {
-          return false;
-        }
-        if (is_element) {
-          if (found_.size() == limits::kWasmTableEntriesMax) {
-            return false;
-          }
-          found_.push_back({begin, at_, index, type});
-        }
-        break;
-      default:
-        return false;
+    if (in_.U8() != kEnd) {
+      in_.Fail();
     }
-    return Byte(&end) && end == kEnd;
   }
-
-  bool Segment() {
-    uint32_t flags = 0, count = 0, index = 0;
+  void Segment() {
     uint8_t type = kFuncRef;
-    if (!Number(&flags) || flags > kFlagsMax) {
-      return false;
+    const uint64_t flags = in_.Uleb();
+    if (flags > kFlagsMax) {
+      return in_.Fail();
     }
-    if ((flags & (kPassive | kExplicitIndex)) == kExplicitIndex && !Number(&index)) {
-      return false;
+    if ((flags & (kPassive | kExplicitIndex)) == kExplicitIndex) {
+      in_.Uleb();
     }
-    if ((flags & kPassive) == 0 && !Expression(type, /*is_element=*/false)) {
-      return false;
+    if ((flags & kPassive) == 0) {
+      Expression(type, /*is_element=*/false);
     }
-    if ((flags & (kPassive | kExplicitIndex)) != 0 && !Byte(&type)) {
-      return false;
+    if ((flags & (kPassive | kExplicitIndex)) != 0) {
+      type = in_.U8();
     }
-    if (!Number(&count)) {
-      return false;
-    }
-    for (uint32_t i = 0; i < count; ++i) {
-      if ((flags & kExpressions) != 0 ? !Expression(type, /*is_element=*/true) : !Number(&index)) {
-        return false;
+    for (uint64_t count = in_.Uleb(); count > 0 && in_.ok(); --count) {
+      if ((flags & kExpressions) != 0) {
+        Expression(type, /*is_element=*/true);
+      } else {
+        in_.Uleb();
       }
     }
-    return true;
   }
 
-  const std::span<const uint8_t> bytes_;
-  size_t at_;
+  ByteReader in_;
   std::vector<Found> found_;
 };
 
@@ -141,30 +95,14 @@ void Replace(const Walk::Found& found, std::vector<uint8_t>& bytes) {
 
 ElementGlobals ReplaceElementGlobals(std::span<const uint8_t> bytes) {
   ElementGlobals replaced;
-  size_t at = kHeaderBytes;
-  while (at < bytes.size()) {
-    const uint8_t section = bytes[at++];
-    uint64_t size = 0;
-    bool is_whole = false;
-    for (uint32_t shift = 0; shift < 35 && at < bytes.size() && !is_whole; shift += 7) {
-      size |= uint64_t{bytes[at] & 0x7fu} << shift;
-      is_whole = (bytes[at++] & 0x80) == 0;
-    }
-    if (!is_whole || size > bytes.size() - at) {
-      break;
-    }
-    if (section == kElementSection) {
-      const std::vector<Walk::Found> found = Walk(bytes.first(at + size), at).Run();
-      if (!found.empty()) {
-        replaced.bytes.assign(bytes.begin(), bytes.end());
-      }
-      for (const Walk::Found& one : found) {
-        Replace(one, replaced.bytes);
-        replaced.globals[one.end] = one.global;
-      }
-      break;
-    }
-    at += size;
+  const std::optional<ByteReader> section = FindSection(bytes, kElementSection);
+  const std::vector<Walk::Found> found = section ? Walk(*section).Run() : std::vector<Walk::Found>{};
+  if (!found.empty()) {
+    replaced.bytes.assign(bytes.begin(), bytes.end());
+  }
+  for (const Walk::Found& one : found) {
+    Replace(one, replaced.bytes);
+    replaced.globals[one.end] = one.global;
   }
   return replaced;
 }

@@ -20,14 +20,14 @@
 #include "compiler/ir/verify/verify.h"
 #include "compiler/math/math_module.h"
 
-namespace hpvm {
+namespace hpvm::wasm {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 ReadOutcome Read(const std::string& wat, std::vector<ParamSpec> params = {}) {
-  return ReadWasm(wasm::Assemble(wat), {.entry = "run", .params = std::move(params), .module_name = "imports"});
+  return ReadWasm(Assemble(wat), {.entry = "run", .params = std::move(params), .module_name = "imports"});
 }
 
 class Lines : public ir::PrintSink {
@@ -137,7 +137,7 @@ TEST(MathImportTest, RunsInStartFunctions) {
 }
 
 // A module with all functions of the library in those forms.
-ir::Module LibraryOf(wasm::MathForms forms, std::vector<ir::FunctionId>& ids) {
+ir::Module LibraryOf(MathForms forms, std::vector<ir::FunctionId>& ids) {
   std::vector<uint32_t> all(math::MathFunctions().size());
   std::iota(all.begin(), all.end(), 0);
   ir::Module module;
@@ -147,26 +147,26 @@ ir::Module LibraryOf(wasm::MathForms forms, std::vector<ir::FunctionId>& ids) {
   builder.BeginBody();
   builder.Return({});
   module.entry = ir::FunctionId(0u);
-  ids = wasm::AppendMath(all, forms, module);
+  ids = AppendMath(all, forms, module);
   return module;
 }
 
 // The operations that devices compute by themselves stand in their forms alone, once each.
 TEST(MathImportTest, DeviceFormsAskTheDevice) {
   std::vector<ir::FunctionId> ids;
-  for (const wasm::MathForms forms : {wasm::MathForms::kExact, wasm::MathForms::kFast, wasm::MathForms::kDevice}) {
+  for (const MathForms forms : {MathForms::kExact, MathForms::kFast, MathForms::kDevice}) {
     const ir::Module module = LibraryOf(forms, ids);
     const Diagnostics faults = ir::Verify(module);
     EXPECT_TRUE(faults.empty()) << ToString(faults);
     for (size_t i = 0; i < ids.size(); ++i) {
       const math::MathFunction& function = math::MathFunctions()[i];
-      const bool is_device = forms == wasm::MathForms::kDevice && !function.device_name.empty();
+      const bool is_device = forms == MathForms::kDevice && !function.device_name.empty();
       const std::vector<ir::Op>& ops = module.function(ids[i]).ops;
       EXPECT_EQ(std::ranges::count(ops, ir::Family::kApprox, [](const ir::Op& op) { return ir::Info(op.code).family; }),
                 is_device ? (function.name == "tanh_f32" ? 3 : 1) : 0)
           << function.name;
       EXPECT_EQ(module.function(ids[i]).fast_math == ir::FastMath::kContract,
-                is_device || (forms != wasm::MathForms::kExact && !function.fast_name.empty()))
+                is_device || (forms != MathForms::kExact && !function.fast_name.empty()))
           << function.name;
     }
   }
@@ -174,7 +174,7 @@ TEST(MathImportTest, DeviceFormsAskTheDevice) {
 
 // Sine and cosine of one angle reduce it once; what stands in a branch is not there behind it.
 TEST(MathImportTest, SineAndCosineShareTheirAngle) {
-  const std::vector<uint8_t> bytes = wasm::Assemble(R"((module
+  const std::vector<uint8_t> bytes = Assemble(R"((module
     (import "hpvm" "sin_f32" (func $sin (param f32) (result f32)))
     (import "hpvm" "cos_f32" (func $cos (param f32) (result f32)))
     (memory 1)
@@ -202,7 +202,7 @@ TEST(MathImportTest, SineAndCosineShareTheirAngle) {
 // Every function of the library lowers to a module that verifies.
 TEST(MathImportTest, EveryFunctionVerifies) {
   std::vector<ir::FunctionId> ids;
-  const ir::Module module = LibraryOf(wasm::MathForms::kExact, ids);
+  const ir::Module module = LibraryOf(MathForms::kExact, ids);
   const Diagnostics faults = ir::Verify(module);
   EXPECT_TRUE(faults.empty()) << ToString(faults);
   for (uint32_t i = 0; i < ids.size(); ++i) {
@@ -316,4 +316,4 @@ TEST(ImportTest, Abort) {
 }
 
 }  // namespace
-}  // namespace hpvm
+}  // namespace hpvm::wasm

@@ -1,14 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "compiler/back/kernel_il/libclc.h"
-
-namespace hpvm::kernel_il {
-namespace {
-
-// Logarithms: x = 2^e * m with m in [sqrt(1/2), sqrt(2)); with s = (m - 1) / (m + 1), log m = 2 s (1 + s^2/3 + s^4/5 +
-// ...), whose terms fall by s^2 < 0.0295 each. Floats are computed in doubles, so that they come out rounded right but
-// for ties. sinpi takes the distance to the nearest whole number, which is exact, and the series of the sine of pi
-// times it.
-constexpr char kRest[] = R"(declare float @llvm.nvvm.sqrt.rn.f(float)
+; SPDX-License-Identifier: Apache-2.0
+; What libclc takes from NVIDIA's library.
+;
+; Logarithms: x = 2^e * m with m in [sqrt(1/2), sqrt(2)); with s = (m - 1) / (m + 1), log m = 2 s (1 + s^2/3 + s^4/5 +
+; ...), whose terms fall by s^2 < 0.0295 each. Floats are computed in doubles, so that they come out rounded right but
+; for ties. sinpi takes the distance to the nearest whole number, which is exact, and the series of the sine of pi
+; times it.
+declare float @llvm.nvvm.sqrt.rn.f(float)
 declare double @llvm.nvvm.sqrt.rn.d(double)
 declare i1 @llvm.is.fpclass.f32(float, i32)
 declare i1 @llvm.is.fpclass.f64(double, i32)
@@ -139,10 +136,3 @@ define double @__nv_sinpi(double %x) {
   %w = select i1 %is_whole, double %zero, double %u
   ret double %w
 }
-)";
-
-}  // namespace
-
-std::string_view LibclcRest() { return kRest; }
-
-}  // namespace hpvm::kernel_il

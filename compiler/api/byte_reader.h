@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers of DWARF and of module headers from bytes that may be anything. After the first fault every read yields zero
 // or nothing, and ok() is false.
-#ifndef HPVMD_COMPILER_DEBUG_BYTE_READER_H_
-#define HPVMD_COMPILER_DEBUG_BYTE_READER_H_
+#ifndef HPVMD_COMPILER_API_BYTE_READER_H_
+#define HPVMD_COMPILER_API_BYTE_READER_H_
 
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string_view>
 
-namespace hpvm::debug {
+namespace hpvm {
 
 class ByteReader {
  public:
@@ -93,6 +93,6 @@ class ByteReader {
   bool ok_ = true;
 };
 
-}  // namespace hpvm::debug
+}  // namespace hpvm
 
-#endif  // HPVMD_COMPILER_DEBUG_BYTE_READER_H_
+#endif  // HPVMD_COMPILER_API_BYTE_READER_H_

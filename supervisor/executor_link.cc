@@ -18,7 +18,6 @@
 #include "base/io/frame_channel.h"
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_holdings.h"
-#include "supervisor/executor_hub.h"
 #include "supervisor/pending_requests.h"
 #include "supervisor/request_message.h"
 
@@ -89,11 +88,16 @@ internal::Hello HelloOf(const ExecutorOptions& options) {
 }
 
 // Locking: mutex_ guards everything that is not marked as the hub's thread's. Callbacks run without it.
-class Link final : public ExecutorLink, public HubSource {
+class Link final : public ExecutorLink, public EventSource {
  public:
-  Link(ExecutorHub::Core& hub, const ExecutorOptions& options, bool is_spare,
+  Link(ExecutorHub& hub, const ExecutorOptions& options, bool is_spare,
        std::function<void(const ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end)
-      : hub_(hub), is_spare_(is_spare), options_(options), on_ready_(std::move(on_ready)), on_end_(std::move(on_end)) {}
+      : executors_(hub),
+        hub_(hub.events()),
+        is_spare_(is_spare),
+        options_(options),
+        on_ready_(std::move(on_ready)),
+        on_end_(std::move(on_end)) {}
   ~Link() override;
 
   Status StartProcess();
@@ -115,10 +119,11 @@ class Link final : public ExecutorLink, public HubSource {
   bool alive() const override;
   size_t pending() const override;
 
-  void OnEvent(Event event, uint32_t epoll_events) override;
+  void OnEvent(uint8_t kind, uint32_t epoll_events) override;
   void OnTimer(uint64_t tag) override;
 
  private:
+  enum EventKind : uint8_t { kSocket, kExit, kStderr };
   enum TimerTag : uint64_t { kReadyTimer, kOverdueTimer, kShutdownTimer };
 
   Status SpawnProcess();
@@ -144,7 +149,8 @@ class Link final : public ExecutorLink, public HubSource {
   void End(const std::string& how);
   Status EndStatus(const std::string& how);
 
-  ExecutorHub::Core& hub_;
+  ExecutorHub& executors_;
+  EventHub& hub_;
   const bool is_spare_;
   bool is_started_ = false;  // The hub tells of its end.
   ExecutorOptions options_;  // Changed by Greet only, on the hub's thread.
@@ -183,7 +189,7 @@ Status Link::StartProcess() {
   Status started, status;
   // On a thread that outlives every link: the executor dies with the thread that started it. The hub learns of the
   // process when it has been recorded, and so cannot reap it before.
-  hub_.SpawnAndWait([&] {
+  executors_.SpawnAndWait([&] {
     started = SpawnProcess();
     status = started.ok() ? HPVMD_FAILPOINT("link.spawn.after") : started;
     if (status.ok() && options_.on_spawned) {
@@ -226,16 +232,16 @@ Status Link::SpawnProcess() {
 // other.
 Status Link::StartOnHub(Status status) {
   source_ = hub_.Add(this);
-  if (const Status watched = hub_.Watch(source_, Event::kExit, process_.pidfd.get(), EPOLLIN); !watched.ok()) {
+  if (const Status watched = hub_.Watch(source_, kExit, process_.pidfd.get(), EPOLLIN); !watched.ok()) {
     hub_.Remove(source_);
     KillAndReap(process_);
     return watched;
   }
   if (status.ok()) {
-    status = hub_.Watch(source_, Event::kSocket, socket_.get(), EPOLLIN);
+    status = hub_.Watch(source_, kSocket, socket_.get(), EPOLLIN);
   }
   if (status.ok() && stderr_.valid()) {
-    status = hub_.Watch(source_, Event::kStderr, stderr_.get(), EPOLLIN);
+    status = hub_.Watch(source_, kStderr, stderr_.get(), EPOLLIN);
   }
   {
     std::lock_guard lock(mutex_);
@@ -351,7 +357,7 @@ Status Link::SendLocked(const Envelope& envelope, std::span<const uint8_t> body,
   const Status status = writer_->Send(head, body, fds, more);
   if (writer_->pending() && !watches_write_ && !more) {
     watches_write_ = true;
-    hub_.Rewatch(source_, Event::kSocket, socket_.get(), EPOLLIN | EPOLLOUT);
+    hub_.Rewatch(source_, kSocket, socket_.get(), EPOLLIN | EPOLLOUT);
   }
   if (status.code() == absl::StatusCode::kUnavailable) {
     return Unavailable("The executor process is gone.");  // Its end is told with more detail to what is pending.
@@ -550,25 +556,25 @@ size_t Link::pending() const {
   return pending_.size();
 }
 
-void Link::OnEvent(Event event, uint32_t epoll_events) {
-  switch (event) {
-    case Event::kSocket:
+void Link::OnEvent(uint8_t kind, uint32_t epoll_events) {
+  switch (kind) {
+    case kSocket:
       if ((epoll_events & EPOLLOUT) != 0) {
         std::lock_guard lock(mutex_);
         writer_->Flush().IgnoreError();  // A failure shows as the socket's end.
         if (!writer_->pending() && watches_write_) {
           watches_write_ = false;
-          hub_.Rewatch(source_, Event::kSocket, socket_.get(), EPOLLIN);
+          hub_.Rewatch(source_, kSocket, socket_.get(), EPOLLIN);
         }
       }
       if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
         ReadSocket();
       }
       break;
-    case Event::kStderr:
+    case kStderr:
       ReadStderr();
       break;
-    case Event::kExit: {
+    case kExit: {
       HPVMD_FAILPOINT("link.reap.before").IgnoreError();
       const std::string how = Reap(process_);
       if (!how.empty()) {
@@ -761,7 +767,7 @@ void Link::End(const std::string& how) {
 StatusOr<std::unique_ptr<ExecutorLink>> StartLink(ExecutorHub& hub, const ExecutorOptions& options, bool is_spare,
                                                   std::function<void(const ExecutorReady&)> on_ready,
                                                   std::function<void(const Status&)> on_end) {
-  auto link = std::make_unique<Link>(hub.core(), options, is_spare, std::move(on_ready), std::move(on_end));
+  auto link = std::make_unique<Link>(hub, options, is_spare, std::move(on_ready), std::move(on_end));
   HPVMD_RETURN_IF_ERROR(link->StartProcess());
   return link;
 }

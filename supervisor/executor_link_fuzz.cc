@@ -232,7 +232,7 @@ void Session::SendBytes(std::string_view bytes) {
   while (process_.socket.valid() && !process_.ended && ioctl(process_.socket.get(), SIOCOUTQ, &left) == 0 && left > 0) {
     std::this_thread::yield();
   }
-  hub_.core().RunAndWait([] {});
+  hub_.events().RunAndWait([] {});
 }
 
 void Session::Read() {

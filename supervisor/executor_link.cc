@@ -36,6 +36,8 @@ constexpr int kLastTurnsMax = 256;
 // What one turn of the hub's thread takes in; then others have theirs.
 constexpr int kTurnFramesMax = 16;
 constexpr size_t kTurnBytesMax = 128 * 1024;
+// What a turn sends waits no longer for the turn's end.
+constexpr Duration kUnseenMax = std::chrono::microseconds(50);
 // A prepare compiles; its own deadline is the compiler's to keep, so only a long overrun costs the process.
 constexpr Duration kPrepareGrace = std::chrono::seconds(5);
 // From this sandbox level on the process has a process namespace.
@@ -153,6 +155,8 @@ class Link final : public ExecutorLink, public EventSource {
   void KillLocked(Status why);
 
   void FlushWriter();
+  // What was sent during this turn of the hub's thread.
+  void WakeExecutor();
 
   // Hub's thread.
   // Takes in some frames; whether there were any, or part of one.
@@ -183,8 +187,10 @@ class Link final : public ExecutorLink, public EventSource {
   uint64_t source_ = 0;
   std::optional<RingChannelReader> reader_;
   bool channel_ended_ = false;
-  bool socket_ended_ = false;  // What the rings still hold is taken in.
-  bool has_rung_ = false;      // The bell, since the last turn.
+  bool socket_ended_ = false;   // What the rings still hold is taken in.
+  bool has_rung_ = false;       // The bell, since the last turn.
+  bool is_turn_ = false;        // Frames are being taken in; of interest to the hub's thread.
+  Time unseen_since_ = kNever;  // The executor was not woken for what a turn sent then.
   UselessRate useless_bells_;
   UniqueFd stderr_;
   std::string stderr_tail_;
@@ -389,7 +395,12 @@ Status Link::SendLocked(const Envelope& envelope, std::span<const uint8_t> body,
     return InvalidArgument("The request's description (" + std::to_string(head.size()) + " bytes) exceeds the limit (" +
                            std::to_string(kHeadBytesMax) + ").");
   }
-  const Status status = writer_->Send(head, body, fds, more);
+  // An answer often makes place for the next run: the executor is woken once for those of a turn.
+  const bool in_turn = hub_.IsHubThread() && is_turn_;
+  if (in_turn && unseen_since_ == kNever) {
+    unseen_since_ = RealClock().Now();
+  }
+  const Status status = writer_->Send(head, body, fds, more || in_turn);
   if (status.code() == absl::StatusCode::kUnavailable) {
     return Unavailable("The executor process is gone.");  // Its end is told with more detail to what is pending.
   }
@@ -398,6 +409,12 @@ Status Link::SendLocked(const Envelope& envelope, std::span<const uint8_t> body,
     return Unavailable("The executor process is ending: " + Message(kill_reason_));
   }
   return status;
+}
+
+void Link::WakeExecutor() {
+  std::lock_guard lock(mutex_);
+  unseen_since_ = kNever;
+  FlushWriter();
 }
 
 // There may be room now for what is kept. mutex_ held.
@@ -631,7 +648,12 @@ bool Link::OnTurn() {
   if (channel_ended_) {
     return false;
   }
+  is_turn_ = true;
   const StatusOr<bool> took = TakeFrames();
+  is_turn_ = false;
+  if (unseen_since_ != kNever) {
+    WakeExecutor();
+  }
   if (!took.ok()) {
     EndChannel(took.status());
     return false;
@@ -658,6 +680,9 @@ StatusOr<bool> Link::TakeFrames() {
       bytes += frame.head.size() + frame.body.size();
       useless_bells_.Allow();
       HPVMD_RETURN_IF_ERROR(HandleFrame(std::move(frame)));
+      if (unseen_since_ != kNever && RealClock().Now() - unseen_since_ > kUnseenMax) {
+        WakeExecutor();
+      }
     } else {
       HPVMD_ASSIGN_OR_RETURN(const bool has_come, reader_->Fill());
       if (!has_come) {

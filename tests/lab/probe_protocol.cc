@@ -41,13 +41,19 @@ void Ring() {
   (void)put;
 }
 
+// Until the daemon has looked: the runner's own next frame mends what was broken.
+void RingAndWait() {
+  Ring();
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));
+}
+
 // In the ring, where the next frame would stand.
 void SendHeader(uint32_t magic, uint32_t head, uint32_t body, uint32_t fds) {
   const FrameHeader header{magic, head, body, fds};
   RingMemory& ring = DaemonRings().to_server;
   std::memcpy(ring.bytes + ring.written.load() % kRingBytes, &header, sizeof(header));
   ring.written.fetch_add(sizeof(header));
-  Ring();
+  RingAndWait();
 }
 
 std::string BadMagic(Task&) { return SendHeader(0xdeadbeef, 4, 0, 0), kOn; }
@@ -74,8 +80,17 @@ std::string SendDescriptor(Task&) {
   return Send(envelope, 0, memory.get()), kOn;
 }
 // The rings themselves.
-std::string RingAhead(Task&) { return DaemonRings().to_server.written.fetch_add(kRingBytes + 16), Ring(), kOn; }
-std::string RingBehind(Task&) { return DaemonRings().to_server.written.fetch_sub(16), Ring(), kOn; }
+std::string RingAhead(Task&) { return DaemonRings().to_server.written.fetch_add(kRingBytes + 16), RingAndWait(), kOn; }
+// Again and again: other threads of the runner put frames, too.
+std::string RingBehind(Task&) {
+  const uint32_t at = DaemonRings().to_server.written.load();
+  for (int i = 0; i < 80; ++i) {
+    DaemonRings().to_server.written.store(at - 16);
+    Ring();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return kOn;
+}
 std::string RingNotWhole(Task&) { return SendHeader(kFrameMagic, 1024, 0, 0), kOn; }
 // Seen at the daemon's next request.
 std::string RingTaken(Task&) { return DaemonRings().to_client.taken.fetch_add(kRingBytes), kOn; }

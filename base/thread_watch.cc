@@ -15,6 +15,10 @@ namespace {
 std::atomic<bool> is_watching{false};
 std::atomic<Duration> told_from{kWatchedTimeMax};
 thread_local WatchedItem* innermost = nullptr;
+// The thread's processor time is asked for so often at most.
+constexpr Duration kSampleAge = std::chrono::microseconds(100);
+thread_local Time sampled_at{-1};
+thread_local Duration sample{0};
 
 struct Listener {
   std::shared_mutex mutex;
@@ -53,17 +57,24 @@ void SetOnSlowItem(std::function<void(const SlowItem&)> on_slow, Duration least)
 WatchedItem::WatchedItem(const char* thread, const char* item, std::string_view tenant)
     : thread_(thread), item_(item), tenant_(tenant), outer_(std::exchange(innermost, this)) {
   if (is_watching.load(std::memory_order_relaxed)) {
-    start_ = ThreadTime();
+    begin_ = RealClock().Now();
+    if (sampled_at < Time{0} || begin_ - sampled_at > kSampleAge) {
+      sampled_at = begin_;
+      sample = ThreadTime();
+    }
+    start_ = sample;
   }
 }
 
 WatchedItem::~WatchedItem() {
   innermost = outer_;
-  if (start_ < Duration{0}) {
+  if (begin_ < Time{0}) {
     return;
   }
-  const Duration spent = Spent();
-  const bool is_slow = spent - told_ >= told_from.load(std::memory_order_relaxed);
+  const Duration least = told_from.load(std::memory_order_relaxed);
+  const bool may_be_slow = RealClock().Now() - begin_ >= least;
+  const Duration spent = may_be_slow ? Spent() : Duration{0};
+  const bool is_slow = may_be_slow && spent - told_ >= least;
   if (is_slow) {
     Tell({thread_, item_, tenant_, spent - told_});
   }
@@ -96,7 +107,7 @@ void WatchedHold::End() {
     return;
   }
   const WatchedItem* item = innermost;
-  if (item != nullptr && item->start_ >= Duration{0}) {
+  if (item != nullptr && item->begin_ >= Time{0}) {
     held = std::min(held, item->Spent());
   }
   if (held >= least) {

@@ -2,8 +2,10 @@
 // Watches threads and locks that serve several tenants: no item of such a thread, and no hold of such a lock, may take
 // time that a tenant chooses.
 //
-// An item is timed by its thread's processor time, so that a busy machine raises no alarm; a hold by the clock, and not
-// above the processor time of the item that it belongs to, for the same reason. What takes 5 ms or more is told.
+// An item is timed by its thread's processor time, to a tenth of a millisecond, so that a busy machine raises no alarm:
+// asking for it is a system call, which is made for items that the clock shows to be long. A hold is timed by the
+// clock, and not above the processor time of the item that it belongs to, for the same reason. What takes 5 ms or more
+// is told.
 #ifndef HPVMD_BASE_THREAD_WATCH_H_
 #define HPVMD_BASE_THREAD_WATCH_H_
 
@@ -51,8 +53,9 @@ class WatchedItem {
   const char* const item_;
   std::string tenant_;
   WatchedItem* const outer_;
-  Duration start_{-1};  // The thread's processor time; negative: not measured.
-  Duration told_{0};    // Of inner items.
+  Time begin_{-1};     // Negative: not measured.
+  Duration start_{0};  // The thread's processor time, a little before.
+  Duration told_{0};   // Of inner items.
 };
 
 // One hold of a lock that serves several tenants; what for is said by the innermost item of the thread.

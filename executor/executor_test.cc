@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor as the daemon sees it: a real process with its real compiler, real kernels.
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 
 #include <numeric>
 #include <thread>
 
+#include "base/io/child_process.h"
+#include "base/io/ring_channel.h"
 #include "executor/testing/fixture.h"
 #include "sandbox/sandbox.h"
 
@@ -388,6 +392,45 @@ TEST(ProbeTest, AnswersForEachBackend) {
   EXPECT_EQ(supervisor::ProbeDevices(program, "abacus", kPatience).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(supervisor::ProbeDevices("/bin/true", "cpu", kPatience).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(supervisor::ProbeDevices("/nonexistent", "cpu", kPatience).status().code(), absl::StatusCode::kNotFound);
+}
+
+// Nobody wakes the thread that waits for frames when the other end of the socket goes, as that of a command does.
+TEST(LoneExecutorTest, EndsWhenItsSocketDoes) {
+  StatusOr<std::pair<UniqueFd, UniqueFd>> ends = CreateSocketPair();
+  ASSERT_TRUE(ends.ok());
+  SpawnOptions spawn;
+  spawn.arguments = {std::string(HPVMD_BINARY_DIR) + "/hpvm-executor", "--standalone"};
+  spawn.socket = ends->second.get();
+  spawn.stderr_fd = STDERR_FILENO;
+  const StatusOr<SpawnedProcess> process = Spawn(spawn);
+  ASSERT_TRUE(process.ok()) << process.status();
+  ends->second.reset();
+  const StatusOr<UniqueFd> memory = CreateSealedMemfd("rings", kRingPairBytes);
+  const UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const StatusOr<Mapping> mapping = Mapping::Map(memory->get(), kRingPairBytes, Mapping::Access::kReadWrite);
+  internal::Envelope hello;
+  hello.set_request_id(1);
+  *hello.mutable_hello() = supervisor::DefaultHello();
+  hello.mutable_hello()->set_version(kExecutorProtocolVersion);
+  const int fds[] = {memory->get(), bell.get()};
+  ASSERT_TRUE(SendFrame(ends->first.get(), hello.SerializeAsString(), {}, fds).ok());
+  RingChannelReader answers(ends->first.get(), reinterpret_cast<RingPairMemory*>(mapping->data())->to_server, kNoBell,
+                            kFromExecutorLimits);
+  Frame ready;
+  const Time late = RealClock().Now() + kPatience;
+  for (bool is_there = false; !is_there && RealClock().Now() < late;) {
+    is_there = *answers.Next(&ready);
+    ASSERT_TRUE(is_there || answers.Fill().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_FALSE(ready.head.empty());
+  ends->first.reset();
+  pollfd ended{process->pidfd.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&ended, 1, static_cast<int>(kPatience / std::chrono::milliseconds(1))), 1);
+  if (ended.revents == 0) {
+    SendKill(*process);
+  }
+  EXPECT_EQ(Reap(*process), "exit code 0");
 }
 
 }  // namespace

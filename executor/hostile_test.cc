@@ -77,6 +77,14 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
       {"short and well", "a shortage of device memory contradicts the status"},
       {"huge frame", "exceed the limits"},
       {"garbage", "not an Envelope"},
+      {"ring ahead of itself", "where it cannot be"},
+      {"ring behind itself", "where it cannot be"},
+      {"ring with half a header", "where it cannot be"},
+      {"ring of huge frame", "exceed the limits"},
+      {"ring of frame that is not there", "not whole"},
+      {"ring of descriptors", "exceed the limits"},
+      {"ring of garbage", "does not begin with the expected mark"},
+      {"ring without frames", "rings the bell for nothing more often than 50 times a second"},
   };
   for (const auto& c : cases) {
     const StatusOr<supervisor::RunReply> reply = RunAgainst(c.fault);
@@ -86,6 +94,36 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
     EXPECT_EQ(ends_.size(), 1u) << c.fault;
     ends_.clear();
   }
+}
+
+// A position that only a request meets.
+TEST_F(HostileTest, KillsWhatTakesBeforeItWasPut) {
+  EXPECT_TRUE(RunAgainst("ring taken before it was put").ok());
+  supervisor::RunInput input;
+  input.handle = 1;
+  const StatusOr<supervisor::RunReply> reply = Run(input);
+  EXPECT_THAT(Message(reply.status()), HasSubstr("where it cannot be"));
+  link_.reset();
+  ASSERT_EQ(ends_.size(), 1u);
+  EXPECT_THAT(Message(ends_[0]), HasSubstr("where it cannot be"));
+}
+
+// Whatever the daemon sees of a ring that changes while it is read: the process goes, and nothing else does.
+TEST_F(HostileTest, SurvivesARingThatIsRewrittenWhileItIsRead) {
+  const StatusOr<supervisor::RunReply> reply = RunAgainst("ring rewritten");
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kInternal) << Message(reply.status());
+  EXPECT_THAT(Message(reply.status()), HasSubstr("broke the protocol"));
+}
+
+// What comes by the socket is read behind a mark only; before the rings are used it says why there is no executor.
+TEST_F(HostileTest, ReadsTheSocketWhenItHasTo) {
+  EXPECT_TRUE(RunAgainst("frame without mark").ok());
+  link_.reset();
+  options_.hello.set_cache_folder("fatal before the rings");
+  StatusOr<std::unique_ptr<supervisor::ExecutorLink>> link = supervisor::ExecutorLink::Start(*hub_, options_);
+  ASSERT_TRUE(link.ok());
+  EXPECT_THAT(Message((*link)->WaitReady(RealClock().Now() + testing::kPatience).status()),
+              HasSubstr("It cannot begin."));
 }
 
 // Starting a process may take its time: answers of others are told meanwhile.

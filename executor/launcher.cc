@@ -15,7 +15,6 @@
 #include "backends/interp/device.h"
 #include "backends/registry.h"
 #include "base/io/child_process.h"
-#include "base/io/frame_channel.h"
 #include "base/io/memfd.h"
 #include "compiler/api/gpu_target.h"
 #include "engine/engine.h"
@@ -36,6 +35,8 @@ constexpr Duration kHelloWithin = std::chrono::seconds(10);
 
 struct Greeting {
   internal::Envelope envelope;
+  Mapping rings;  // Hello's, as the bell.
+  UniqueFd bell;
   Mapping grants;  // The grant page; empty when there is none.
   UniqueFd spill;  // The spill file; invalid when there is none.
 };
@@ -45,6 +46,15 @@ Status CheckVersion(const internal::Hello& hello) {
              ? absl::OkStatus()
              : FailedPrecondition("Hello: version (" + std::to_string(hello.version()) + ") is not this program's (" +
                                   std::to_string(kExecutorProtocolVersion) + ").");
+}
+
+StatusOr<Mapping> MapSealed(const char* what, int fd, uint64_t bytes, Mapping::Access access) {
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(fd));
+  if (size < bytes) {
+    return InvalidArgument("Hello: the memory of the " + std::string(what) + " has " + std::to_string(size) +
+                           " bytes, and needs " + std::to_string(bytes) + ".");
+  }
+  return Mapping::Map(fd, bytes, access);
 }
 
 // Settle or Hello, whichever is first; after a Settle, which has no time limit after it, Hello.
@@ -62,12 +72,12 @@ StatusOr<Greeting> ReceiveGreeting(Time deadline) {
   }
   const internal::Hello& hello = greeting.envelope.hello();
   HPVMD_RETURN_IF_ERROR(CheckVersion(hello));
+  HPVMD_ASSIGN_OR_RETURN(greeting.rings,
+                         MapSealed("rings", frame.fds[0].get(), kRingPairBytes, Mapping::Access::kReadWrite));
+  greeting.bell = std::move(frame.fds[1]);
   if (hello.has_grant_page()) {
-    HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(frame.fds[0].get()));
-    if (size < kGrantPageBytes) {
-      return InvalidArgument("Hello: the grant page has " + std::to_string(size) + " bytes.");
-    }
-    HPVMD_ASSIGN_OR_RETURN(greeting.grants, Mapping::Map(frame.fds[0].get(), kGrantPageBytes, Mapping::Access::kRead));
+    HPVMD_ASSIGN_OR_RETURN(greeting.grants,
+                           MapSealed("grant page", frame.fds[2].get(), kGrantPageBytes, Mapping::Access::kRead));
   }
   if (hello.has_spill_file()) {
     greeting.spill = std::move(frame.fds.back());
@@ -159,7 +169,7 @@ uint32_t MachineThreads() {
 
 struct OpenedDevices {
   std::vector<std::unique_ptr<Device>> devices;
-  std::vector<uint32_t> entries;               // By device: in the profile, and the grant page.
+  std::vector<uint32_t> entries;  // By device: in the profile, and the grant page.
   GrantGates gates;
   std::vector<v1::Device> broken;  // Drivers' that do not open; the others go on.
 };
@@ -370,11 +380,11 @@ Status Serve() {
   set(hello.edges_max(), &options.graph_limits.edges_max);
   const uint64_t document_bytes_max = options.graph_limits.document_bytes_max;
   engine::Engine engine(std::move(options));
-  FrameReader reader(kExecutorSocket, kToExecutorLimits);
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner,
                          Runner::Create({.engine = &engine,
-                                         .reader = &reader,
                                          .socket = kExecutorSocket,
+                                         .rings = reinterpret_cast<RingPairMemory*>(greeting.rings.data()),
+                                         .bell = greeting.bell.get(),
                                          .grants = grants,
                                          .grant_entries = opened.entries,
                                          .gates = &opened.gates,

@@ -2,6 +2,7 @@
 #include "executor/runner.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -12,13 +13,13 @@ namespace hpvm::executor {
 namespace {
 
 // A hand-over costs some 50 µs of another thread's waking. A job below this runs on the leader; nobody else can use the
-// socket meanwhile.
+// channel meanwhile.
 constexpr int64_t kShortNs = 200'000;
 // With more requests in hand other threads could be working on them.
 constexpr int64_t kShortWithBacklogNs = 50'000;
-// A leader that executes for longer loses the socket, so that cancellations are read.
+// A leader that executes for longer loses the channel, so that cancellations are read.
 constexpr Duration kTakeOverAfter = std::chrono::milliseconds(1);
-// Answers of several short jobs go out in one system call, if the first does not wait longer than this.
+// The daemon is woken once for answers of several short jobs, if the first does not wait longer than this.
 constexpr Duration kKeepAnswersMax = std::chrono::microseconds(50);
 // Device memory that grew and shrinks again at once is nobody's business, and news of it no flood.
 constexpr Duration kUsagePause = std::chrono::milliseconds(100);
@@ -29,7 +30,7 @@ constexpr Duration kLeftPoll = std::chrono::microseconds(500);
 
 StatusOr<std::unique_ptr<Runner>> Runner::Create(const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner(options));
-  runner->timer_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
+  runner->timer_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!runner->timer_.valid()) {
     return FromErrno(errno, "Creating a timer");
   }
@@ -39,7 +40,9 @@ StatusOr<std::unique_ptr<Runner>> Runner::Create(const RunnerOptions& options) {
 Runner::Runner(const RunnerOptions& options)
     : options_(options),
       jobs_max_(std::max(options.jobs_max, 1u)),
-      writer_(options.socket, FrameWriter::Wait::kYes, SIZE_MAX) {
+      reader_(options.socket, options.rings->to_client, options.bell, kToExecutorLimits),
+      writer_(options.socket, RingChannelWriter::Wait::kYes, SIZE_MAX) {
+  writer_.UseRing(options.rings->to_server, options.bell);
   devices_.entries = options.grant_entries;
   uint32_t index = 0;
   for (const DeviceInfo& device : options.engine->devices()) {
@@ -93,16 +96,16 @@ void Runner::HandOver() {
 
 bool Runner::LeadOnce(OutputArena& arena) {
   Frame frame;
-  const StatusOr<bool> next = options_.reader->Next(&frame);
+  const StatusOr<bool> next = reader_.Next(&frame);
   if (!next.ok()) {
     Die(next.status());
   }
   if (!*next) {
     Flush();
-    const Status filled = options_.reader->Fill(FrameReader::Wait::kYes);
-    if (filled.code() == absl::StatusCode::kInvalidArgument) {
-      Die(filled);
-    } else if (!filled.ok()) {
+    const Status waited = reader_.Wait(/*spin=*/Duration(0));
+    if (waited.code() == absl::StatusCode::kInvalidArgument) {
+      Die(waited);
+    } else if (!waited.ok()) {
       _exit(0);  // The daemon is gone, and with it whoever wanted the results.
     }
     return true;
@@ -115,8 +118,8 @@ bool Runner::LeadOnce(OutputArena& arena) {
 }
 
 bool Runner::IsShort(const Job& job) const {
-  return job.handle != nullptr && job.handle->expected_ns.load(std::memory_order_relaxed) <
-                                      (options_.reader->empty() ? kShortNs : kShortWithBacklogNs);
+  return job.handle != nullptr &&
+         job.handle->expected_ns.load(std::memory_order_relaxed) < (reader_.empty() ? kShortNs : kShortWithBacklogNs);
 }
 
 bool Runner::ExecuteAsLeader(const std::shared_ptr<Job>& job, OutputArena& arena) {
@@ -124,7 +127,7 @@ bool Runner::ExecuteAsLeader(const std::shared_ptr<Job>& job, OutputArena& arena
   {
     std::lock_guard lock(mutex_);
     if (!CanHandOver()) {
-      job->started = false;  // Waits for the first thread that is done; this one must stay at the socket.
+      job->started = false;  // Waits for the first thread that is done; this one must stay at the channel.
       runnable_.push_back(job);
       return true;
     }
@@ -222,9 +225,16 @@ void Runner::AnswerDropped(const Job& job, const Status& status) {
 
 void Runner::Watch() {
   while (true) {
-    uint64_t expirations;
-    if (read(timer_.get(), &expirations, sizeof(expirations)) < 0 && errno != EINTR) {
+    pollfd items[] = {{timer_.get(), POLLIN, 0}, {options_.socket, 0, 0}};
+    if (poll(items, 2, -1) < 0 && errno != EINTR) {
       Die(FromErrno(errno, "Waiting for the timer"));
+    }
+    if (items[1].revents != 0) {
+      _exit(0);  // The daemon is gone, and with it whoever wanted the results.
+    }
+    uint64_t expirations;
+    if (read(timer_.get(), &expirations, sizeof(expirations)) < 0 && errno != EAGAIN) {
+      Die(FromErrno(errno, "Reading the timer"));
     }
     {
       std::lock_guard lock(timer_mutex_);

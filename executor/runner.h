@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves one daemon over one socket: modules, memories, handles, runs.
+// Serves one daemon over one channel: modules, memories, handles, runs.
 //
-// Threads. One of a small pool is the leader: it reads the socket. It executes what is expected to be short itself, so
-// that a small run costs no hop to another thread; before anything longer it hands the socket to another of the pool
-// and executes the job as a follower. A watch thread, asleep while nothing runs, takes the socket away from a leader
-// whose "short" job turns out long, and sets the stop words of runs whose deadline has passed. Runs of one graph follow
-// each other; a run waits without holding a thread.
+// Threads. One of a small pool is the leader: it reads the channel. It executes what is expected to be short itself, so
+// that a small run costs no hop to another thread; before anything longer it hands the channel to another of the pool
+// and executes the job as a follower. A watch thread, asleep while nothing runs, takes the channel away from a leader
+// whose "short" job turns out long, sets the stop words of runs whose deadline has passed, and ends the process when
+// the daemon is gone. Runs of one graph follow each other; a run waits without holding a thread.
 #ifndef HPVMD_EXECUTOR_RUNNER_H_
 #define HPVMD_EXECUTOR_RUNNER_H_
 
@@ -24,7 +24,7 @@
 
 #include "backends/contract/grant_gate.h"
 #include "base/io/fd.h"
-#include "base/io/frame_channel.h"
+#include "base/io/ring_channel.h"
 #include "engine/engine.h"
 #include "executor/run_job.h"
 
@@ -34,13 +34,14 @@ namespace hpvm::executor {
 using GrantGates = std::map<uint32_t, std::unique_ptr<GrantGate>>;
 
 struct RunnerOptions {
-  engine::Engine* engine = nullptr;   // Borrowed.
-  FrameReader* reader = nullptr;      // Borrowed; Hello has been taken out of it.
-  int socket = -1;                    // Borrowed.
-  const GrantPage* grants = nullptr;  // Borrowed; may be null.
+  engine::Engine* engine = nullptr;     // Borrowed.
+  int socket = -1;                      // Borrowed; Hello has been taken out of it, and nothing more.
+  RingPairMemory* rings = nullptr;      // Borrowed.
+  int bell = -1;                        // The daemon's; borrowed.
+  const GrantPage* grants = nullptr;    // Borrowed; may be null.
   std::vector<uint32_t> grant_entries;  // By the engine's devices: their entries in the grant page.
   const GrantGates* gates = nullptr;    // Borrowed; may be null.
-  uint32_t jobs_max = 16;             // Runs and prepares in progress at once.
+  uint32_t jobs_max = 16;               // Runs and prepares in progress at once.
   uint64_t document_bytes_max = limits::kGraphDocumentBytesMax;
 };
 
@@ -78,10 +79,10 @@ class Runner {
     std::vector<std::pair<std::string, std::shared_ptr<ModuleBytes>>> modules;  // By name in the document.
     Mapping document_mapping;
     std::string_view document;
-    RunJob run;                      // Runs; stop, deadline and body also of prepares.
-    std::shared_ptr<Handle> handle;  // Runs: null for prepares.
+    RunJob run;                                // Runs; stop, deadline and body also of prepares.
+    std::shared_ptr<Handle> handle;            // Runs: null for prepares.
     std::optional<internal::Reclaim> reclaim;  // Neither; not among jobs_.
-    bool started = false;            // Guarded by mutex_.
+    bool started = false;                      // Guarded by mutex_.
   };
 
   explicit Runner(const RunnerOptions& options);
@@ -141,6 +142,7 @@ class Runner {
   DeviceIndices devices_;
 
   // The leader's.
+  RingChannelReader reader_;
   internal::Envelope incoming_;
   std::map<Sha256, std::shared_ptr<ModuleBytes>> modules_;
   uint64_t module_bytes_ = 0;
@@ -171,8 +173,8 @@ class Runner {
   std::atomic<int64_t> told_at_ns_{0};
 
   std::mutex writer_mutex_;
-  FrameWriter writer_;  // Guarded by writer_mutex_, as below.
-  Time kept_since_{0};  // When the oldest answer that is kept was ready.
+  RingChannelWriter writer_;  // Guarded by writer_mutex_, as below.
+  Time kept_since_{0};        // When the oldest answer that is kept was ready.
 };
 
 }  // namespace hpvm::executor

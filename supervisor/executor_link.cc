@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,10 +16,10 @@
 
 #include "base/failpoint.h"
 #include "base/io/child_process.h"
-#include "base/io/frame_channel.h"
+#include "base/io/memfd.h"
+#include "base/io/ring_channel.h"
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_holdings.h"
-#include "supervisor/executor_hub.h"
 #include "supervisor/pending_requests.h"
 #include "supervisor/request_message.h"
 
@@ -30,28 +31,36 @@ using internal::Envelope;
 // What may wait for an executor that does not read: a few of the largest frames.
 constexpr size_t kQueuedBytesMax = 64 * limits::kMiB;
 constexpr size_t kStderrBytesKept = 4096;
-// What a socket's buffers can hold, read in the reader's portions, and some.
-constexpr int kLastReadsMax = 64;
+// What a ring and a socket's buffers can hold, read in turns, and some.
+constexpr int kLastTurnsMax = 256;
+// What one turn of the hub's thread takes in; then others have theirs.
+constexpr int kTurnFramesMax = 16;
+constexpr size_t kTurnBytesMax = 128 * 1024;
+// What a turn sends waits no longer for the turn's end.
+constexpr Duration kUnseenMax = std::chrono::microseconds(50);
 // A prepare compiles; its own deadline is the compiler's to keep, so only a long overrun costs the process.
 constexpr Duration kPrepareGrace = std::chrono::seconds(5);
 // From this sandbox level on the process has a process namespace.
 constexpr uint32_t kOwnPidsLevel = 4;
 
-// Messages that answer nothing: an executor sends one every 100 ms at most.
-constexpr int kUsagesPerSecond = 50, kUsagesAtOnce = 100;
+// Of what answers nothing and an honest executor does seldom: usage is told every 100 ms at most, and the bell finds
+// nothing only if a frame was taken before it rang.
+constexpr int kUselessPerSecond = 50, kUselessAtOnce = 100;
 
-class UsageRate {
+class UselessRate {
  public:
   bool Take(Time now) {
     left_ =
-        std::min<double>(kUsagesAtOnce, left_ + kUsagesPerSecond * 1e-9 * static_cast<double>((now - last_).count()));
+        std::min<double>(kUselessAtOnce, left_ + kUselessPerSecond * 1e-9 * static_cast<double>((now - last_).count()));
     last_ = now;
     left_ -= 1;
     return left_ >= 0;
   }
+  // One more may follow.
+  void Allow() { left_ = std::min<double>(kUselessAtOnce, left_ + 1); }
 
  private:
-  double left_ = kUsagesAtOnce;
+  double left_ = kUselessAtOnce;
   Time last_{0};
 };
 
@@ -89,11 +98,16 @@ internal::Hello HelloOf(const ExecutorOptions& options) {
 }
 
 // Locking: mutex_ guards everything that is not marked as the hub's thread's. Callbacks run without it.
-class Link final : public ExecutorLink, public HubSource {
+class Link final : public ExecutorLink, public EventSource {
  public:
-  Link(ExecutorHub::Core& hub, const ExecutorOptions& options, bool is_spare,
+  Link(ExecutorHub& hub, const ExecutorOptions& options, bool is_spare,
        std::function<void(const ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end)
-      : hub_(hub), is_spare_(is_spare), options_(options), on_ready_(std::move(on_ready)), on_end_(std::move(on_end)) {}
+      : executors_(hub),
+        hub_(hub.events()),
+        is_spare_(is_spare),
+        options_(options),
+        on_ready_(std::move(on_ready)),
+        on_end_(std::move(on_end)) {}
   ~Link() override;
 
   Status StartProcess();
@@ -115,13 +129,18 @@ class Link final : public ExecutorLink, public HubSource {
   bool alive() const override;
   size_t pending() const override;
 
-  void OnEvent(Event event, uint32_t epoll_events) override;
+  void OnEvent(uint8_t kind, uint32_t epoll_events) override;
   void OnTimer(uint64_t tag) override;
+  bool OnTurn() override;
+  bool BeginSleep() override;
 
  private:
+  enum EventKind : uint8_t { kSocket, kExit, kStderr, kBell };
   enum TimerTag : uint64_t { kReadyTimer, kOverdueTimer, kShutdownTimer };
 
   Status SpawnProcess();
+  Status CreateRings();
+  RingPairMemory& Rings() { return *reinterpret_cast<RingPairMemory*>(rings_memory_.data()); }
   Status StartOnHub(Status status);
   void GreetOnHub();
   // Sends a request and remembers it. mutex_ held.
@@ -135,8 +154,14 @@ class Link final : public ExecutorLink, public HubSource {
   void ArmOverdue(Time when);
   void KillLocked(Status why);
 
+  void FlushWriter();
+  // What was sent during this turn of the hub's thread.
+  void WakeExecutor();
+
   // Hub's thread.
-  void ReadSocket();
+  // Takes in some frames; whether there were any, or part of one.
+  StatusOr<bool> TakeFrames();
+  void EndChannel(const Status& why);
   Status HandleFrame(Frame frame);
   Status HandleReady(const internal::Ready& ready);
   Status HandleUsage(const internal::Usage& usage);
@@ -144,7 +169,8 @@ class Link final : public ExecutorLink, public HubSource {
   void End(const std::string& how);
   Status EndStatus(const std::string& how);
 
-  ExecutorHub::Core& hub_;
+  ExecutorHub& executors_;
+  EventHub& hub_;
   const bool is_spare_;
   bool is_started_ = false;  // The hub tells of its end.
   ExecutorOptions options_;  // Changed by Greet only, on the hub's thread.
@@ -152,21 +178,28 @@ class Link final : public ExecutorLink, public HubSource {
   std::function<void(const Status&)> on_end_;
 
   SpawnedProcess process_;  // Set by Start; the descriptor lives as long as this.
-  UniqueFd socket_;         // As above.
+  UniqueFd socket_;         // As above, and all of the rings.
+  UniqueFd rings_memfd_;    // Until it is sent.
+  Mapping rings_memory_;
+  UniqueFd bell_;  // Rung by the executor; never read.
 
   // Hub's thread only.
   uint64_t source_ = 0;
-  std::optional<FrameReader> reader_;
-  bool socket_ended_ = false;
+  std::optional<RingChannelReader> reader_;
+  bool channel_ended_ = false;
+  bool socket_ended_ = false;   // What the rings still hold is taken in.
+  bool has_rung_ = false;       // The bell, since the last turn.
+  bool is_turn_ = false;        // Frames are being taken in; of interest to the hub's thread.
+  Time unseen_since_ = kNever;  // The executor was not woken for what a turn sent then.
+  UselessRate useless_bells_;
   UniqueFd stderr_;
   std::string stderr_tail_;
-  UsageRate usages_;
+  UselessRate usages_;
   std::vector<std::string> devices_;  // Ready's.
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<FrameWriter> writer_;
-  bool watches_write_ = false;
+  std::optional<RingChannelWriter> writer_;
   PendingRequests pending_;
   ExecutorHoldings holdings_;
   Time armed_for_ = kNever;
@@ -183,7 +216,7 @@ Status Link::StartProcess() {
   Status started, status;
   // On a thread that outlives every link: the executor dies with the thread that started it. The hub learns of the
   // process when it has been recorded, and so cannot reap it before.
-  hub_.SpawnAndWait([&] {
+  executors_.SpawnAndWait([&] {
     started = SpawnProcess();
     status = started.ok() ? HPVMD_FAILPOINT("link.spawn.after") : started;
     if (status.ok() && options_.on_spawned) {
@@ -198,6 +231,7 @@ Status Link::StartProcess() {
 
 // On the thread that starts processes.
 Status Link::SpawnProcess() {
+  HPVMD_RETURN_IF_ERROR(CreateRings());
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   int pipe_ends[2] = {-1, -1};
   if (options_.stderr_fd < 0 && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -218,28 +252,38 @@ Status Link::SpawnProcess() {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.spawn.before"));
   HPVMD_ASSIGN_OR_RETURN(process_, Spawn(spawn));
   socket_ = std::move(ends.first);
-  reader_.emplace(socket_.get(), kFromExecutorLimits);
+  reader_.emplace(socket_.get(), Rings().to_server, kNoBell, kFromExecutorLimits);
   return absl::OkStatus();
+}
+
+Status Link::CreateRings() {
+  HPVMD_ASSIGN_OR_RETURN(rings_memfd_, CreateSealedMemfd("hpvm-rings", kRingPairBytes));
+  HPVMD_ASSIGN_OR_RETURN(rings_memory_, Mapping::Map(rings_memfd_.get(), kRingPairBytes, Mapping::Access::kReadWrite));
+  bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return bell_.valid() ? absl::OkStatus() : FromErrno(errno, "Creating an executor's bell");
 }
 
 // Once the process is there, a failure (also an earlier one, `status`) ends it, and is told when it is reaped like any
 // other.
 Status Link::StartOnHub(Status status) {
   source_ = hub_.Add(this);
-  if (const Status watched = hub_.Watch(source_, Event::kExit, process_.pidfd.get(), EPOLLIN); !watched.ok()) {
+  if (const Status watched = hub_.Watch(source_, kExit, process_.pidfd.get(), EPOLLIN); !watched.ok()) {
     hub_.Remove(source_);
     KillAndReap(process_);
     return watched;
   }
   if (status.ok()) {
-    status = hub_.Watch(source_, Event::kSocket, socket_.get(), EPOLLIN);
+    status = hub_.Watch(source_, kSocket, socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  }
+  if (status.ok()) {
+    status = hub_.Watch(source_, kBell, bell_.get(), EPOLLIN | EPOLLET);
   }
   if (status.ok() && stderr_.valid()) {
-    status = hub_.Watch(source_, Event::kStderr, stderr_.get(), EPOLLIN);
+    status = hub_.Watch(source_, kStderr, stderr_.get(), EPOLLIN);
   }
   {
     std::lock_guard lock(mutex_);
-    writer_.emplace(socket_.get(), FrameWriter::Wait::kNo, kQueuedBytesMax);
+    writer_.emplace(socket_.get(), RingChannelWriter::Wait::kNo, kQueuedBytesMax);
     if (status.ok() && is_spare_) {
       Envelope settle;
       *settle.mutable_settle()->mutable_known() = HelloOf(options_);
@@ -262,6 +306,7 @@ void Link::GreetOnHub() {
   *hello.envelope.mutable_hello() = HelloOf(options_);
   Status status = HPVMD_FAILPOINT("link.hello.send");
   if (status.ok()) {
+    hello.fds = {rings_memfd_.get(), bell_.get()};
     for (const int fd : {options_.grant_page, options_.spill_fd}) {
       if (fd >= 0) {
         hello.fds.push_back(fd);
@@ -269,6 +314,8 @@ void Link::GreetOnHub() {
     }
     status = SendRequest(hello, {}).status();
     options_.spill_fd = -1;  // Sent, and the caller's.
+    rings_memfd_.reset();
+    writer_->UseRing(Rings().to_client, kNoBell);
   }
   // One that has ended already says itself how, in a moment; if it only does not listen, the timer ends it.
   if (!status.ok() && status.code() != absl::StatusCode::kUnavailable) {
@@ -348,15 +395,34 @@ Status Link::SendLocked(const Envelope& envelope, std::span<const uint8_t> body,
     return InvalidArgument("The request's description (" + std::to_string(head.size()) + " bytes) exceeds the limit (" +
                            std::to_string(kHeadBytesMax) + ").");
   }
-  const Status status = writer_->Send(head, body, fds, more);
-  if (writer_->pending() && !watches_write_ && !more) {
-    watches_write_ = true;
-    hub_.Rewatch(source_, Event::kSocket, socket_.get(), EPOLLIN | EPOLLOUT);
+  // An answer often makes place for the next run: the executor is woken once for those of a turn.
+  const bool in_turn = hub_.IsHubThread() && is_turn_;
+  if (in_turn && unseen_since_ == kNever) {
+    unseen_since_ = RealClock().Now();
   }
+  const Status status = writer_->Send(head, body, fds, more || in_turn);
   if (status.code() == absl::StatusCode::kUnavailable) {
     return Unavailable("The executor process is gone.");  // Its end is told with more detail to what is pending.
   }
+  if (status.code() == absl::StatusCode::kInvalidArgument) {
+    KillLocked(BrokeProtocol(status));
+    return Unavailable("The executor process is ending: " + Message(kill_reason_));
+  }
   return status;
+}
+
+void Link::WakeExecutor() {
+  std::lock_guard lock(mutex_);
+  unseen_since_ = kNever;
+  FlushWriter();
+}
+
+// There may be room now for what is kept. mutex_ held.
+void Link::FlushWriter() {
+  const Status status = writer_->pending() ? writer_->Flush() : absl::OkStatus();
+  if (status.code() == absl::StatusCode::kInvalidArgument) {
+    KillLocked(BrokeProtocol(status));  // Other failures show as the socket's end.
+  }
 }
 
 RequestId Link::Finish(const StatusOr<RequestId>& sent, Pending pending) {
@@ -550,25 +616,24 @@ size_t Link::pending() const {
   return pending_.size();
 }
 
-void Link::OnEvent(Event event, uint32_t epoll_events) {
-  switch (event) {
-    case Event::kSocket:
-      if ((epoll_events & EPOLLOUT) != 0) {
-        std::lock_guard lock(mutex_);
-        writer_->Flush().IgnoreError();  // A failure shows as the socket's end.
-        if (!writer_->pending() && watches_write_) {
-          watches_write_ = false;
-          hub_.Rewatch(source_, Event::kSocket, socket_.get(), EPOLLIN);
-        }
-      }
-      if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
-        ReadSocket();
+void Link::OnEvent(uint8_t kind, uint32_t epoll_events) {
+  switch (kind) {
+    case kSocket:
+    case kBell: {
+      has_rung_ |= kind == kBell;
+      socket_ended_ |= (epoll_events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+      hub_.KeepAwake(source_);
+      std::lock_guard lock(mutex_);
+      if (writer_->pending()) {
+        has_rung_ = false;  // For the room.
+        FlushWriter();
       }
       break;
-    case Event::kStderr:
+    }
+    case kStderr:
       ReadStderr();
       break;
-    case Event::kExit: {
+    case kExit: {
       HPVMD_FAILPOINT("link.reap.before").IgnoreError();
       const std::string how = Reap(process_);
       if (!how.empty()) {
@@ -579,28 +644,64 @@ void Link::OnEvent(Event event, uint32_t epoll_events) {
   }
 }
 
-void Link::ReadSocket() {
-  if (socket_ended_) {
-    return;
+bool Link::OnTurn() {
+  if (channel_ended_) {
+    return false;
   }
-  Status status = reader_->Fill(FrameReader::Wait::kNo);
-  while (status.ok()) {
+  is_turn_ = true;
+  const StatusOr<bool> took = TakeFrames();
+  is_turn_ = false;
+  if (unseen_since_ != kNever) {
+    WakeExecutor();
+  }
+  if (!took.ok()) {
+    EndChannel(took.status());
+    return false;
+  }
+  const bool was_useless = std::exchange(has_rung_, false) && !*took;
+  if (was_useless && !useless_bells_.Take(RealClock().Now())) {
+    EndChannel(InvalidArgument("It rings the bell for nothing more often than " + std::to_string(kUselessPerSecond) +
+                               " times a second."));
+  } else if (!*took && socket_ended_) {
+    EndChannel(Unavailable("The executor process closed the connection."));
+  }
+  return *took;
+}
+
+bool Link::BeginSleep() { return channel_ended_ || reader_->BeginSleep(); }
+
+StatusOr<bool> Link::TakeFrames() {
+  size_t bytes = 0;
+  int taken = 0;
+  while (taken < kTurnFramesMax && bytes < kTurnBytesMax) {
     Frame frame;
-    StatusOr<bool> next = reader_->Next(&frame);
-    if (!next.ok()) {
-      status = next.status();
-    } else if (!*next) {
-      return;
+    HPVMD_ASSIGN_OR_RETURN(const bool is_whole, reader_->Next(&frame));
+    if (is_whole) {
+      bytes += frame.head.size() + frame.body.size();
+      useless_bells_.Allow();
+      HPVMD_RETURN_IF_ERROR(HandleFrame(std::move(frame)));
+      if (unseen_since_ != kNever && RealClock().Now() - unseen_since_ > kUnseenMax) {
+        WakeExecutor();
+      }
     } else {
-      status = HandleFrame(std::move(frame));
+      HPVMD_ASSIGN_OR_RETURN(const bool has_come, reader_->Fill());
+      if (!has_come) {
+        break;
+      }
     }
+    ++taken;
   }
-  // The end, or a broken rule: nothing more is believed, and the process must go.
-  socket_ended_ = true;
+  return taken > 0;
+}
+
+// Its end, or a broken rule: nothing more is believed, and the process must go.
+void Link::EndChannel(const Status& why) {
+  channel_ended_ = true;
   hub_.Unwatch(socket_.get());
+  hub_.Unwatch(bell_.get());
   std::lock_guard lock(mutex_);
-  if (status.code() == absl::StatusCode::kInvalidArgument) {
-    KillLocked(BrokeProtocol(status));
+  if (why.code() == absl::StatusCode::kInvalidArgument) {
+    KillLocked(BrokeProtocol(why));
   } else if (!shutting_down_) {
     SendKill(process_);  // Usually it has ended already; the exit tells how.
   }
@@ -628,7 +729,7 @@ Status Link::HandleReady(const internal::Ready& said) {
 
 Status Link::HandleUsage(const internal::Usage& usage) {
   if (!usages_.Take(RealClock().Now())) {
-    return InvalidArgument("Usage: it is told more often than " + std::to_string(kUsagesPerSecond) +
+    return InvalidArgument("Usage: it is told more often than " + std::to_string(kUselessPerSecond) +
                            " times a second.");
   }
   if (options_.on_usage) {
@@ -725,17 +826,19 @@ Status Link::EndStatus(const std::string& how) {
 
 // The process is gone: takes in what it still said, fails what is pending, then tells.
 void Link::End(const std::string& how) {
-  // Up to the socket's end, which a peer that gave its end away could hold off for ever.
-  for (int reads = 0; reads < kLastReadsMax && !socket_ended_; ++reads) {
-    ReadSocket();
+  // Up to the channel's end, which a peer that gave its end away could hold off for ever.
+  socket_ended_ = true;
+  for (int turns = 0; turns < kLastTurnsMax && !channel_ended_; ++turns) {
+    OnTurn();
   }
   if (stderr_.valid()) {
     ReadStderr();
     hub_.Unwatch(stderr_.get());
   }
-  if (!socket_ended_) {
+  if (!channel_ended_) {
     hub_.Unwatch(socket_.get());
-    socket_ended_ = true;
+    hub_.Unwatch(bell_.get());
+    channel_ended_ = true;
   }
   hub_.Unwatch(process_.pidfd.get());
   hub_.Remove(source_);
@@ -761,7 +864,7 @@ void Link::End(const std::string& how) {
 StatusOr<std::unique_ptr<ExecutorLink>> StartLink(ExecutorHub& hub, const ExecutorOptions& options, bool is_spare,
                                                   std::function<void(const ExecutorReady&)> on_ready,
                                                   std::function<void(const Status&)> on_end) {
-  auto link = std::make_unique<Link>(hub.core(), options, is_spare, std::move(on_ready), std::move(on_end));
+  auto link = std::make_unique<Link>(hub, options, is_spare, std::move(on_ready), std::move(on_end));
   HPVMD_RETURN_IF_ERROR(link->StartProcess());
   return link;
 }

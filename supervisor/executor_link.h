@@ -2,7 +2,7 @@
 // The daemon's end of a real executor process: starts it, sends requests, checks every answer as hostile, and tells how
 // it ended.
 //
-// One ExecutorHub (one epoll thread) serves any number of links. Requests go out from the calling thread; a socket that
+// One ExecutorHub (one thread) serves any number of links. Requests go out from the calling thread; a socket that
 // does not take one at once gets the rest later. Callbacks run on the hub's thread, never inside the call that gave
 // them. A process that breaks the protocol is killed.
 //
@@ -16,25 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/executor_hub.h"
 #include "supervisor/executor_process.h"
 
 namespace hpvm::supervisor {
-
-// The epoll thread. Outlives its links.
-class ExecutorHub {
- public:
-  static StatusOr<std::unique_ptr<ExecutorHub>> Create();
-  ~ExecutorHub();
-  ExecutorHub(const ExecutorHub&) = delete;
-  ExecutorHub& operator=(const ExecutorHub&) = delete;
-
-  class Core;  // Defined in executor_hub.h.
-  Core& core() { return *core_; }
-
- private:
-  explicit ExecutorHub(std::unique_ptr<Core> core);
-  std::unique_ptr<Core> core_;
-};
 
 // The device "cpu", an artifact key of zeros, everything else as executor.proto has it by default.
 internal::Hello DefaultHello();

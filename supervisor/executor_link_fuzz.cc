@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hostile executor against the daemon's end of its socket: requests, frames, raw bytes and ends in any order, through
-// the real hub and link, without a process.
+// A hostile executor against the daemon's end of its rings and its socket: requests, frames, raw bytes, positions,
+// bells and ends in any order, through the real hub and link, without a process.
 //
 // Whatever comes, every request is answered exactly once, the end is told exactly once and last, what is handed on lies
 // inside what was received, and a broken rule ends the process. Input: the first byte says whether the process waited
 // as a spare; then operations, see Play.
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <stddef.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,10 +16,11 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
-#include <thread>
+#include <memory>
 
 #include "base/io/child_process.h"
 #include "base/io/memfd.h"
+#include "base/io/ring_channel.h"
 #include "proto/internal/protocol.h"
 #include "supervisor/executor_hub.h"
 #include "supervisor/executor_link.h"
@@ -164,9 +163,14 @@ class Session {
   }
 
   void Start(bool is_spare);
+  void TakeHello();
   void Ask(uint8_t what, Input& input);
-  void SendFrame(Input& input);
+  void PlayFrame(Input& input);
+  void PlayRing(Input& input);
+  void PutBytes(std::string_view bytes);
+  void PutMark();
   void SendBytes(std::string_view bytes);
+  void Ring();
   void Read();
   RequestId Pick(uint8_t which) const;
 
@@ -176,6 +180,9 @@ class Session {
   std::atomic<int> ends_{0}, readies_{0};
   std::unique_ptr<ExecutorLink> link_;
   UniqueFd memory_;
+  Mapping rings_memory_;
+  UniqueFd bell_;
+  RingPairMemory* rings_ = nullptr;
 };
 
 void Session::Start(bool is_spare) {
@@ -187,10 +194,20 @@ void Session::Start(bool is_spare) {
   options.on_usage = [](const internal::Usage& usage) { Look(usage); };
   if (!is_spare) {
     link_ = *ExecutorLink::Start(hub_, options, OnReady(), OnEnd());
-    return;
+  } else {
+    link_ = *ExecutorLink::StartSpare(hub_, options, OnEnd());
+    HPVMD_CHECK(ReceiveFrame(process_.socket.get(), kToExecutorLimits).ok());
+    link_->Greet(options, OnReady(), OnEnd()).IgnoreError();
   }
-  link_ = *ExecutorLink::StartSpare(hub_, options, OnEnd());
-  link_->Greet(options, OnReady(), OnEnd()).IgnoreError();
+  TakeHello();
+}
+
+void Session::TakeHello() {
+  StatusOr<Frame> hello = ReceiveFrame(process_.socket.get(), kToExecutorLimits);
+  HPVMD_CHECK(hello.ok() && hello->fds.size() == 2);
+  rings_memory_ = *Mapping::Map(hello->fds[0].get(), kRingPairBytes, Mapping::Access::kReadWrite);
+  rings_ = reinterpret_cast<RingPairMemory*>(rings_memory_.data());
+  bell_ = std::move(hello->fds[1]);
 }
 
 RequestId Session::Pick(uint8_t which) const {
@@ -198,8 +215,9 @@ RequestId Session::Pick(uint8_t which) const {
   return which == 0 || requests_.empty() ? 1 : requests_[which % requests_.size()].id;
 }
 
-// A head of the input's bytes, the body zeros; perhaps as an answer to a request that there is.
-void Session::SendFrame(Input& input) {
+// A head of the input's bytes, the body zeros; perhaps as an answer to a request that there is. Through the ring, or by
+// the socket, with a mark or without.
+void Session::PlayFrame(Input& input) {
   const uint8_t flags = input.Byte(), which = input.Byte();
   const std::string body(input.Byte() * size_t{16}, '\0');
   std::string head(input.LongBytes());
@@ -215,24 +233,89 @@ void Session::SendFrame(Input& input) {
   if ((flags & 4) != 0) {
     header.fds = which;
   }
-  std::string frame(reinterpret_cast<const char*>(&header), sizeof(header));
-  SendBytes(frame + head + body);
+  const std::string frame = std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + head + body;
+  if ((flags & 8) == 0 && frame.size() <= kRingFrameBytesMax) {
+    PutBytes(frame);
+    return;
+  }
+  if ((flags & 16) == 0) {
+    PutMark();
+  }
+  SendBytes(frame);
 }
 
-// Until the link has taken them, or wants no more.
+// As a producer puts them, whatever they are.
+void Session::PutBytes(std::string_view bytes) {
+  RingMemory& ring = rings_->to_server;
+  const uint32_t at = ring.written.load();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    ring.bytes[(at + i) % kRingBytes] = static_cast<uint8_t>(bytes[i]);
+  }
+  ring.written.store(at + static_cast<uint32_t>((bytes.size() + 15) / 16 * 16));
+  Ring();
+}
+
+void Session::PutMark() {
+  const auto scratch = std::make_unique<RingMemory>();
+  RingProducer(*scratch).PutMark().IgnoreError();
+  PutBytes({reinterpret_cast<const char*>(scratch->bytes), sizeof(FrameHeader)});
+}
+
+void Session::PlayRing(Input& input) {
+  const uint8_t what = input.Byte();
+  const uint32_t value = input.Byte() | uint32_t{input.Byte()} << 8 | uint32_t{input.Byte()} << 16;
+  switch (what % 8) {
+    case 0:
+      for (uint32_t i = 0; i < value % 512; ++i) {
+        Ring();
+      }
+      break;
+    case 1:
+      rings_->to_server.written.fetch_add(value);
+      break;
+    case 2:
+      rings_->to_server.written.store(value);
+      break;
+    case 3:
+      rings_->to_client.taken.store(value);
+      break;
+    case 4:
+      rings_->to_server.wants_room.store(value);
+      rings_->to_client.asleep.store(value);
+      break;
+    case 5:
+      rings_->to_client.taken.store(rings_->to_client.written.load());
+      break;
+    case 6:
+      PutMark();
+      break;
+    default:
+      PutBytes(input.LongBytes());
+      break;
+  }
+  Ring();
+}
+
+// Until the hub has looked.
+void Session::Ring() {
+  const uint64_t one = 1;
+  HPVMD_CHECK(write(bell_.get(), &one, sizeof(one)) == sizeof(one));
+  for (int i = 0; i < 3; ++i) {
+    hub_.events().RunAndWait([] {});
+  }
+}
+
+// As far as the link takes them.
 void Session::SendBytes(std::string_view bytes) {
-  while (!bytes.empty() && !process_.ended && process_.socket.valid()) {
+  for (int refused = 0; !bytes.empty() && refused < 100 && !process_.ended && process_.socket.valid();) {
     const ssize_t sent = send(process_.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
       return;
     }
     bytes.remove_prefix(sent < 0 ? 0 : static_cast<size_t>(sent));
+    refused += sent < 0 ? 1 : 0;
+    Ring();
   }
-  int left = 1;
-  while (process_.socket.valid() && !process_.ended && ioctl(process_.socket.get(), SIOCOUTQ, &left) == 0 && left > 0) {
-    std::this_thread::yield();
-  }
-  hub_.core().RunAndWait([] {});
 }
 
 void Session::Read() {
@@ -330,10 +413,14 @@ void Session::Play(Input input) {
         Read();
         break;
       case 13:
+        PutMark();
         SendBytes(input.Bytes(input.Byte()));
         break;
+      case 14:
+        PlayRing(input);
+        break;
       default:
-        SendFrame(input);
+        PlayFrame(input);
         break;
     }
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "backends/cpu/spin.h"
+#include "base/io/spin.h"
 
 namespace hpvm::cpu {
 namespace {

@@ -5,8 +5,8 @@
 #include <bit>
 
 #include "backends/cpu/pool_thread.h"
-#include "backends/cpu/spin.h"
 #include "base/io/futex.h"
+#include "base/io/spin.h"
 #include "base/limits.h"
 
 namespace hpvm::cpu {

@@ -38,7 +38,7 @@ FrameReader::FrameReader(int socket, const FrameLimits& limits, size_t buffer_by
   HPVMD_CHECK(buffer_bytes >= sizeof(FrameHeader));
 }
 
-Status FrameReader::Fill(Wait wait) {
+StatusOr<bool> FrameReader::Fill(Wait wait) {
   iovec parts[2];
   size_t count = 0;
   if (large_) {
@@ -67,8 +67,10 @@ Status FrameReader::Fill(Wait wait) {
     got = recvmsg(socket_, &message, MSG_CMSG_CLOEXEC | (wait == Wait::kNo ? MSG_DONTWAIT : 0));
   } while (got < 0 && errno == EINTR);
   if (got < 0) {
-    return errno == EAGAIN || errno == EWOULDBLOCK ? absl::OkStatus()
-                                                   : FromErrno(errno, "Receiving from the peer process");
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return false;
+    }
+    return FromErrno(errno, "Receiving from the peer process");
   }
   TakeFds(message, fds_);
   if (got == 0) {
@@ -79,7 +81,7 @@ Status FrameReader::Fill(Wait wait) {
     return InvalidArgument("The peer process sent more descriptors than it may.");
   }
   (large_ ? large_done_ : end_) += static_cast<size_t>(got);
-  return absl::OkStatus();
+  return true;
 }
 
 void FrameReader::StartLarge(const FrameHeader& header) {

@@ -25,9 +25,9 @@ class FrameReader {
   // Receives at most `buffer_bytes` beyond the end of a frame.
   FrameReader(int socket, const FrameLimits& limits, size_t buffer_bytes = kFrameBufferBytes);
 
-  // Receives once. With kNo an empty socket is OK and adds nothing; with kYes it waits. kUnavailable at the peer's end,
+  // Receives once; false when kNo found an empty socket. With kYes it waits. kUnavailable at the peer's end,
   // kInvalidArgument when descriptors break the limits.
-  Status Fill(Wait wait);
+  StatusOr<bool> Fill(Wait wait);
   // Takes the next whole frame out of what was received: false when there is none. kInvalidArgument as ReceiveFrame;
   // then the connection is of no more use.
   StatusOr<bool> Next(Frame* frame);
@@ -66,6 +66,7 @@ class FrameWriter {
   // Sends what is kept. OK when the socket takes no more just now: see pending().
   Status Flush();
   bool pending() const { return !queue_.empty(); }
+  size_t queued_bytes() const { return queued_bytes_; }
 
  private:
   struct Piece {

@@ -129,7 +129,7 @@ StatusOr<Frame> ReceiveFrame(int socket, const FrameLimits& limits, Time deadlin
   FrameReader reader(socket, limits, sizeof(FrameHeader));
   Frame frame;
   while (true) {
-    HPVMD_RETURN_IF_ERROR(reader.Fill(FrameReader::Wait::kNo));
+    HPVMD_RETURN_IF_ERROR(reader.Fill(FrameReader::Wait::kNo).status());
     HPVMD_ASSIGN_OR_RETURN(const bool is_whole, reader.Next(&frame));
     if (is_whole) {
       return frame;

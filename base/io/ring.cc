@@ -81,6 +81,8 @@ bool RingProducer::MustWake() {
 
 void RingProducer::Wake() { FutexWake(memory_.asleep, 1, FutexScope::kShared); }
 
+void RingProducer::WaitForRoom(Duration limit) { FutexWait(memory_.wants_room, 1, limit, FutexScope::kShared); }
+
 void RingConsumer::CopyOut(uint32_t at, void* into, size_t bytes) const {
   if (bytes == 0) {
     return;
@@ -130,6 +132,8 @@ bool RingConsumer::MustWakeProducer() {
   return memory_.wants_room.load(std::memory_order_seq_cst) != 0 &&
          memory_.wants_room.exchange(0, std::memory_order_seq_cst) != 0;
 }
+
+void RingConsumer::WakeProducer() { FutexWake(memory_.wants_room, 1, FutexScope::kShared); }
 
 bool RingConsumer::BeginSleep() {
   memory_.asleep.store(1, std::memory_order_seq_cst);

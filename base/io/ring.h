@@ -62,6 +62,9 @@ class RingProducer {
   bool MustWake();
   // Wakes a consumer that sleeps in RingConsumer::Wait.
   void Wake();
+  // After a Put that found no room: sleeps until the consumer says that there is some, by RingConsumer::WakeProducer,
+  // or `limit` has passed. May return early.
+  void WaitForRoom(Duration limit);
 
  private:
   StatusOr<bool> PutFrame(const FrameHeader& header, std::string_view head, std::span<const uint8_t> body);
@@ -86,6 +89,8 @@ class RingConsumer {
   // After Next: whether the producer waits for the room that has become free, and has to be woken. True once for each
   // of its waits.
   bool MustWakeProducer();
+  // Wakes a producer that sleeps in RingProducer::WaitForRoom.
+  void WakeProducer();
 
   // Says that this side is about to sleep. False when there is something to take after all; then it is not said.
   bool BeginSleep();

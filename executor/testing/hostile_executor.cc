@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/io/memfd.h"
+#include "base/io/ring_channel.h"
 #include "proto/internal/protocol.h"
 
 namespace hpvm::executor {
@@ -15,10 +18,80 @@ namespace {
 
 constexpr int kSocket = 3;
 
+// What Hello brought, and a channel of it that keeps the rules.
+struct Connection {
+  Connection(Mapping mapped, UniqueFd daemons_bell) : memory(std::move(mapped)), bell(std::move(daemons_bell)) {
+    writer.UseRing(rings.to_server, bell.get());
+  }
+
+  Mapping memory;
+  UniqueFd bell;
+  RingPairMemory& rings = *reinterpret_cast<RingPairMemory*>(memory.data());
+  RingChannelReader reader{kSocket, rings.to_client, bell.get(), kToExecutorLimits};
+  RingChannelWriter writer{kSocket, RingChannelWriter::Wait::kYes, SIZE_MAX};
+};
+std::optional<Connection> daemon;
+
 void Send(const internal::Envelope& envelope, size_t body_bytes = 0, int fd = -1) {
   const std::vector<uint8_t> body(body_bytes);
   const int fds[] = {fd};
-  SendFrame(kSocket, envelope.SerializeAsString(), body, {fds, fd >= 0 ? 1u : 0u}).IgnoreError();
+  daemon->writer.Send(envelope.SerializeAsString(), body, {fds, fd >= 0 ? 1u : 0u}).IgnoreError();
+}
+
+void Ring() {
+  const uint64_t one = 1;
+  const ssize_t put = write(daemon->bell.get(), &one, sizeof(one));
+  (void)put;
+}
+
+// Where the frame that comes next would stand.
+uint8_t* NextFrame() { return daemon->rings.to_server.bytes + daemon->rings.to_server.written.load() % kRingBytes; }
+
+void PutHeader(const FrameHeader& header, uint32_t bytes) {
+  std::memcpy(NextFrame(), &header, sizeof(header));
+  daemon->rings.to_server.written.fetch_add(bytes);
+  Ring();
+}
+
+// Puts a mark; what it says comes by the socket.
+void PutMark() { PutHeader({0x48504d32, 0, 0, 0}, 16); }
+
+// Ways to break the rings themselves.
+void SpoilRing(const std::string& fault, const internal::Envelope& done) {
+  RingMemory& ring = daemon->rings.to_server;
+  if (fault == "ring ahead of itself") {
+    ring.written.fetch_add(kRingBytes + 16);
+    Ring();
+  } else if (fault == "ring behind itself") {
+    ring.written.fetch_sub(16);
+    Ring();
+  } else if (fault == "ring with half a header") {
+    ring.written.fetch_add(8);
+    Ring();
+  } else if (fault == "ring taken before it was put") {
+    daemon->rings.to_client.taken.fetch_add(16);  // Seen at the daemon's next request.
+    Send(done, 16);
+  } else if (fault == "ring of huge frame") {
+    PutHeader({kFrameMagic, 16, UINT32_MAX, 0}, 1024);
+  } else if (fault == "ring of frame that is not there") {
+    PutHeader({kFrameMagic, 1024, 0, 0}, 32);
+  } else if (fault == "ring of descriptors") {
+    PutHeader({kFrameMagic, 0, 0, 1}, 16);
+  } else if (fault == "ring of garbage") {
+    PutHeader({0xdeadbeef, 0, 0, 0}, 16);
+  } else if (fault == "ring without frames") {
+    for (int i = 0; i < 1'000'000; ++i) {
+      Ring();
+    }
+  } else if (fault == "ring rewritten") {
+    SeededRng rng(9);
+    for (int i = 0; i < 1'000'000; ++i) {
+      const uint64_t word = rng.Next() % 4 == 0 ? kFrameMagic : rng.Next() % 200;
+      std::memcpy(ring.bytes + rng.Next() % (kRingBytes / 4) * 4, &word, 4);
+      ring.written.store(static_cast<uint32_t>(rng.Next() % kRingBytes / 16 * 16));
+      Ring();
+    }
+  }
 }
 
 internal::Envelope Ready(uint64_t id) {
@@ -168,17 +241,20 @@ void AnswerRun(const std::string& fault, uint64_t id) {
     event.set_request_id(id);
     event.mutable_event()->set_kind(internal::Event::KIND_STARTED);
     Send(event);
-  } else if (fault == "huge frame") {
-    const FrameHeader header{kFrameMagic, 16, UINT32_MAX, 0};
+  } else if (fault.starts_with("ring ")) {
+    SpoilRing(fault, done);
+  } else if (fault == "huge frame" || fault == "half frame") {
+    PutMark();
+    const FrameHeader header{kFrameMagic, 100, fault == "huge frame" ? UINT32_MAX : 0, 0};
     const ssize_t put = write(kSocket, &header, sizeof(header));
-    (void)put;
-  } else if (fault == "half frame") {
-    const FrameHeader header{kFrameMagic, 100, 0, 0};
-    const ssize_t put = write(kSocket, &header, sizeof(header));
-    (void)put;
-    _exit(3);
+    if (fault == "half frame" && put > 0) {
+      _exit(3);
+    }
+  } else if (fault == "frame without mark") {
+    SendFrame(kSocket, done.SerializeAsString()).IgnoreError();
+    Send(done, 16);
   } else if (fault == "garbage") {
-    SendFrame(kSocket, "\xff\xff\xff\xff").IgnoreError();
+    daemon->writer.Send("\xff\xff\xff\xff").IgnoreError();
   } else if (fault == "two answers") {
     Send(done, 16);
     Send(done, 16);
@@ -189,26 +265,46 @@ void AnswerRun(const std::string& fault, uint64_t id) {
   }
 }
 
-int Serve() {
+StatusOr<Frame> Receive() {
+  if (!daemon.has_value()) {
+    return ReceiveFrame(kSocket, kToExecutorLimits);
+  }
+  Frame frame;
+  while (true) {
+    HPVMD_ASSIGN_OR_RETURN(const bool is_whole, daemon->reader.Next(&frame));
+    if (is_whole) {
+      return frame;
+    }
+    HPVMD_RETURN_IF_ERROR(daemon->reader.Wait(Duration(0)));
+  }
+}
+
+Status TakeHello(Frame& frame, const internal::Envelope& envelope) {
+  HPVMD_ASSIGN_OR_RETURN(Mapping memory, Mapping::Map(frame.fds[0].get(), kRingPairBytes, Mapping::Access::kReadWrite));
+  daemon.emplace(std::move(memory), std::move(frame.fds[1]));
+  if (envelope.hello().cache_folder() == "fatal before the rings") {
+    internal::Envelope fatal;
+    SetStatus(Internal("It cannot begin."), fatal.mutable_fatal()->mutable_status());
+    return SendFrame(kSocket, fatal.SerializeAsString());
+  }
+  if (envelope.hello().cache_folder() != "no ready") {
+    Send(Ready(envelope.request_id()));
+  }
+  return absl::OkStatus();
+}
+
+Status Serve() {
   std::string fault;
   while (true) {
-    const StatusOr<Frame> frame = ReceiveFrame(kSocket, kToExecutorLimits);
-    StatusOr<Unchecked<internal::Envelope>> said = frame.ok() ? ParseHead(frame->head) : frame.status();
-    if (!said.ok()) {
-      return 0;
-    }
-    const StatusOr<internal::Envelope> envelope =
-        CheckToExecutor(*std::move(said), frame->body.size(), frame->fds.size());
-    if (!envelope.ok()) {
-      return 0;
-    }
-    if (envelope->has_hello()) {
-      fault = envelope->hello().cache_folder();
-      if (fault != "no ready") {
-        Send(Ready(envelope->request_id()));
-      }
-    } else if (envelope->has_run()) {
-      AnswerRun(fault, envelope->request_id());
+    HPVMD_ASSIGN_OR_RETURN(Frame frame, Receive());
+    HPVMD_ASSIGN_OR_RETURN(Unchecked<internal::Envelope> said, ParseHead(frame.head));
+    HPVMD_ASSIGN_OR_RETURN(const internal::Envelope envelope,
+                           CheckToExecutor(std::move(said), frame.body.size(), frame.fds.size()));
+    if (envelope.has_hello()) {
+      fault = envelope.hello().cache_folder();
+      HPVMD_RETURN_IF_ERROR(TakeHello(frame, envelope));
+    } else if (envelope.has_run()) {
+      AnswerRun(fault, envelope.request_id());
     }
   }
 }
@@ -216,4 +312,4 @@ int Serve() {
 }  // namespace
 }  // namespace hpvm::executor
 
-int main() { return hpvm::executor::Serve(); }
+int main() { return hpvm::executor::Serve().ok() ? 1 : 0; }

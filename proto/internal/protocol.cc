@@ -102,8 +102,9 @@ StatusOr<uint64_t> CheckTensor(const Checker& check, uint32_t type,
   return *bytes;
 }
 
+// The rings, the daemon's bell, and what Hello says.
 size_t DescriptorsOf(const internal::Hello& hello) {
-  return (hello.has_grant_page() ? 1 : 0) + (hello.has_spill_file() ? 1 : 0);
+  return 2 + (hello.has_grant_page() ? 1 : 0) + (hello.has_spill_file() ? 1 : 0);
 }
 
 Status CheckHello(const internal::Hello& hello, size_t fds) {

@@ -22,12 +22,12 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kExecutorProtocolVersion = 3;
+inline constexpr uint32_t kExecutorProtocolVersion = 4;
 
 // An Envelope with 1,000 node records of ordinary length is about 80 KiB; long names and reports of faults need more.
 inline constexpr uint32_t kHeadBytesMax = 384 * 1024;
 inline constexpr uint32_t kBodyBytesMax = 8 * 1024 * 1024;
-inline constexpr FrameLimits kToExecutorLimits{kHeadBytesMax, kBodyBytesMax, 2};
+inline constexpr FrameLimits kToExecutorLimits{kHeadBytesMax, kBodyBytesMax, 4};
 inline constexpr FrameLimits kFromExecutorLimits{kHeadBytesMax, kBodyBytesMax, 0};
 
 // Ports of a graph, and symbols.

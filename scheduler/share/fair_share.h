@@ -26,8 +26,9 @@
 // device goes to the one whose clock is hindmost, which may be the holder again. A revoked holder should answer
 // GrantReturned; one that has not within `revoke_grace` is overdue, and the next tenant is granted beside it (it pays
 // for what it goes on to use until it answers). Tenants whose work was short lately, and that are not ahead of their
-// share, need not wait for a turn: up to `DeviceShare::beside` of them hold the device beside the holder, for
-// `beside_max` at most, and pay as everybody does.
+// share, need not wait for a turn: up to `DeviceShare::beside` of them, and more while their jobs are so short that all
+// together take `beside_max` on so many processors, hold the device beside the holder, for `beside_max` at most, and
+// pay as everybody does.
 //
 // How long one waits. Let q be the quantum, g the grace, n the other tenants and w their weights in units of the
 // default. A tenant that begins to wait is at most debt_max ahead of V; the account of another one for the device, from

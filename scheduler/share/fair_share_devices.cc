@@ -105,7 +105,7 @@ void FairShare::TurnDevice(DeviceIndex index, std::vector<Decision>& out) {
   if (!device.holder && !device.waiting.empty()) {
     GrantNext(index, out);
   }
-  if (!device.waiting.empty() && device.beside.size() < device.share.beside) {
+  if (!device.waiting.empty() && device.share.beside > 0) {
     GrantBeside(index, out);
   }
   if (device.holder && !device.holder->revoked) {
@@ -222,11 +222,18 @@ void FairShare::GrantNext(DeviceIndex index, std::vector<Decision>& out) {
 void FairShare::GrantBeside(DeviceIndex index, std::vector<Decision>& out) {
   DeviceState& device = devices_[index];
   std::vector<TenantKey> chosen;
+  // What their jobs will probably use together.
+  Duration together{0};
+  for (const Holder& holder : device.beside) {
+    together += tenants_.at(holder.tenant).job_cost;
+  }
   for (const Place& place : device.waiting) {
-    if (device.beside.size() + chosen.size() >= device.share.beside) {
+    const Tenant& tenant = tenants_.at(place.tenant);
+    together += tenant.job_cost;
+    if (device.beside.size() + chosen.size() >= device.share.beside &&
+        together > limits_.beside_max * device.share.beside) {
       break;
     }
-    const Tenant& tenant = tenants_.at(place.tenant);
     const int64_t ahead = limits_.quantum.count() * kShareWeightDefault / tenant.weight;
     if (place.time > SystemTime() + ahead) {
       break;  // It has had its share, and so have those behind it in the line; weights aside.

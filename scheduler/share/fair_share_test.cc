@@ -303,5 +303,38 @@ TEST(FairShareTest, MouseIsNotDelayedByAHog) {
   }
 }
 
+// Whose jobs are known to be tiny need no turn, as many of them as there are while all together is short; of others as
+// many as there are processors.
+TEST(FairShareTest, TinyJobsNeedNoTurn) {
+  constexpr TenantKey kTenants = 30;
+  FairShare share({.running_max = 64}, {});
+  share.SetDevice(0, {.beside = 2});
+  Time now{0};
+  JobKey job = 1;
+  for (TenantKey tenant = 1; tenant <= kTenants; ++tenant) {
+    const Event arrives[] = {TenantArrives{tenant}};
+    share.Tick(now, arrives);
+  }
+  const auto granted = [&] {
+    std::vector<Event> queued, ended;
+    for (TenantKey tenant = 1; tenant <= kTenants; ++tenant, ++job) {
+      queued.push_back(JobQueued{tenant, job});
+      ended.push_back(JobEnded{tenant, job});
+    }
+    const size_t grants = Of<Grant>(share.Tick(now, queued)).size();
+    share.Tick(now += std::chrono::microseconds(10), ended);
+    return grants;
+  };
+  EXPECT_EQ(granted(), 3u);  // Nothing is known of them yet.
+  for (int i = 0; i < 60; ++i) {
+    for (TenantKey tenant = 1; tenant <= kTenants; ++tenant, ++job) {
+      const Event queued[] = {JobQueued{tenant, job}}, ended[] = {JobEnded{tenant, job}};
+      share.Tick(now, queued);
+      share.Tick(now += std::chrono::microseconds(20), ended);
+    }
+  }
+  EXPECT_GE(granted(), kTenants - 1);  // One may be the holder still.
+}
+
 }  // namespace
 }  // namespace hpvm::scheduler

@@ -55,6 +55,11 @@ def frame(text, body=0, request=1, flags=1):
     return bytes([15, flags, request, body]) + len(message).to_bytes(2, "little") + message
 
 
+def ring(what, value, more=b""):
+    """An operation of executor_link_fuzz on the rings themselves."""
+    return bytes([14, what]) + value.to_bytes(3, "little") + more
+
+
 def ask(what, argument=1):
     return bytes([what, argument])
 
@@ -74,7 +79,12 @@ LINK = {"ready": START + READY_FRAME, "spare_ready": SPARE + READY_FRAME, "fatal
         "usage_unasked": START + READY_FRAME + frame(USAGE, flags=0), "descriptors": START + frame(READY, request=1, flags=5),
         "bad_header": START + frame(READY, request=9, flags=2), "ends": START + READY_FRAME + bytes([1, 1, 5, 1, 10]),
         "closed": START + READY_FRAME + bytes([11, 1, 1, 12, 8]), "killed": START + READY_FRAME + bytes([0, 1, 1, 2, 9]),
-        "torn_frame": START + READY_FRAME + bytes([13, 16]) + b"1MPHd" + bytes(11)}
+        "torn_frame": START + READY_FRAME + bytes([13, 16]) + b"1MPHd" + bytes(11),
+        "marked": START + READY_FRAME + ask(1) + frame(RUN_DONE, 1, flags=9), "unmarked": START + frame(READY, request=0, flags=25),
+        "ring_bells": START + READY_FRAME + ring(0, 300), "ring_ahead": START + READY_FRAME + ring(1, 0x50000),
+        "ring_behind": START + READY_FRAME + ring(2, 0), "ring_taken": START + READY_FRAME + ring(3, 99) + ask(1),
+        "ring_full": START + READY_FRAME + ask(1) * 60, "ring_room": START + READY_FRAME + ring(4, 1) + ask(1) * 8 + ring(5, 0),
+        "ring_mark": START + READY_FRAME + ring(6, 0) + ask(1), "ring_bytes": START + ring(7, 0, b"\x40\0" + b"1MPH" * 16)}
 
 
 def main():

@@ -14,7 +14,8 @@ CRASHES = ("segv", "bus", "ill", "fpe", "abrt", "sys", "oom", "stop", "exit", "f
 # What must end the executor, and what may pass because it means nothing.
 BREACHES = ("bad_magic", "huge_head", "huge_body", "many_descriptors", "empty_frame", "bad_head", "send_descriptor", "unknown_id",
             "no_id", "twice", "wrong_kind", "second_ready", "daemons_message", "unasked_ack", "event_flood", "usage_too_many",
-            "last_words", "status_unknown", "text_injection", "output_lies", "output_past_body", "many_records")
+            "ring_ahead", "ring_behind", "ring_not_whole", "ring_bells", "ring_patient_bells", "ring_rewritten", "last_words",
+            "status_unknown", "text_injection", "output_lies", "output_past_body", "many_records")
 # An answer without outputs deceives nobody but the attacker.
 LIES = ("output_missing", "usage_lies", "usage_flood", "time_lies", "devices_lost", "memory_lies")
 DEADLINE_MS = 400

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "base/io/ring_channel.h"
 #include "executor/run_job.h"
 #include "proto/internal/executor.pb.h"
 
@@ -43,6 +44,13 @@ std::span<const NamedProbe> KernelProbes();
 std::span<const NamedProbe> ResourceProbes();
 std::span<const NamedProbe> ProtocolProbes();
 std::span<const NamedProbe> CrashProbes();
+
+// How the process reaches its daemon, and the channel's writer, which is the runner's own.
+RingPairMemory& DaemonRings();
+int DaemonBell();
+RingChannelWriter& DaemonWriter();
+// What comes next is read from the socket.
+void PutDaemonMark();
 
 std::string Took(const std::string& what);
 std::string Refused();  // By errno.

@@ -55,6 +55,7 @@ std::string CloseSocket(Task&) {
   return Took("close");
 }
 std::string Garbage(Task&) {
+  PutDaemonMark();
   const char bytes[64] = "This is no frame, and it never was one. The end of the line.";
   const ssize_t put = write(3, bytes, sizeof(bytes));
   return put < 0 ? Refused() : "refused: went on";

@@ -25,8 +25,7 @@ const std::string kOn = "refused: went on";  // The daemon is what judges these.
 void Send(const internal::Envelope& envelope, size_t body_bytes = 0, int fd = -1) {
   const std::vector<uint8_t> body(body_bytes);
   const int fds[] = {fd};
-  SendFrame(kSocket, envelope.SerializeAsString(), body, {fds, fd >= 0 ? 1u : 0u},
-            RealClock().Now() + std::chrono::seconds(2)).IgnoreError();
+  DaemonWriter().Send(envelope.SerializeAsString(), body, {fds, fd >= 0 ? 1u : 0u}).IgnoreError();
 }
 
 internal::Envelope Answer(uint64_t id) {
@@ -36,10 +35,25 @@ internal::Envelope Answer(uint64_t id) {
   return envelope;
 }
 
+void Ring() {
+  const uint64_t one = 1;
+  const ssize_t put = write(DaemonBell(), &one, sizeof(one));
+  (void)put;
+}
+
+// Until the daemon has looked: the runner's own next frame mends what was broken.
+void RingAndWait() {
+  Ring();
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));
+}
+
+// In the ring, where the next frame would stand.
 void SendHeader(uint32_t magic, uint32_t head, uint32_t body, uint32_t fds) {
   const FrameHeader header{magic, head, body, fds};
-  const ssize_t put = write(kSocket, &header, sizeof(header));
-  (void)put;
+  RingMemory& ring = DaemonRings().to_server;
+  std::memcpy(ring.bytes + ring.written.load() % kRingBytes, &header, sizeof(header));
+  ring.written.fetch_add(sizeof(header));
+  RingAndWait();
 }
 
 std::string BadMagic(Task&) { return SendHeader(0xdeadbeef, 4, 0, 0), kOn; }
@@ -49,18 +63,63 @@ std::string ManyDescriptors(Task&) { return SendHeader(kFrameMagic, 4, 0, UINT32
 std::string EmptyFrame(Task&) { return SendHeader(kFrameMagic, 0, 0, 0), kOn; }
 // Promises bytes that never come: nothing that follows is understood, and no more is said.
 std::string HalfFrame(Task&) {
-  SendHeader(kFrameMagic, 200 * 1024, 4 << 20, 0);
+  PutDaemonMark();
+  const FrameHeader header{kFrameMagic, 200 * 1024, 4 << 20, 0};
+  const ssize_t put = write(kSocket, &header, sizeof(header));
+  (void)put;
   std::this_thread::sleep_for(std::chrono::seconds(60));
   return kOn;
 }
 std::string BadHead(Task&) {
-  SendFrame(kSocket, std::string(1000, '\xff')).IgnoreError();
+  DaemonWriter().Send(std::string(1000, '\xff')).IgnoreError();
   return kOn;
 }
 std::string SendDescriptor(Task&) {
   UniqueFd memory(memfd_create("gift", 0));
   internal::Envelope envelope = Answer(1);
   return Send(envelope, 0, memory.get()), kOn;
+}
+// The rings themselves.
+std::string RingAhead(Task&) { return DaemonRings().to_server.written.fetch_add(kRingBytes + 16), RingAndWait(), kOn; }
+// Again and again: other threads of the runner put frames, too.
+std::string RingBehind(Task&) {
+  const uint32_t at = DaemonRings().to_server.written.load();
+  for (int i = 0; i < 80; ++i) {
+    DaemonRings().to_server.written.store(at - 16);
+    Ring();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return kOn;
+}
+std::string RingNotWhole(Task&) { return SendHeader(kFrameMagic, 1024, 0, 0), kOn; }
+// Seen at the daemon's next request.
+std::string RingTaken(Task&) { return DaemonRings().to_client.taken.fetch_add(kRingBytes), kOn; }
+std::string RingBells(Task&) {
+  for (int i = 0; i < 1'000'000; ++i) {
+    Ring();
+  }
+  return kOn;
+}
+// Rings again as soon as the daemon sleeps, so that none of the bells is lost in another.
+std::string RingPatientBells(Task&) {
+  const Time end = RealClock().Now() + std::chrono::seconds(10);
+  while (RealClock().Now() < end) {
+    if (DaemonRings().to_server.asleep.exchange(0) != 0) {
+      Ring();
+    }
+  }
+  return kOn;
+}
+std::string RingRewritten(Task&) {
+  RingMemory& ring = DaemonRings().to_server;
+  SeededRng rng(11);
+  for (int i = 0; i < 2'000'000; ++i) {
+    const uint32_t word = rng.Next() % 4 == 0 ? kFrameMagic : static_cast<uint32_t>(rng.Next() % 200);
+    std::memcpy(ring.bytes + rng.Next() % (kRingBytes / 4) * 4, &word, sizeof(word));
+    ring.written.store(static_cast<uint32_t>(rng.Next() % kRingBytes / 16 * 16));
+    Ring();
+  }
+  return kOn;
 }
 std::string UnknownId(Task& task) { return Send(Answer(task.request_id + 1'000'000)), kOn; }
 std::string NoId(Task&) { return Send(Answer(0)), kOn; }
@@ -221,6 +280,13 @@ constexpr NamedProbe kProbes[] = {
     {"half_frame", HalfFrame},
     {"bad_head", BadHead},
     {"send_descriptor", SendDescriptor},
+    {"ring_ahead", RingAhead},
+    {"ring_behind", RingBehind},
+    {"ring_not_whole", RingNotWhole},
+    {"ring_taken", RingTaken},
+    {"ring_bells", RingBells},
+    {"ring_patient_bells", RingPatientBells},
+    {"ring_rewritten", RingRewritten},
     {"unknown_id", UnknownId},
     {"no_id", NoId},
     {"twice", Twice},

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting for what takes less than a sleep would.
-#ifndef HPVMD_BACKENDS_CPU_SPIN_H_
-#define HPVMD_BACKENDS_CPU_SPIN_H_
+#ifndef HPVMD_BASE_IO_SPIN_H_
+#define HPVMD_BASE_IO_SPIN_H_
 
 #include "base/clock.h"
 
-namespace hpvm::cpu {
+namespace hpvm {
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -30,6 +30,6 @@ bool SpinUntil(Duration limit, const Done& done) {
   return done();
 }
 
-}  // namespace hpvm::cpu
+}  // namespace hpvm
 
-#endif  // HPVMD_BACKENDS_CPU_SPIN_H_
+#endif  // HPVMD_BASE_IO_SPIN_H_

@@ -4,6 +4,7 @@
 //   hpvm-bench overhead [--json] [--only CASE]... [--quick]
 //   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
 //   hpvm-bench service [--json] [--filter NAME]... [--quick]
+//   hpvm-bench clients [--json] [--quick]
 //   hpvm-bench connections --direct HPVMD [--json] [--filter NAME]... [--quick] [--pairs N]
 //   hpvm-bench tenants [--json] [--filter NAME]... [--quick]
 //   hpvm-bench sched [--json] [--filter NAME]... [--quick]
@@ -28,8 +29,10 @@
 #ifdef HPVMD_BENCH_DAEMON
 #include "absl/synchronization/mutex.h"
 
+#include "bench/service/clients.h"
 #include "bench/service/connections.h"
 #include "bench/service/peer_server.h"
+#include "bench/service/ring_echo.h"
 #include "bench/service/service.h"
 #include "bench/tenants/tenants.h"
 #endif
@@ -154,6 +157,15 @@ int main(int argc, char** argv) {
   std::string peer_endpoint;
   CLI::App* serve_peer = app.add_subcommand("serve-peer", "")->group("");
   serve_peer->add_option("endpoint", peer_endpoint)->required();
+  std::vector<int> ring_fds;
+  CLI::App* ring_middle = app.add_subcommand("serve-ring-middle", "")->group("");
+  ring_middle->add_option("fds", ring_fds)->required()->expected(5);
+  CLI::App* ring_worker = app.add_subcommand("serve-ring-worker", "")->group("");
+  ring_worker->add_option("fds", ring_fds)->required()->expected(3);
+  CLI::App* clients = app.add_subcommand("clients", "Callers on the daemon's host, by ring and by gRPC.");
+  clients->add_flag("--json", service_options.json, "One JSON object a line.");
+  clients->add_option("--filter", service_options.filters, "Only cases with this in their names.");
+  clients->add_flag("--quick", service_options.quick, "A few calls each: only whether all is right.");
 #endif
   try {
     app.parse(argc, argv);
@@ -164,6 +176,12 @@ int main(int argc, char** argv) {
   if (*serve_peer) {
     return hpvm::bench::ServePeer(peer_endpoint);
   }
+  if (*ring_middle) {
+    return hpvm::bench::ServeRingMiddle(ring_fds);
+  }
+  if (*ring_worker) {
+    return hpvm::bench::ServeRingWorker(ring_fds);
+  }
 #endif
   using hpvm::bench::CpuSize;
   const CpuSize size = check ? CpuSize::kCheck : quick ? CpuSize::kQuick : CpuSize::kFull;
@@ -172,6 +190,9 @@ int main(int argc, char** argv) {
     command += std::string(i == 0 ? "" : " ") + argv[i];
   }
 #ifdef HPVMD_BENCH_DAEMON
+  if (*clients) {
+    return hpvm::bench::RunClients(service_options, command);
+  }
   if (*connections) {
     return hpvm::bench::RunConnections(connection_options, command);
   }

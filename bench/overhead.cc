@@ -13,8 +13,8 @@ std::vector<std::string> OverheadCaseNames() {
     }
     names.push_back(std::string(shape) + "10000/executor");
   }
-  for (const char* name : {"run/1", "run/64", "transfer/64MiB", "local/64MiB", "registered/256MiB", "parse/1000",
-                           "parse/10000", "parse/100000"}) {
+  for (const char* name : {"run/1", "run/64", "ring/1", "ring/64", "transfer/64MiB", "local/64MiB", "registered/256MiB",
+                           "parse/1000", "parse/10000", "parse/100000"}) {
     names.push_back(name);
   }
   return names;

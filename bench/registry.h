@@ -48,7 +48,7 @@ void AddEngineCases(std::vector<Case>& cases);
 // bench/parse_cases.cc: parse/N.
 void AddParseCases(std::vector<Case>& cases);
 // bench/service/daemon_cases.cc: run/1, run/64, transfer/64MiB, and chain, wide and dag through an executor;
-// bench/service/local_cases.cc: local/64MiB, registered/256MiB.
+// bench/service/local_cases.cc: local/64MiB, registered/256MiB; bench/service/ring_cases.cc: ring/1, ring/64.
 void AddDaemonCases(std::vector<Case>& cases);
 
 // Every case of the suite, in order; the command fails when one is missing or not verified.

@@ -56,6 +56,16 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) 
   if (!options.local_memory) {
     connection->local.Refuse("ClientOptions.local_memory is false.");
   }
+  connection->ring = std::make_unique<LocalRing>(*connection->stub, connection->memory_path,
+                                                 [raw = connection.get()](grpc::ClientContext& context) {
+                                                   std::string secret;
+                                                   return raw->Sign(context, raw->options.connect_timeout, &secret);
+                                                 });
+  if (endpoint.unix_path.empty()) {
+    connection->ring->Refuse("The server is not reached through a Unix socket.");
+  } else if (!options.local_ring) {
+    connection->ring->Refuse("ClientOptions.local_ring is false.");
+  }
   return std::unique_ptr<Client>(new Client(std::move(connection)));
 }
 
@@ -196,12 +206,18 @@ void Client::DeleteAll(const std::vector<std::string>& buffers, const CallOption
 }
 
 StatusOr<v1::RunResponse> Client::Run(const v1::RunRequest& request, const CallOptions& call) {
-  HPVMD_ASSIGN_OR_RETURN(v1::RunResponse response, connection_->Once(&v1::Hpvm::Stub::Run, request, call));
+  HPVMD_ASSIGN_OR_RETURN(std::optional<v1::RunResponse> by_ring, connection_->ring->Run(request, call));
+  if (!by_ring.has_value()) {
+    HPVMD_ASSIGN_OR_RETURN(by_ring, connection_->Once(&v1::Hpvm::Stub::Run, request, call));
+  }
+  v1::RunResponse& response = *by_ring;
   if (!response.has_log()) {
     HPVMD_RETURN_IF_ERROR(FromProto(response.error()));
   }
-  return response;
+  return std::move(response);
 }
+
+std::string Client::CallPath() const { return connection_->ring->Path(); }
 
 StatusOr<v1::RunResponse> Client::SendRun(const std::string& handle, const std::map<std::string, Tensor>& inputs,
                                           const RunOptions& options, LocalRun& local,

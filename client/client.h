@@ -50,6 +50,8 @@ struct ClientOptions {
   Credentials credentials = {};
   // Large tensors travel through shared memory where the server is on this host and takes it; false: through gRPC.
   bool local_memory = true;
+  // Runs go through a ring of shared memory where the server is on this host and offers one; false: through gRPC.
+  bool local_ring = true;
   // How long a call is sent again while no answer comes. 0: every call is sent once.
   Duration patience = std::chrono::seconds(30);
   // Called before a call, or a wait, is sent again; once an outage, from the thread that made the call. Optional.
@@ -272,6 +274,9 @@ class Client {
   StatusOr<v1::Buffer> PublishBuffer(const std::string& id, const CallOptions& call = {});
   // How Run's large tensors travel: "shared memory", or "gRPC" and why.
   std::string TensorPath() const;
+  // How Run's calls travel just now: "ring", or "gRPC" and why. A ring is opened beside a client's second run. Runs
+  // that are too large for it go by gRPC all the same, and so do those that come while too many are in progress.
+  std::string CallPath() const;
 
   // The tenant's, whoever made them.
   StatusOr<std::vector<v1::Buffer>> ListBuffers(const CallOptions& call = {});

@@ -69,27 +69,32 @@ Status Explain(const Status& refused, const Bearer& bearer, const Credentials& c
 
 }  // namespace
 
+Status Client::Connection::Sign(grpc::ClientContext& context, Duration within, std::string* secret) const {
+  HPVMD_ASSIGN_OR_RETURN(*secret, bearer->Current(within));
+  if (!secret->empty()) {
+    context.AddMetadata("authorization", "Bearer " + *secret);
+  }
+  if (!options.tenant.empty()) {
+    context.AddMetadata("hpvm-tenant", options.tenant);
+  }
+  return absl::OkStatus();
+}
+
 Status Client::Connection::Attempt(const CallOptions& call,
                                    const std::function<Status(grpc::ClientContext&)>& once) const {
   const Duration within = std::min(call.timeout, options.connect_timeout);
   const auto deadline = std::chrono::system_clock::now() + (call.timeout == kNever ? Duration::zero() : call.timeout);
   for (bool is_first = true;; is_first = false) {
-    const StatusOr<std::string> secret = bearer->Current(within);
-    if (!secret.ok()) {
-      return Explain(secret.status(), *bearer, options.credentials);
-    }
     grpc::ClientContext context;
-    if (!secret->empty()) {
-      context.AddMetadata("authorization", "Bearer " + *secret);
-    }
-    if (!options.tenant.empty()) {
-      context.AddMetadata("hpvm-tenant", options.tenant);
+    std::string secret;
+    if (const Status is_signed = Sign(context, within, &secret); !is_signed.ok()) {
+      return Explain(is_signed, *bearer, options.credentials);
     }
     if (call.timeout != kNever) {
       context.set_deadline(deadline);
     }
     const Status status = once(context);
-    if (status.code() != absl::StatusCode::kUnauthenticated || !is_first || !bearer->Renew(*secret, within)) {
+    if (status.code() != absl::StatusCode::kUnauthenticated || !is_first || !bearer->Renew(secret, within)) {
       return Explain(status, *bearer, options.credentials);
     }
   }

@@ -14,6 +14,7 @@
 
 #include "client/client.h"
 #include "client/local_memory.h"
+#include "client/local_ring.h"
 #include "client/status/retry.h"
 #include "client/status/status.h"
 #include "grpcpp/grpcpp.h"
@@ -31,7 +32,10 @@ struct Client::Connection {
   std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface says so.
   std::string memory_path;                 // Where the server takes descriptors; empty: nowhere.
   LocalPool local;
+  std::unique_ptr<LocalRing> ring;  // Goes before what it borrows.
 
+  // Adds who calls to a context; `secret` is what it carries then.
+  Status Sign(grpc::ClientContext& context, Duration within, std::string* secret) const;
   // Calls `once` with a context of its own that carries the deadline and who calls; once more when the server does not
   // know the caller and there are other credentials now. Every call goes through this.
   Status Attempt(const CallOptions& call, const std::function<Status(grpc::ClientContext&)>& once) const;

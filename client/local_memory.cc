@@ -40,21 +40,23 @@ StatusOr<UniqueFd> ConnectTo(const std::string& path) {
 
 }  // namespace
 
-StatusOr<std::string> SendDescriptor(const std::string& socket_path, int fd, Duration within) {
+StatusOr<std::string> SendDescriptors(const std::string& socket_path, std::span<const int> fds, Duration within) {
   HPVMD_ASSIGN_OR_RETURN(const UniqueFd to, ConnectTo(socket_path));
   const std::string ticket = NewTicket();
   iovec part{const_cast<char*>(ticket.data()), ticket.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  constexpr size_t kFdsMax = 2;
+  HPVMD_CHECK(fds.size() <= kFdsMax);
+  alignas(cmsghdr) char control[CMSG_SPACE(kFdsMax * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
   cmsghdr* const head = CMSG_FIRSTHDR(&message);
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(head), &fd, sizeof(int));
+  head->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(head), fds.data(), fds.size_bytes());
   const Time until = RealClock().Now() + within;
   while (sendmsg(to.get(), &message, MSG_NOSIGNAL) < 0) {
     const int error = errno;

@@ -21,8 +21,8 @@
 
 namespace hpvm {
 
-// Sends `fd` with a new ticket, which is the answer. kUnavailable when nobody takes it `within`.
-StatusOr<std::string> SendDescriptor(const std::string& socket_path, int fd, Duration within);
+// Sends descriptors with a new ticket, which is the answer. kUnavailable when nobody takes them `within`.
+StatusOr<std::string> SendDescriptors(const std::string& socket_path, std::span<const int> fds, Duration within);
 
 // Buffers of one client that are used again, because memory that is written for the first time takes five times as
 // long. Any thread.

@@ -140,7 +140,7 @@ StatusOr<v1::Buffer> Client::RegisterBuffer(int fd, std::optional<ElementType> t
     return Unavailable("The server is not reached through a Unix socket, so that it takes no shared memory.");
   }
   v1::RegisterBufferRequest request;
-  StatusOr<std::string> ticket = SendDescriptor(path, fd, kTakenWithin);
+  StatusOr<std::string> ticket = SendDescriptors(path, {&fd, 1}, kTakenWithin);
   if (!ticket.ok()) {
     connection_->local.Refuse(std::string(ticket.status().message()));
     return ticket.status();

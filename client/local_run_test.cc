@@ -161,7 +161,9 @@ class LocalRunTest : public testing::Test {
     server_->Wait();
     std::filesystem::remove_all(folder_);
   }
-  void Connect(bool local_memory) { client_ = *Client::Connect({.endpoint = endpoint_, .local_memory = local_memory}); }
+  void Connect(bool local_memory) {
+    client_ = *Client::Connect({.endpoint = endpoint_, .local_memory = local_memory, .local_ring = false});
+  }
   // A run whose input is `value` everywhere; the answer is checked.
   Status Run(uint8_t value) {
     std::map<std::string, Tensor> inputs;

@@ -9,6 +9,7 @@
 #include "base/io/secret_file.h"
 #include "server/config/config_reload.h"
 #include "server/config/device_families.h"
+#include "server/front/client_ring.h"
 #include "server/process/log.h"
 #include "server/process/process_facts.h"
 #include "server/rpc/scrape_access.h"
@@ -179,7 +180,8 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
     HPVMD_ASSIGN_OR_RETURN(
         inbox_, DescriptorInbox::Start(unix_paths, static_cast<mode_t>(config.server_socket_mode), RealClock()));
   }
-  HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, access, inbox_.get()));
+  HPVMD_ASSIGN_OR_RETURN(server_,
+                         GrpcServer::Start(*core_, addresses, access, LocalCallers{inbox_.get(), spawner_->events()}));
   if (identity_->directory().is_open()) {
     LogWarning("No credentials are configured: whoever reaches these addresses is believed",
                {{"tenant", config.tenants_default}, {"addresses", Join(server_->addresses())}});

@@ -131,6 +131,7 @@ StatusOr<Measurement> MeasureTransfer() {
 
 void AddExecutorCases(std::vector<Case>& cases);
 void AddLocalCases(std::vector<Case>& cases);
+void AddRingCases(std::vector<Case>& cases);
 
 void AddDaemonCases(std::vector<Case>& cases) {
   cases.push_back(
@@ -147,6 +148,7 @@ void AddDaemonCases(std::vector<Case>& cases) {
                    .better = Better::kHigher,
                    .run = MeasureTransfer});
   AddLocalCases(cases);
+  AddRingCases(cases);
   AddExecutorCases(cases);
 }
 

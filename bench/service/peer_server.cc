@@ -10,7 +10,15 @@
 namespace hpvm::bench {
 namespace {
 
-class PeerService final : public Peer::Service {
+class PeerService final : public Peer::WithCallbackMethod_CallbackEcho<Peer::Service> {
+  grpc::ServerUnaryReactor* CallbackEcho(grpc::CallbackServerContext* context, const Bytes* request,
+                                         Bytes* response) override {
+    response->set_data(request->data());
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
   grpc::Status Echo(grpc::ServerContext*, const Bytes* request, Bytes* response) override {
     response->set_data(request->data());
     return grpc::Status::OK;

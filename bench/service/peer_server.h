@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A minimal synchronous gRPC server in a process of its own (peers "grpc_minimal" and "grpc_stream").
+// A minimal gRPC server in a process of its own: peers "grpc_minimal" and "grpc_stream", which are synchronous, and
+// "grpc_callback".
 #ifndef HPVMD_BENCH_SERVICE_PEER_SERVER_H_
 #define HPVMD_BENCH_SERVICE_PEER_SERVER_H_
 

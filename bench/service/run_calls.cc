@@ -77,6 +77,13 @@ struct EchoKind {
   static bool IsRight(const Response& response, const std::string& data) { return response.data() == data; }
 };
 
+struct CallbackEchoKind : EchoKind {
+  static void Call(Stub& stub, grpc::ClientContext* context, const Request* request, Response* response,
+                   std::function<void(grpc::Status)> done) {
+    stub.async()->CallbackEcho(context, request, response, std::move(done));
+  }
+};
+
 template <typename Kind>
 class Load final : public CallLoad {
  public:
@@ -178,6 +185,10 @@ StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, con
 
 StatusOr<std::unique_ptr<CallLoad>> MakeEchoLoad(const std::string& endpoint, uint32_t clients) {
   return Load<EchoKind>::Make(endpoint, "", clients, "");
+}
+
+StatusOr<std::unique_ptr<CallLoad>> MakeCallbackEchoLoad(const std::string& endpoint, uint32_t clients) {
+  return Load<CallbackEchoKind>::Make(endpoint, "", clients, "");
 }
 
 }  // namespace hpvm::bench

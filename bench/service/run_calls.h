@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "client/client.h"
+#include "client/ring_caller.h"
+
 #include "base/clock.h"
 #include "base/status.h"
 
@@ -36,6 +39,15 @@ StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, con
                                                 uint32_t clients, const std::string& ca_pem = "");
 // The minimal server's Echo of as many bytes.
 StatusOr<std::unique_ptr<CallLoad>> MakeEchoLoad(const std::string& endpoint, uint32_t clients);
+// The same by its CallbackEcho.
+StatusOr<std::unique_ptr<CallLoad>> MakeCallbackEchoLoad(const std::string& endpoint, uint32_t clients);
+
+// Threads of one client that each call and wait, whichever way its calls go; and as many in front of a ring that sends
+// every body back. Both are borrowed.
+StatusOr<std::unique_ptr<CallLoad>> MakeClientLoad(Client& client, const std::string& handle, uint32_t threads);
+StatusOr<std::unique_ptr<CallLoad>> MakeRingEchoLoad(RingCaller& caller, uint32_t threads);
+// Makes calls until the client's go by ring.
+Status AwaitRing(Client& client, CallLoad& load);
 
 }  // namespace hpvm::bench
 

@@ -90,7 +90,8 @@ struct CertificateLoaded {
 
 // A client's connection was ended, or never came to gRPC.
 struct ConnectionEnded {
-  // "calls", "control_frames", "frame", "handshake", "headers", "preface", "resets", "silent", "stalled" or "unknown".
+  // "calls", "control_frames", "frame", "handshake", "headers", "preface", "resets", "ring_bells",
+  // "ring_frame", "ring_stalled", "silent", "stalled" or "unknown".
   std::string_view reason;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/io/event_hub.h"
 #include "server/executors/sandbox_facts.h"
 #include "supervisor/executor_process.h"
 
@@ -48,6 +49,8 @@ class ExecutorSpawner {
   virtual void StopProbes() {}
   // Which device profile the next tenants' executors will have: processes that wait for them are started. Any thread.
   virtual void Expect(const std::vector<std::string>& backends, bool without_device_nodes) {}
+  // The thread that executors' answers come on, for others whose messages go the same way. Null: there is none.
+  virtual EventHub* events() { return nullptr; }
   // Limits for executors that start from now on. Any thread.
   virtual void SetConfig(const Config& config) {}
 };

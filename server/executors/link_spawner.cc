@@ -107,6 +107,8 @@ class LinkSpawner final : public ExecutorSpawner {
     spares_.Expect({backends, without_device_nodes});
   }
 
+  EventHub* events() override { return &hub_->events(); }
+
   StatusOr<internal::Ready> Probe(const std::string& backend) override {
     return WithProbe([&](const auto& on_spawned) {
       return supervisor::ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);

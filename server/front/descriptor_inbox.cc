@@ -108,9 +108,9 @@ void DescriptorInbox::Loop() {
   }
 }
 
-void DescriptorInbox::Drop(UniqueFd fd) {
+void DescriptorInbox::Drop(std::vector<UniqueFd> fds) {
   const std::lock_guard lock(mutex_);
-  dropped_.push_back(std::move(fd));
+  DropAll(fds);
 }
 
 bool DescriptorInbox::ReadSome(int socket) {
@@ -128,21 +128,26 @@ bool DescriptorInbox::ReadSome(int socket) {
     if (got < 0) {
       return false;
     }
-    Datagram datagram{.text = {text, static_cast<size_t>(got)}};
+    Datagram datagram;
+    datagram.text = {text, static_cast<size_t>(got)};
     ReadControl(message, datagram);
-    if ((message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) == 0 && datagram.fds.size() == 1 &&
-        datagram.text.size() == kMemoryTicketBytes) {
-      Keep(datagram.text, datagram.uid, std::move(datagram.fds[0]));
+    if ((message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) == 0 && !datagram.fds.empty() &&
+        datagram.fds.size() <= kFdsMax && datagram.text.size() == kMemoryTicketBytes) {
+      Keep(datagram.text, datagram.uid, std::move(datagram.fds));
     } else {
-      std::move(datagram.fds.begin(), datagram.fds.end(), std::back_inserter(dropped_));
+      DropAll(datagram.fds);
     }
   }
   return true;
 }
 
-void DescriptorInbox::Keep(std::string_view ticket, uint32_t uid, UniqueFd fd) {
+void DescriptorInbox::DropAll(std::vector<UniqueFd>& fds) {
+  std::move(fds.begin(), fds.end(), std::back_inserter(dropped_));
+}
+
+void DescriptorInbox::Keep(std::string_view ticket, uint32_t uid, std::vector<UniqueFd> fds) {
   if (std::any_of(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.ticket == ticket; })) {
-    dropped_.push_back(std::move(fd));  // The ticket is the first one's.
+    DropAll(fds);  // The ticket is the first one's.
     return;
   }
   const auto is_theirs = [&](const Kept& kept) { return kept.uid == uid; };
@@ -150,14 +155,14 @@ void DescriptorInbox::Keep(std::string_view ticket, uint32_t uid, UniqueFd fd) {
     Forget(std::find_if(kept_.begin(), kept_.end(), is_theirs));
   }
   if (kept_.size() < kKeptMax) {
-    kept_.push_back({std::string(ticket), uid, clock_.Now() + kKept, std::move(fd)});
+    kept_.push_back({std::string(ticket), uid, clock_.Now() + kKept, std::move(fds)});
   } else {
-    dropped_.push_back(std::move(fd));
+    DropAll(fds);
   }
 }
 
 std::list<DescriptorInbox::Kept>::iterator DescriptorInbox::Forget(std::list<Kept>::iterator kept) {
-  dropped_.push_back(std::move(kept->fd));
+  DropAll(kept->fds);
   return kept_.erase(kept);
 }
 
@@ -167,7 +172,7 @@ void DescriptorInbox::DropOld() {
   }
 }
 
-StatusOr<UniqueFd> DescriptorInbox::Take(std::string_view ticket) {
+StatusOr<std::vector<UniqueFd>> DescriptorInbox::Take(std::string_view ticket, size_t count) {
   if (ticket.size() != kMemoryTicketBytes) {
     return InvalidArgument("The ticket has " + std::to_string(ticket.size()) + " bytes; it needs " +
                            std::to_string(kMemoryTicketBytes) + ".");
@@ -188,9 +193,15 @@ StatusOr<UniqueFd> DescriptorInbox::Take(std::string_view ticket) {
                     kMemorySocketSuffix + "\", or it was taken already, or it is older than " +
                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kKept).count()) + " s.");
   }
-  UniqueFd fd = std::move(found->fd);
+  if (found->fds.size() != count) {
+    const size_t came = found->fds.size();
+    Forget(found);
+    return InvalidArgument("The ticket came with " + std::to_string(came) + " descriptors; this call needs " +
+                           std::to_string(count) + ".");
+  }
+  std::vector<UniqueFd> fds = std::move(found->fds);
   kept_.erase(found);
-  return fd;
+  return fds;
 }
 
 }  // namespace hpvm::server

@@ -88,11 +88,11 @@ TEST_F(DescriptorInboxTest, OneTicketIsOneDescriptorOnce) {
   const UniqueFd first = *CreateSealedMemfd("first", 4096), second = *CreateSealedMemfd("second", 4096);
   ASSERT_TRUE(Send(TicketOf('a'), {first.get()}));
   ASSERT_TRUE(Send(TicketOf('b'), {second.get()}));
-  const StatusOr<UniqueFd> b = inbox_->Take(TicketOf('b'));
+  const StatusOr<std::vector<UniqueFd>> b = inbox_->Take(TicketOf('b'), 1);
   ASSERT_TRUE(b.ok()) << b.status();
-  EXPECT_EQ(FileOf(b->get()), FileOf(second.get()));
-  EXPECT_EQ(FileOf(inbox_->Take(TicketOf('a'))->get()), FileOf(first.get()));
-  EXPECT_EQ(inbox_->Take(TicketOf('a')).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(FileOf(b->at(0).get()), FileOf(second.get()));
+  EXPECT_EQ(FileOf(inbox_->Take(TicketOf('a'), 1)->at(0).get()), FileOf(first.get()));
+  EXPECT_EQ(inbox_->Take(TicketOf('a'), 1).status().code(), absl::StatusCode::kNotFound);
 }
 
 // Two clients with one ticket: what came first stays.
@@ -100,23 +100,39 @@ TEST_F(DescriptorInboxTest, TheFirstOfOneTicketStays) {
   const UniqueFd first = *CreateSealedMemfd("first", 4096), second = *CreateSealedMemfd("second", 4096);
   ASSERT_TRUE(Send(TicketOf('a'), {first.get()}));
   ASSERT_TRUE(Send(TicketOf('a'), {second.get()}));
-  EXPECT_EQ(FileOf(inbox_->Take(TicketOf('a'))->get()), FileOf(first.get()));
-  EXPECT_FALSE(inbox_->Take(TicketOf('a')).ok());
+  EXPECT_EQ(FileOf(inbox_->Take(TicketOf('a'), 1)->at(0).get()), FileOf(first.get()));
+  EXPECT_FALSE(inbox_->Take(TicketOf('a'), 1).ok());
 }
 
 TEST_F(DescriptorInboxTest, WrongDatagramsLeaveNothing) {
   const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
   const size_t before = Descriptors();
   EXPECT_TRUE(Send(TicketOf('a'), {}));
-  EXPECT_TRUE(Send(TicketOf('b'), {memory.get(), memory.get()}));
+  EXPECT_TRUE(Send(TicketOf('b'), {memory.get(), memory.get(), memory.get()}));
   EXPECT_TRUE(Send(TicketOf('c'), std::vector<int>(100, memory.get())));
   EXPECT_TRUE(Send("short", {memory.get()}));
   EXPECT_TRUE(Send(TicketOf('d') + "long", {memory.get()}));
   EXPECT_TRUE(Send("", {memory.get()}));
   for (const char letter : {'a', 'b', 'c', 'd'}) {
-    EXPECT_EQ(inbox_->Take(TicketOf(letter)).status().code(), absl::StatusCode::kNotFound) << letter;
+    EXPECT_EQ(inbox_->Take(TicketOf(letter), 1).status().code(), absl::StatusCode::kNotFound) << letter;
   }
-  EXPECT_EQ(inbox_->Take("short").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(inbox_->Take("short", 1).status().code(), absl::StatusCode::kInvalidArgument);
+  ExpectDescriptors(before);
+}
+
+TEST_F(DescriptorInboxTest, TwoOfOneTicketComeInTheirOrder) {
+  const UniqueFd first = *CreateSealedMemfd("first", 4096), second = *CreateSealedMemfd("second", 4096);
+  const size_t before = Descriptors();
+  ASSERT_TRUE(Send(TicketOf('a'), {first.get(), second.get()}));
+  ASSERT_TRUE(Send(TicketOf('b'), {first.get(), second.get()}));
+  {
+    const StatusOr<std::vector<UniqueFd>> both = inbox_->Take(TicketOf('a'), 2);
+    ASSERT_TRUE(both.ok()) << both.status();
+    EXPECT_EQ(FileOf(both->at(0).get()), FileOf(first.get()));
+    EXPECT_EQ(FileOf(both->at(1).get()), FileOf(second.get()));
+  }
+  EXPECT_EQ(inbox_->Take(TicketOf('b'), 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(inbox_->Take(TicketOf('b'), 2).status().code(), absl::StatusCode::kNotFound);
   ExpectDescriptors(before);
 }
 
@@ -125,7 +141,7 @@ TEST_F(DescriptorInboxTest, ClosesWhatIsGivenBack) {
   const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
   const size_t before = Descriptors();
   ASSERT_TRUE(Send(TicketOf('a'), {memory.get()}));
-  StatusOr<UniqueFd> taken = inbox_->Take(TicketOf('a'));
+  StatusOr<std::vector<UniqueFd>> taken = inbox_->Take(TicketOf('a'), 1);
   ASSERT_TRUE(taken.ok()) << taken.status();
   inbox_->Drop(*std::move(taken));
   ExpectDescriptors(before);
@@ -143,16 +159,16 @@ TEST_F(DescriptorInboxTest, AFloodHoldsLittle) {
   std::string last = TicketOf('x');
   const int number = 1'999;
   std::memcpy(last.data(), &number, sizeof(number));
-  EXPECT_TRUE(inbox_->Take(last).ok());
+  EXPECT_TRUE(inbox_->Take(last, 1).ok());
   ExpectDescriptors(before + DescriptorInbox::kKeptOfOneMax - 1);  // All but the one that was taken.
 }
 
 TEST_F(DescriptorInboxTest, WhatNobodyTakesGoes) {
   const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
   ASSERT_TRUE(Send(TicketOf('a'), {memory.get()}));
-  EXPECT_FALSE(inbox_->Take(TicketOf('b')).ok());  // It is read by now.
+  EXPECT_FALSE(inbox_->Take(TicketOf('b'), 1).ok());  // It is read by now.
   clock_.Advance(DescriptorInbox::kKept);
-  EXPECT_EQ(inbox_->Take(TicketOf('a')).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(inbox_->Take(TicketOf('a'), 1).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(DescriptorInboxTest, HasTheServicesPermissionsAndLeavesNothing) {

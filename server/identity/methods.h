@@ -54,6 +54,7 @@ inline constexpr MethodFacts kMethods[] = {
     {"/hpvm.v1.Hpvm/SubmitMany", Role::kUser, Change::kState},
     {"/hpvm.v1.Hpvm/WatchJobs", Role::kUser, Change::kNone},
     {"/hpvm.v1.Hpvm/WatchDevices", Role::kUser, Change::kNone},
+    {"/hpvm.v1.Hpvm/OpenRing", Role::kUser, Change::kState},
     // Of other tenants than the caller's, each of these is for administrators (admin_calls.cc).
     {"/hpvm.v1.Admin/CreateTenant", Role::kAdmin, Change::kState},
     {"/hpvm.v1.Admin/ListTenants", Role::kAdmin, Change::kNone},

@@ -155,6 +155,7 @@ constexpr CallMessages kMessages[] = {
      [](const void* m, CallNotes* t) { t->object = As<v1::PublishBufferRequest>(m).buffer_id(); }},
     {"/hpvm.v1.Hpvm/RunMany", "RunMany", OptionsOf<v1::RunManyRequest>, ReadRunMany, ReadRanSome},
     {"/hpvm.v1.Hpvm/SubmitMany", "SubmitMany", OptionsOf<v1::SubmitManyRequest>, nullptr, ReadSubmittedMany},
+    {"/hpvm.v1.Hpvm/OpenRing", nullptr, nullptr, nullptr, nullptr},
     {"/hpvm.v1.Admin/CreateTenant", nullptr, nullptr, ReadTenant},
     {"/hpvm.v1.Admin/UpdateTenant", nullptr, nullptr, ReadUpdate},
     {"/hpvm.v1.Admin/CreateToken", nullptr, nullptr, nullptr, ReadToken},

@@ -5,7 +5,6 @@
 #include <grpcpp/support/server_interceptor.h>
 
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,8 +17,6 @@ namespace hpvm::server {
 using grpc::experimental::InterceptionHookPoints;
 
 namespace {
-
-constexpr size_t kObjectBytesMax = 128;
 
 Status ToStatus(const grpc::Status& status) {
   return MakeStatus(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
@@ -37,29 +34,21 @@ class CallContext final : public grpc::CallbackServerContext {
 class CallScope final : public grpc::experimental::Interceptor {
  public:
   // `method` is gRPC's, for ever.
-  CallScope(const CallScopes& scopes, std::string_view method, const CallMessages* messages)
-      : scopes_(scopes), method_(method), messages_(messages), start_(scopes.clock.Now()) {}
+  CallScope(const CallWitnesses& witnesses, std::string_view method, const CallMessages* messages)
+      : audit_(witnesses.audit), is_read_(messages != nullptr), record_(witnesses, method, messages) {}
 
-  // A call that was given up has no status of ours.
-  ~CallScope() override {
-    if (!has_ended_) {
-      End(Cancelled("The caller gave up."));
-    }
-  }
-
-  // While the call is handled, before its status.
-  void SetCaller(const Caller& caller) { caller_ = caller; }
+  void SetCaller(const Caller& caller) { record_.SetCaller(caller); }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
-    if (messages_ != nullptr) {
+    if (is_read_) {
       Read(*methods);
     }
-    if (!has_ended_ && methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
+    if (!record_.has_ended() && methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
-      if (End(status.ok() ? notes_.error : ToStatus(status))) {
+      if (record_.End(status.ok() ? absl::OkStatus() : ToStatus(status))) {
         // Nobody learns that somebody's rights have changed before that stands written; the disk may take long, and
         // this thread has others to serve.
-        scopes_.audit.FlushThen([methods](const Status& kept) {
+        audit_.FlushThen([methods](const Status& kept) {
           if (!kept.ok()) {
             LogError("A change of rights is not in the audit yet", {{"error", Message(kept)}});
           }
@@ -72,63 +61,22 @@ class CallScope final : public grpc::experimental::Interceptor {
   }
 
  private:
-  bool HasSpan() const { return messages_ != nullptr && messages_->options != nullptr; }
-
   void Read(grpc::experimental::InterceptorBatchMethods& methods) {
-    if (!has_request_ && methods.QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
+    if (methods.QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
       if (void* message = methods.GetRecvMessage(); message != nullptr) {
-        has_request_ = true;
-        if (HasSpan()) {
-          scopes_.observer.On(events::CallBegan{this, messages_->options, message});
-        }
-        if (messages_->request != nullptr) {
-          messages_->request(message, &notes_);
-        }
+        record_.OnRequest(message);
       }
     }
-    if (messages_->response != nullptr &&
-        methods.QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
+    if (methods.QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
       if (const void* message = methods.GetSendMessage(); message != nullptr) {
-        messages_->response(message, &notes_);
-        if (notes_.prepared != nullptr) {
-          scopes_.observer.On(events::CallPrepared{this, *notes_.prepared});
-        }
-        notes_.prepared = nullptr;
+        record_.OnResponse(message);
       }
     }
   }
 
-  // Whether rights have changed.
-  bool End(const Status& status) {
-    has_ended_ = true;
-    scopes_.observer.On(events::CallEnded{method_, status, scopes_.clock.Now() - start_, HasSpan() ? this : nullptr,
-                                          HasSpan() ? messages_->span : nullptr, notes_.attributes});
-    return caller_.has_value() && notes_.changes && WriteDown(status);
-  }
-
-  bool WriteDown(const Status& status) {
-    const bool changes_rights = status.ok() && method_.starts_with("/hpvm.v1.Admin/");
-    const std::string why = Message(status), verdict = status.ok() ? "ok" : absl::StatusCodeToString(status.code());
-    // Of a refused call nobody knows whom it would have concerned.
-    scopes_.observer.On(
-        events::Recorded{.who = caller_->principal.who,
-                         .peer = caller_->principal.peer,
-                         .tenant = status.ok() && !notes_.tenant.empty() ? notes_.tenant : caller_->tenant,
-                         .method = method_,
-                         .object = std::string_view(notes_.object).substr(0, kObjectBytesMax),
-                         .verdict = verdict,
-                         .detail = status.ok() ? notes_.detail : why,
-                         .payer = changes_rights ? kAuditPayerDaemon : caller_->tenant});
-    return changes_rights;
-  }
-
-  const CallScopes& scopes_;
-  const std::string_view method_;
-  const CallMessages* const messages_;
-  const Time start_;
-  std::optional<Caller> caller_;
-  CallNotes notes_;
-  bool has_request_ = false, has_ended_ = false;
+  AuditLog& audit_;
+  const bool is_read_;
+  CallRecord record_;
 };
 
 namespace {
@@ -139,7 +87,7 @@ class CallScopeFactory final : public grpc::experimental::ServerInterceptorFacto
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
     const std::string_view method = info->method() != nullptr ? info->method() : "";
     const CallMessages* messages = MessagesOf(method);
-    auto* scope = new CallScope(scopes_, method, messages);  // gRPC's.
+    auto* scope = new CallScope(scopes_.witnesses, method, messages);  // gRPC's.
     if (messages != nullptr) {  // Such methods are answered by callbacks, whose contexts are ours.
       static_cast<CallContext*>(info->server_context())->scope = scope;
     }

@@ -1,33 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call from its first byte to its status: how long it took, its span, who made it, and what is written down of it.
-// gRPC makes a scope for each call, which travels with the call's context; the gate says who calls. Only .cc files that
-// need gRPC include this.
+// The record of each call that comes by gRPC. gRPC makes a scope for each, which travels with the call's context; the
+// gate says who calls. Only .cc files that need gRPC include this.
 #ifndef HPVMD_SERVER_RPC_CALL_SCOPE_H_
 #define HPVMD_SERVER_RPC_CALL_SCOPE_H_
 
 #include <grpcpp/grpcpp.h>
 
-#include <string>
-
-#include "base/clock.h"
-#include "server/audit/audit_log.h"
-#include "server/events/events.h"
-#include "server/identity/principal.h"
+#include "server/rpc/call_record.h"
 
 namespace hpvm::server {
 
-struct Caller {
-  Principal principal;
-  std::string tenant;  // That the call acts for.
-};
-
 class CallScope;
 
-// What makes calls' scopes, and their contexts, which hold them. Borrows all of it; outlives the server.
+// What makes calls' scopes, and their contexts, which hold them. Outlives the server.
 struct CallScopes {
-  Observer& observer;
-  const Clock& clock;
-  AuditLog& audit;  // To wait for; what it holds comes through the observer.
+  CallWitnesses witnesses;
 
   // Before it is built.
   void AddTo(grpc::ServerBuilder& builder) const;

@@ -31,6 +31,27 @@ bool ReachesDisabled(const Principal& caller, const MethodFacts& method) {
                                          method.path == "/hpvm.v1.Hpvm/CancelJob");
 }
 
+CallFacts FactsOf(const Shown& shown) {
+  const auto views = [](const auto& texts) { return std::vector<std::string_view>(texts.begin(), texts.end()); };
+  return {.peer = shown.peer,
+          .authorization = views(shown.authorization),
+          .certificate_names = views(shown.certificate_names),
+          .is_encrypted = shown.is_encrypted,
+          .wanted_tenants = views(shown.wanted_tenants)};
+}
+
+// gRPC only knows the connection by the name that it has there; the front has found out who is at the other end.
+StatusOr<std::shared_ptr<Session>> ConnectionOf(const grpc::CallbackServerContext& context) {
+  std::shared_ptr<Session> connection = SessionTable::Get().Find(context.peer());
+  if (connection == nullptr) {
+    return Unauthenticated("The connection that the call came from has ended.");
+  }
+  if (!connection->is_counted()) {
+    return Internal("gRPC read the connection where it is not counted.");
+  }
+  return connection;
+}
+
 Status Denied(std::string_view message) { return MakeStatus(absl::StatusCode::kPermissionDenied, message); }
 
 }  // namespace
@@ -66,30 +87,38 @@ bool FailureCounts::Admit(const std::string& host, uint64_t per_second_max, Time
 
 StatusOr<Caller> Gate::Identify(const grpc::CallbackServerContext& context, const MethodFacts& method) {
   CallFacts facts;
-  // The front has found out who is at the other end; gRPC only knows the connection by the name that it has there.
-  const std::shared_ptr<Session> connection = SessionTable::Get().Find(context.peer());
-  if (connection == nullptr) {
-    return Unauthenticated("The connection that the call came from has ended.");
-  }
-  if (!connection->is_counted()) {
-    return Internal("gRPC read the connection where it is not counted.");
-  }
+  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<Session> connection, ConnectionOf(context));
   facts.peer = connection->facts().peer;
   facts.is_encrypted = connection->facts().is_encrypted;
   facts.certificate_names.assign(connection->facts().certificate_names.begin(),
                                  connection->facts().certificate_names.end());
   facts.authorization = ValuesOf(context, kAuthorizationHeader);
   facts.wanted_tenants = ValuesOf(context, kTenantHeader);
-  const std::shared_ptr<const Config> config = core_.config();
-  Caller caller;
-  if (Status why = Check(facts, method, *config, &caller); !why.ok()) {
-    return Refuse(std::move(why), facts, method, caller, *config);
-  }
+  HPVMD_ASSIGN_OR_RETURN(Caller caller, Identify(facts, method));
   connection->MarkKnown();
   if (method.change != Change::kNone) {
     SetCaller(context, caller);
   }
   return caller;
+}
+
+StatusOr<Caller> Gate::Identify(const CallFacts& facts, const MethodFacts& method) {
+  const std::shared_ptr<const Config> config = core_.config();
+  Caller caller;
+  if (Status why = Check(facts, method, *config, &caller); !why.ok()) {
+    return Refuse(std::move(why), facts, method, caller, *config);
+  }
+  return caller;
+}
+
+StatusOr<Shown> Gate::Look(const grpc::CallbackServerContext& context) {
+  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<Session> connection, ConnectionOf(context));
+  const auto copies = [](const auto& views) { return std::vector<std::string>(views.begin(), views.end()); };
+  return Shown{.peer = std::string(connection->facts().peer),
+               .authorization = copies(ValuesOf(context, kAuthorizationHeader)),
+               .certificate_names = copies(connection->facts().certificate_names),
+               .wanted_tenants = copies(ValuesOf(context, kTenantHeader)),
+               .is_encrypted = connection->facts().is_encrypted};
 }
 
 Status Gate::Check(const CallFacts& facts, const MethodFacts& method, const Config& config, Caller* result) {
@@ -114,6 +143,21 @@ Status Gate::Check(const CallFacts& facts, const MethodFacts& method, const Conf
 StatusOr<Gate::Entry> Gate::Enter(const grpc::CallbackServerContext& context, const MethodFacts& method,
                                   uint64_t request_bytes) {
   HPVMD_ASSIGN_OR_RETURN(Caller caller, Identify(context, method));
+  return Admit(std::move(caller), method, request_bytes);
+}
+
+StatusOr<Gate::Entry> Gate::Enter(const Shown& shown, const MethodFacts& method, uint64_t request_bytes) {
+  HPVMD_ASSIGN_OR_RETURN(Caller caller, Identify(FactsOf(shown), method));
+  return Admit(std::move(caller), method, request_bytes);
+}
+
+Status Gate::Recheck(const Shown& shown, const MethodFacts& method) {
+  const std::shared_ptr<const Config> config = core_.config();
+  Caller caller;
+  return Check(FactsOf(shown), method, *config, &caller);
+}
+
+StatusOr<Gate::Entry> Gate::Admit(Caller caller, const MethodFacts& method, uint64_t request_bytes) {
   StatusOr<TenantRef> tenant = core_.tenants().FindTenant(caller.tenant, ReachesDisabled(caller.principal, method));
   if (!tenant.ok()) {
     return tenant.status();

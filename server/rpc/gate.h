@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "server/audit/audit_log.h"
 #include "server/core/core.h"
@@ -34,6 +35,13 @@ class FailureCounts {
   std::unordered_map<std::string, uint64_t> counts_;
 };
 
+// What a call shows of who makes it, for calls that come later by a way which that call has opened.
+struct Shown {
+  std::string peer;
+  std::vector<std::string> authorization, certificate_names, wanted_tenants;
+  bool is_encrypted = false;
+};
+
 // Any thread.
 class Gate {
  public:
@@ -51,10 +59,19 @@ class Gate {
   // `request_bytes`: of a unary call's request, for the tenant's rates; 0 for streams, which count as they come.
   StatusOr<Entry> Enter(const grpc::CallbackServerContext& context, const MethodFacts& method, uint64_t request_bytes);
 
+  // What the call shows; then Enter for a call that shows the same. Whether its caller is known, and may, is found out
+  // anew.
+  static StatusOr<Shown> Look(const grpc::CallbackServerContext& context);
+  StatusOr<Entry> Enter(const Shown& shown, const MethodFacts& method, uint64_t request_bytes);
+  // Whether Enter would let it in, without counting or writing down anything.
+  Status Recheck(const Shown& shown, const MethodFacts& method);
+
   AuditLog& audit() { return audit_; }
   const Directory& directory() const { return directory_; }
 
  private:
+  StatusOr<Caller> Identify(const CallFacts& facts, const MethodFacts& method);
+  StatusOr<Entry> Admit(Caller caller, const MethodFacts& method, uint64_t request_bytes);
   // Fills as much of `caller` as is known.
   Status Check(const CallFacts& facts, const MethodFacts& method, const Config& config, Caller* caller);
   Status Refuse(Status why, const CallFacts& facts, const MethodFacts& method, const Caller& caller,

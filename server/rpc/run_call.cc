@@ -1,46 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run: the fast path. The request's tensors are borrowed by the executor's frame, the answer's are copied once, from
-// the frame.
+// Run, by gRPC: the request's tensors are borrowed by the executor's frame, the answer's are copied once, from the
+// frame.
 #include <utility>
 
-#include "base/failpoint.h"
 #include "server/core/state/run_log.h"
+#include "server/rpc/called_run.h"
 #include "server/rpc/calls.h"
 
 namespace hpvm::server {
+
 namespace {
 
-class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall> {
+class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>, public CalledRun {
  public:
-  RunCall(Core& core, v1::RunResponse* response) : core_(core), response_(response) {}
+  RunCall(Core& core, const v1::RunRequest& request, v1::RunResponse& response) : CalledRun(core, request, response) {}
   void Begin() {}
 
-  void Start(Admission& admission, const TenantRef& tenant, const v1::RunRequest& request) {
-    if (Outcome admitted = admission.Admit(tenant->name, request.ByteSizeLong(), &ticket_); !admitted.ok()) {
-      core_.observer().On(events::Rejected{tenant->name, "run", admitted.status});
-      Finish(ToGrpc(admitted));
-      return;
-    }
-    wants_log_ = request.log();
-    options_ = &request.options();
-    const uint64_t id = core_.runs().Run(
-        tenant, request, [self = shared_from_this()](RunOutcome outcome) { self->OnOutcome(std::move(outcome)); });
-    id_.store(id);
-    if (cancelled_.load()) {
-      core_.runs().CancelRun(id);
-    }
-  }
-
-  void OnCancel() override {
-    // Start stores the id and then looks at the flag; one of the two sees the other.
-    cancelled_.store(true);
-    if (const uint64_t id = id_.load(); id != 0) {
-      core_.runs().CancelRun(id);
-    }
-  }
-
+  void StartRun(Admission& admission, const TenantRef& tenant) { Start(admission, tenant, shared_from_this()); }
+  void OnCancel() override { Cancel(); }
   void OnDone() override {
-    ticket_.Release();  // The core may hold this a little longer.
+    ReleaseTicket();  // The core may hold this a little longer.
     ReleaseSelf();
   }
 
@@ -48,27 +27,7 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
   // Both reactions are short: gRPC need not hand each to a thread of its executor, which costs a wake a call.
   bool InternalInlineable() override { return true; }
 
-  void OnOutcome(RunOutcome outcome) {
-    // Not when gRPC gets to OnDone: others may keep its threads busy, and this tenant's next call is no overload.
-    ticket_.EndCall();
-    if (const Status sent = HPVMD_FAILPOINT("service.run.answer"); !sent.ok()) {
-      outcome.outcome = sent;
-    }
-    // A call that fails carries no message, so the failure travels beside the log.
-    const bool has_log = FillRun(outcome, wants_log_, response_);
-    if (has_log && !outcome.outcome.ok()) {
-      *response_->mutable_error() = ToMessage(outcome.outcome);
-    }
-    Finish(has_log ? grpc::Status::OK : ToGrpc(outcome.outcome, *options_, response_));
-  }
-
-  Core& core_;
-  v1::RunResponse* response_;  // gRPC's, until OnDone.
-  Admission::Ticket ticket_;
-  bool wants_log_ = false;
-  const v1::RequestOptions* options_ = nullptr;  // gRPC's, until OnDone.
-  std::atomic<uint64_t> id_{0};
-  std::atomic<bool> cancelled_{false};
+  void Answer(const Outcome& outcome) override { Finish(ToGrpc(outcome, request().options(), &response())); }
 };
 
 }  // namespace
@@ -112,9 +71,9 @@ bool FillRun(RunOutcome& outcome, bool wants_log, v1::RunResponse* response) {
 
 grpc::ServerUnaryReactor* StartRunCall(Core& core, Admission& admission, StatusOr<TenantRef> tenant,
                                        const v1::RunRequest* request, v1::RunResponse* response) {
-  RunCall* call = RunCall::Create(core, response);
+  RunCall* call = RunCall::Create(core, *request, *response);
   if (tenant.ok()) {
-    call->Start(admission, *tenant, *request);
+    call->StartRun(admission, *tenant);
   } else {
     call->Finish(ToGrpc(tenant.status()));
   }

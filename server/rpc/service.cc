@@ -14,7 +14,6 @@
 #include "base/failpoint.h"
 #include "base/thread_watch.h"
 #include "server/core/state/request_options.h"
-#include "server/front/descriptor_inbox.h"
 #include "server/front/front.h"
 #include "server/front/tls_watch.h"
 #include "server/identity/methods.h"
@@ -23,6 +22,7 @@
 #include "server/rpc/calls.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/gate.h"
+#include "server/rpc/ring_calls.h"
 
 namespace hpvm::server {
 namespace {
@@ -84,8 +84,8 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
 
 class Service final : public v1::Hpvm::CallbackService {
  public:
-  Service(Core& core, Admission& admission, Gate& gate, DescriptorInbox* inbox)
-      : core_(core), admission_(admission), gate_(gate), inbox_(inbox) {}
+  Service(Core& core, Admission& admission, Gate& gate, const RingParts& rings)
+      : core_(core), admission_(admission), gate_(gate), rings_(rings), inbox_(rings.local.inbox) {}
 
   using Context = grpc::CallbackServerContext;
 
@@ -234,11 +234,9 @@ class Service final : public v1::Hpvm::CallbackService {
             return MakeStatus(absl::StatusCode::kUnimplemented,
                               "The server listens on no Unix socket, beside which memory could be handed in.");
           }
-          HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, inbox_->Take(request->ticket()));
-          StatusOr<v1::Buffer> buffer = core_.buffers().RegisterBuffer(*tenant, fd, *request);
-          if (fd.valid()) {
-            inbox_->Drop(std::move(fd));
-          }
+          HPVMD_ASSIGN_OR_RETURN(std::vector<UniqueFd> fds, inbox_->Take(request->ticket(), 1));
+          StatusOr<v1::Buffer> buffer = core_.buffers().RegisterBuffer(*tenant, fds[0], *request);
+          inbox_->Drop(std::move(fds));
           HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), std::move(buffer));
           return absl::OkStatus();
         });
@@ -270,6 +268,11 @@ class Service final : public v1::Hpvm::CallbackService {
                                                                    const v1::WatchDevicesRequest* request) override {
     const Entered entered(gate_, *context, Method("WatchDevices"), request->ByteSizeLong());
     return StartWatchDevices(core_, entered.tenant, request);
+  }
+  grpc::ServerWriteReactor<v1::OpenRingResponse>* OpenRing(Context* context,
+                                                           const v1::OpenRingRequest* request) override {
+    const Entered entered(gate_, *context, Method("OpenRing"), request->ByteSizeLong());
+    return StartOpenRing(rings_, *context, entered.tenant, *request);
   }
 
  private:
@@ -387,6 +390,7 @@ class Service final : public v1::Hpvm::CallbackService {
   Core& core_;
   Admission& admission_;
   Gate& gate_;
+  const RingParts& rings_;
   DescriptorInbox* const inbox_;
 };
 
@@ -459,16 +463,32 @@ FrontOptions OptionsOf(const Config& config) {
   return options;
 }
 
+// A ring's call is cut with its connection, which was not too old when the ring was opened. Until then its runs can
+// end.
+Duration AgeOf(const Config& config) {
+  return std::chrono::milliseconds(
+      static_cast<int64_t>(std::min(config.limits_connection_age_ms, config.jobs_deadline_max_ms)));
+}
+
 struct GrpcServer::Parts {
-  Parts(Core& core, const Access& access, DescriptorInbox* inbox)
+  Parts(Core& core, const Access& access, const LocalCallers& local)
       : admission(AdmissionLimits(), core.clock()),
-        scopes{core.observer(), core.clock(), *access.audit},
+        scopes{{core.observer(), core.clock(), *access.audit}},
         gate(core, *access.authenticator, *access.directory, *access.audit),
-        service(core, admission, gate, inbox),
+        rings{core,
+              admission,
+              gate,
+              scopes.witnesses,
+              local,
+              std::make_shared<RingPlaces>(),
+              AgeOf(*core.config()),
+              std::chrono::milliseconds(core.config()->limits_write_stall_ms)},
+        service(core, admission, gate, rings),
         admin(CreateAdminService(core, gate, *access.directory)) {}
   Admission admission;
   CallScopes scopes;
   Gate gate;
+  RingParts rings;
   Service service;
   std::unique_ptr<grpc::Service> admin;
   std::unique_ptr<grpc::Server> server;
@@ -481,11 +501,11 @@ struct GrpcServer::Parts {
 GrpcServer::GrpcServer() = default;
 
 StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses,
-                                                        const Access& access, DescriptorInbox* inbox) {
+                                                        const Access& access, const LocalCallers& local) {
   const std::shared_ptr<const Config> held = core.config();
   const Config& config = *held;
   std::unique_ptr<GrpcServer> server(new GrpcServer());
-  server->parts_ = std::make_unique<Parts>(core, access, inbox);
+  server->parts_ = std::make_unique<Parts>(core, access, local);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   // Reflection asks nobody who they are.

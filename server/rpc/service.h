@@ -21,9 +21,9 @@ namespace hpvm::server {
 class AuditLog;
 class Authenticator;
 class Core;
-class DescriptorInbox;
 class Directory;
 class Observer;
+struct LocalCallers;
 
 // Who may come in, and where it is written down. Borrowed; live longer than the server.
 struct Access {
@@ -35,10 +35,10 @@ struct Access {
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.
 class GrpcServer {
  public:
-  // Serves when it returns. `inbox`, which lives longer, takes descriptors of clients' memory; null: none comes.
+  // Serves when it returns. Where `local` is empty no memory is shared with clients.
   // kUnavailable naming the address that cannot be had.
   static StatusOr<std::unique_ptr<GrpcServer>> Start(Core& core, const std::vector<ListenAddress>& addresses,
-                                                     const Access& access, DescriptorInbox* inbox = nullptr);
+                                                     const Access& access, const LocalCallers& local);
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;

@@ -124,7 +124,8 @@ def ids_that_are_no_ids(session):
 
 
 METHODS = ("ServerInfo ListDevices ListCosts PutModule PutGraph PrepareGraph ReleaseGraph ListGraphs Run Stream Submit GetJob WatchJob ListJobs CancelJob "
-           "RetryJob FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer ListBuffers RegisterBuffer PublishBuffer RunMany SubmitMany").split()
+           "RetryJob FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer ListBuffers RegisterBuffer PublishBuffer RunMany SubmitMany "
+           "OpenRing").split()
 
 
 @attack("T22")

@@ -26,7 +26,7 @@ from attack import ATTACKS
 from mutants import MUTANTS
 from session import Session
 import attacks_native, attacks_executor, attacks_latency  # noqa: F401, E401  They register themselves.
-import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_quota, attacks_clients, attacks_credentials, attacks_matrix  # noqa: F401, E401
+import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_rings, attacks_quota, attacks_clients, attacks_credentials, attacks_matrix  # noqa: F401, E401
 
 # Everything once at the highest level; native code also at each lower one, with drivers, and as in a plain container.
 ONCE = ("native", "crash", "protocol", "api", "clients")

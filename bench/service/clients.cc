@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/service/clients.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "base/processor_time.h"
+#include "bench/service/ring_echo.h"
+#include "bench/service/run_calls.h"
+#include "bench/service/servers.h"
+
+namespace hpvm::bench {
+namespace {
+
+// What a process, or several, did so far.
+struct Spent {
+  double sleeps = 0;     // Voluntary context switches: something was waited for, and somebody has to wake it.
+  double displaced = 0;  // Involuntary ones.
+  double cpu_us = 0;
+
+  Spent operator-(const Spent& before) const {
+    return {sleeps - before.sleeps, displaced - before.displaced, cpu_us - before.cpu_us};
+  }
+};
+
+// "Name:   12" of a file of /proc.
+double NumberAfter(const std::filesystem::path& file, const std::string& name) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.starts_with(name + ":")) {
+      return std::strtod(line.c_str() + name.size() + 1, nullptr);
+    }
+  }
+  return 0;
+}
+
+// Of threads that have not ended.
+Spent SpentBy(int pid) {
+  Spent spent{.cpu_us = static_cast<double>(ProcessorTimeOf(pid).count()) / 1e3};
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+    spent.sleeps += NumberAfter(task.path() / "status", "voluntary_ctxt_switches");
+    spent.displaced += NumberAfter(task.path() / "status", "nonvoluntary_ctxt_switches");
+  }
+  return spent;
+}
+
+// With threads that have ended.
+Spent SpentHere() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto us = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);
+  };
+  return {static_cast<double>(usage.ru_nvcsw), static_cast<double>(usage.ru_nivcsw),
+          us(usage.ru_utime) + us(usage.ru_stime)};
+}
+
+// Everything that the process has started, and so on.
+Spent SpentByChildren(int pid) {
+  std::map<int, int> parents;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (const int other = std::atoi(entry.path().filename().c_str()); other > 0) {
+      parents[other] = static_cast<int>(NumberAfter(entry.path() / "status", "PPid"));
+    }
+  }
+  Spent all;
+  for (const auto& [child, parent] : parents) {
+    int above = parent;
+    while (above > 1 && above != pid) {
+      const auto found = parents.find(above);
+      above = found == parents.end() ? 0 : found->second;
+    }
+    if (above == pid) {
+      const Spent one = SpentBy(child);
+      all = {all.sleeps + one.sleeps, all.displaced + one.displaced, all.cpu_us + one.cpu_us};
+    }
+  }
+  return all;
+}
+
+// `servers` is started by the first case that needs it, for all.
+StatusOr<ServiceResult> Measure(std::unique_ptr<Servers>& servers, bool by_ring, uint32_t threads,
+                                const ServiceOptions& options) {
+  if (servers == nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(servers, Servers::Start());
+  }
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
+                         Client::Connect({.endpoint = servers->daemon, .local_ring = by_ring}));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<CallLoad> load, MakeClientLoad(*client, servers->handle, threads));
+  if (by_ring) {
+    HPVMD_RETURN_IF_ERROR(AwaitRing(*client, *load));
+  }
+  const uint32_t calls = options.quick ? 200 : threads == 1 ? 20'000 : 60'000;
+  HPVMD_RETURN_IF_ERROR(load->Run(calls / 10).status());
+  const int daemon = servers->processes[0].pid();
+  const Spent here = SpentHere(), there = SpentBy(daemon), below = SpentByChildren(daemon);
+  HPVMD_ASSIGN_OR_RETURN(CallLoad::Outcome outcome, load->Run(calls));
+  ServiceResult result;
+  std::sort(outcome.call_ns.begin(), outcome.call_ns.end());
+  const auto at = [&](double part) {
+    const size_t i = static_cast<size_t>(part * static_cast<double>(outcome.call_ns.size() - 1));
+    return static_cast<double>(outcome.call_ns[i]) / 1e3;
+  };
+  result.Add("calls_per_s", static_cast<double>(calls) * 1e9 / static_cast<double>(outcome.elapsed.count()));
+  result.Add("median_us", at(0.5));
+  result.Add("p99_us", at(0.99));
+  const std::pair<const char*, Spent> processes[] = {{"client", SpentHere() - here},
+                                                     {"daemon", SpentBy(daemon) - there},
+                                                     {"executor", SpentByChildren(daemon) - below}};
+  double sleeps = 0;
+  for (const auto& [name, spent] : processes) {
+    result.Add(std::string(name) + "_sleeps_a_call", spent.sleeps / calls);
+    result.Add(std::string(name) + "_displaced_a_call", spent.displaced / calls);
+    result.Add(std::string(name) + "_cpu_us", spent.cpu_us / calls);
+    sleeps += spent.sleeps;
+  }
+  result.Add("handovers_a_call", sleeps / calls);
+  result.verified = (client->CallPath() == "ring") == by_ring;  // Every answer was compared.
+  return result;
+}
+
+// What looking for a while before sleeping does, on calls that nobody works for.
+StatusOr<ServiceResult> MeasureSpin(Duration spin, uint32_t threads, const ServiceOptions& options) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<RingEcho> echo, RingEcho::Start(spin));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<CallLoad> load, MakeRingEchoLoad(echo->caller(), threads));
+  const uint32_t calls = options.quick ? 200 : 30'000;
+  HPVMD_RETURN_IF_ERROR(load->Run(calls / 10).status());
+  const auto all = [&] {
+    Spent spent = SpentHere();
+    for (const Process& process : echo->processes()) {
+      const Spent one = SpentBy(process.pid());
+      spent = {spent.sleeps + one.sleeps, spent.displaced + one.displaced, spent.cpu_us + one.cpu_us};
+    }
+    return spent;
+  };
+  const Spent before = all();
+  HPVMD_ASSIGN_OR_RETURN(CallLoad::Outcome outcome, load->Run(calls));
+  const Spent spent = all() - before;
+  std::sort(outcome.call_ns.begin(), outcome.call_ns.end());
+  ServiceResult result;
+  result.Add("calls_per_s", static_cast<double>(calls) * 1e9 / static_cast<double>(outcome.elapsed.count()));
+  result.Add("median_us", static_cast<double>(outcome.call_ns[outcome.call_ns.size() / 2]) / 1e3);
+  result.Add("handovers_a_call", spent.sleeps / calls);
+  result.Add("cpu_us", spent.cpu_us / calls);
+  result.verified = true;
+  return result;
+}
+
+}  // namespace
+
+int RunClients(const ServiceOptions& options, const std::string& command) {
+  std::unique_ptr<Servers> servers;
+  std::vector<ServiceCase> cases;
+  for (const uint32_t threads : {1, 2, 4, 8, 16, 32, 64}) {
+    for (const bool by_ring : {true, false}) {
+      cases.push_back(
+          {(by_ring ? "ring/" : "grpc/") + std::to_string(threads),
+           [&servers, by_ring, threads](const ServiceOptions& o) { return Measure(servers, by_ring, threads, o); }});
+    }
+  }
+  for (const int us : {0, 5, 20, 50, 200}) {
+    for (const uint32_t threads : {1, 16}) {
+      cases.push_back(
+          {"spin/" + std::to_string(us) + "us/" + std::to_string(threads),
+           [us, threads](const ServiceOptions& o) { return MeasureSpin(std::chrono::microseconds(us), threads, o); }});
+    }
+  }
+  return RunSuite("clients", cases, options, command);
+}
+
+}  // namespace hpvm::bench

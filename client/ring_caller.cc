@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ring_caller.h"
+
+#include <errno.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/io/futex.h"
+#include "hpvm/v1/ring.pb.h"
+
+namespace hpvm {
+namespace {
+
+constexpr FrameLimits kLimits = {
+    .head_bytes_max = kRingFrameBytesMax, .body_bytes_max = kRingFrameBytesMax, .fds_max = 0};
+// Read before the leader looks whether it is done.
+constexpr int kBurst = 64;
+// No sleep is longer, so that no arithmetic with kNever is needed.
+constexpr Duration kSleepMax = std::chrono::seconds(10);
+
+Duration Until(Time deadline) {
+  const Time now = RealClock().Now();
+  return deadline <= now ? Duration(0) : deadline - now > kSleepMax ? kSleepMax : deadline - now;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<RingCaller>> RingCaller::Make(Duration spin) {
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd memory, CreateSealedMemfd("hpvm-ring", kRingPairBytes));
+  HPVMD_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Map(memory.get(), kRingPairBytes, Mapping::Access::kReadWrite));
+  UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell.valid()) {
+    return FromErrno(errno, "Making an eventfd");
+  }
+  return std::unique_ptr<RingCaller>(new RingCaller(std::move(memory), std::move(mapping), std::move(bell), spin));
+}
+
+RingCaller::RingCaller(UniqueFd memory, Mapping mapping, UniqueFd bell, Duration spin)
+    : memory_fd_(std::move(memory)),
+      mapping_(std::move(mapping)),
+      bell_(std::move(bell)),
+      spin_(spin),
+      consumer_(this->memory().to_client, kLimits),
+      producer_(this->memory().to_server) {}
+
+void RingCaller::Begin(size_t calls_max) {
+  const std::lock_guard lock(mutex_);
+  calls_max_ = calls_max;
+}
+
+void RingCaller::RingBell() {
+  bells_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t one = 1;
+  // A bell that has been rung 2^64 times takes no more; nobody gets there.
+  (void)!write(bell_.get(), &one, sizeof(one));
+}
+
+StatusOr<std::optional<RingCaller::Answer>> RingCaller::Call(std::string_view body, Time deadline) {
+  Waiter waiter;
+  uint64_t id = 0;
+  bool rings = false, leads = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!over_.ok() || calls_.size() >= calls_max_) {
+      return std::nullopt;
+    }
+    id = next_id_;
+    v1::RingCall head;
+    head.set_id(id);
+    const StatusOr<bool> put = producer_.Put(head.SerializeAsString(), BytesOf(body));
+    if (!put.ok() || !*put) {
+      ++full_;
+      return std::nullopt;
+    }
+    ++next_id_;
+    calls_.emplace(id, &waiter);
+    rings = producer_.MustWake();
+    leads = !std::exchange(has_leader_, true);
+  }
+  if (rings) {
+    RingBell();
+  }
+  while (true) {
+    if (leads) {
+      Lead(waiter, deadline);
+    } else {
+      FutexWait(waiter.word, Waiter::kWaits, Until(deadline), FutexScope::kProcess);
+    }
+    uint32_t word = Waiter::kLeads;
+    leads = waiter.word.compare_exchange_strong(word, Waiter::kWaits);
+    if (word == Waiter::kDone) {
+      HPVMD_RETURN_IF_ERROR(waiter.status);
+      return std::move(waiter.answer);
+    }
+    if (RealClock().Now() >= deadline) {
+      if (leads) {
+        PassOn(waiter);
+      }
+      return Abandon(id, waiter);
+    }
+  }
+}
+
+StatusOr<std::optional<RingCaller::Answer>> RingCaller::Abandon(uint64_t id, Waiter& waiter) {
+  bool rings = false;
+  bool leads = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiter.word.load() == Waiter::kDone) {
+      HPVMD_RETURN_IF_ERROR(waiter.status);
+      return std::move(waiter.answer);
+    }
+    leads = waiter.word.load() == Waiter::kLeads;  // Just now.
+    calls_[id] = nullptr;
+    v1::RingCall head;
+    head.set_id(id);
+    head.set_cancel(true);
+    // Where there is no room the run goes on to its end, or to its own deadline.
+    const StatusOr<bool> put = producer_.Put(head.SerializeAsString());
+    rings = put.ok() && *put && producer_.MustWake();
+  }
+  if (leads) {
+    PassOn(waiter);
+  }
+  if (rings) {
+    RingBell();
+  }
+  return DeadlineExceeded("The call's timeout passed.");
+}
+
+// Until the waiter's own answer is there, or its time is up; then somebody else leads.
+void RingCaller::Lead(const Waiter& waiter, Time deadline) {
+  leads_.fetch_add(1, std::memory_order_relaxed);
+  while (true) {
+    const bool took = TakeSome(waiter);
+    if (waiter.word.load() == Waiter::kDone || (!took && RealClock().Now() >= deadline)) {
+      break;
+    }
+    if (!took) {
+      Sleep(deadline);
+    }
+  }
+  PassOn(waiter);
+}
+
+void RingCaller::Sleep(Time deadline) {
+  if (spin_ > Duration(0)) {
+    const Time until = RealClock().Now() + spin_;
+    do {
+      for (int i = 0; i < 32; ++i) {
+        if (!consumer_.empty()) {
+          return;
+        }
+        __builtin_ia32_pause();
+      }
+    } while (RealClock().Now() < until);
+  }
+  if (consumer_.BeginSleep()) {
+    // Looked at after that was said: End takes it back after its own flag.
+    if (!is_over_.load()) {
+      sleeps_.fetch_add(1, std::memory_order_relaxed);
+      consumer_.Wait(Until(deadline));
+    }
+    consumer_.EndSleep();
+  }
+}
+
+// Whether anything came.
+bool RingCaller::TakeSome(const Waiter& leader) {
+  int count = 0;
+  Status taken;
+  while (count < kBurst && taken.ok()) {
+    const StatusOr<RingConsumer::Got> got = consumer_.Next(&frame_);
+    if (got.ok() && *got == RingConsumer::Got::kNothing) {
+      break;
+    }
+    ++count;
+    taken = !got.ok() ? got.status()
+            : *got == RingConsumer::Got::kFrame
+                ? Dispatch(frame_, leader)
+                : DataLoss("The server says that a frame comes by a socket, which there is not.");
+  }
+  if (count > 0 && consumer_.MustWakeProducer()) {
+    RingBell();
+  }
+  if (!taken.ok()) {
+    End(DataLoss("The server broke the ring's rules: " + Message(taken)));
+  }
+  return count > 0;
+}
+
+Status RingCaller::Dispatch(Frame& frame, const Waiter& leader) {
+  v1::RingReply head;
+  if (!head.ParseFromString(frame.head)) {
+    return InvalidArgument("A frame's head is no RingReply.");
+  }
+  Waiter* done = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = calls_.find(head.id());
+    if (found == calls_.end()) {
+      return over_.ok() ? InvalidArgument("An answer belongs to no call.") : absl::OkStatus();
+    }
+    Waiter* const waiter = found->second;
+    if (waiter != nullptr) {
+      std::vector<uint8_t>& body = waiter->answer.body;
+      if (body.empty()) {
+        body = std::move(frame.body);
+      } else {
+        body.insert(body.end(), frame.body.begin(), frame.body.end());
+      }
+      waiter->answer.is_refused = head.refused();
+    }
+    if (!head.more()) {
+      calls_.erase(found);
+      done = waiter;
+      if (done != nullptr) {
+        done->word.store(Waiter::kDone);
+      }
+    }
+  }
+  if (done != nullptr && done != &leader) {
+    // Its thread may have gone on meanwhile; then the address means nothing, and nobody waits there.
+    wakes_.fetch_add(1, std::memory_order_relaxed);
+    FutexWake(done->word, 1, FutexScope::kProcess);
+  }
+  return absl::OkStatus();
+}
+
+// Has somebody else lead, if anybody waits.
+void RingCaller::PassOn(const Waiter& from) {
+  Waiter* next = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, waiter] : calls_) {
+      if (waiter != nullptr && waiter != &from && waiter->word.load() == Waiter::kWaits) {
+        next = waiter;
+        next->word.store(Waiter::kLeads);
+        break;
+      }
+    }
+    has_leader_ = next != nullptr;
+  }
+  if (next != nullptr) {
+    wakes_.fetch_add(1, std::memory_order_relaxed);
+    FutexWake(next->word, 1, FutexScope::kProcess);
+  }
+}
+
+void RingCaller::End(const Status& why) {
+  std::vector<Waiter*> failed;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!over_.ok()) {
+      return;
+    }
+    over_ = why;
+    for (const auto& [id, waiter] : calls_) {
+      if (waiter != nullptr) {
+        waiter->status = why;
+        waiter->word.store(Waiter::kDone);
+        failed.push_back(waiter);
+      }
+    }
+    calls_.clear();
+  }
+  for (const Waiter* waiter : failed) {
+    FutexWake(waiter->word, 1, FutexScope::kProcess);
+  }
+  // Whoever leads sleeps elsewhere.
+  is_over_.store(true);
+  memory().to_client.asleep.store(0);
+  FutexWake(memory().to_client.asleep, 1, FutexScope::kShared);
+}
+
+bool RingCaller::IsIdle() const {
+  const std::lock_guard lock(mutex_);
+  return calls_.empty();
+}
+
+RingCaller::Counts RingCaller::counts() const {
+  const std::lock_guard lock(mutex_);
+  return {.calls = next_id_ - 1,
+          .bells = bells_.load(),
+          .sleeps = sleeps_.load(),
+          .wakes = wakes_.load(),
+          .leads = leads_.load(),
+          .full = full_};
+}
+
+}  // namespace hpvm

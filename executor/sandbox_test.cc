@@ -175,13 +175,13 @@ TEST_F(RunningExecutorTest, MapsOnlyKnownLibraries) {
   EXPECT_TRUE(libraries.contains("libc")) << "The map could not be read.";
 }
 
-// The descriptors of an idle runner: its sockets, its timer, standard streams, the module that it was given; no file of
-// the system.
+// The descriptors of an idle runner: its sockets, its timer, the bell that it rings at the daemon, standard streams,
+// the module that it was given; no file of the system.
 TEST_F(RunningExecutorTest, HoldsOnlyKnownDescriptors) {
   Start();
   PrepareOneNode(1, "twice");
   char target[256];
-  int count = 0, modules = 0;
+  int count = 0, modules = 0, bells = 0;
   for (int fd = 0; fd < 1024; ++fd) {
     const ssize_t length = readlink(Proc("fd/" + std::to_string(fd)).c_str(), target, sizeof(target));
     if (length <= 0) {
@@ -191,11 +191,14 @@ TEST_F(RunningExecutorTest, HoldsOnlyKnownDescriptors) {
     const std::string name(target, static_cast<size_t>(length));
     const bool is_module = name.starts_with("/memfd:hpvm-module") || name.starts_with("/memfd:hpvm-blob");
     modules += is_module ? 1 : 0;
-    EXPECT_TRUE(is_module || name.starts_with("socket:") || name.starts_with("pipe:") || name == "/dev/null" ||
-                name == "anon_inode:[timerfd]")
+    const bool is_bell = name == "anon_inode:[eventfd]";
+    bells += is_bell ? 1 : 0;
+    EXPECT_TRUE(is_module || is_bell || name.starts_with("socket:") || name.starts_with("pipe:") ||
+                name == "/dev/null" || name == "anon_inode:[timerfd]")
         << fd << " is " << name;
   }
   EXPECT_LE(modules, 1);
+  EXPECT_EQ(bells, 1);
   EXPECT_GE(count, 5);
 }
 

@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   options.idle_max = std::chrono::milliseconds(300);
   const std::string load = argv[2];
   // "patient": only the runner's patience ends a build that hangs.
-  options.build_wall_max = load == "patient" ? std::chrono::hours(1) : hpvm::Duration(std::chrono::milliseconds(1500));
+  options.build_wall_max = load == "patient" ? std::chrono::hours(1) : hpvm::Duration(std::chrono::milliseconds(4000));
   options.driver.load = [load]() -> hpvm::Status {
     if (load == "crash") {
       abort();

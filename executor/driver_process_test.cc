@@ -189,7 +189,7 @@ TEST_F(DriverProcessTest, BadModulesCostOnlyThemselves) {
   } cases[] = {
       {"crash", "driver died on the module (signal 6)"},
       {"leave", "driver died on the module (exit status 7)"},
-      {"hang", "longer than this server's limit by the clock (4000 ms)", absl::StatusCode::kResourceExhausted},
+      {"hang", "longer than this server's limit by the clock (1500 ms)", absl::StatusCode::kResourceExhausted},
       {"eat", "driver died on the module (signal 6)"},
       {"refuse", "line 3: the driver does not like it."},
   };

@@ -3,11 +3,11 @@
 //   fake_driver_builder MEMORY-MIB LOAD    LOAD: ok, fail, crash
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -88,7 +88,7 @@ StatusOr<DriverBinary> Build(const DriverBuild& build) {
       if (block == nullptr) {
         abort();
       }
-      memset(block, 1, 16 << 20);
+      memset(block, 1, 1 << 20);  // Of all of it would take a slow machine longer than a build may.
       blocks.push_back(block);
     }
   }
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   options.idle_max = std::chrono::milliseconds(300);
   const std::string load = argv[2];
   // "patient": only the runner's patience ends a build that hangs.
-  options.build_wall_max = load == "patient" ? std::chrono::hours(1) : hpvm::Duration(std::chrono::milliseconds(4000));
+  options.build_wall_max = load == "patient" ? std::chrono::hours(1) : hpvm::Duration(std::chrono::milliseconds(1500));
   options.driver.load = [load]() -> hpvm::Status {
     if (load == "crash") {
       abort();

@@ -43,24 +43,28 @@ constexpr Duration kPrepareGrace = std::chrono::seconds(5);
 // From this sandbox level on the process has a process namespace.
 constexpr uint32_t kOwnPidsLevel = 4;
 
-// Of what answers nothing and an honest executor does seldom: usage is told every 100 ms at most, and the bell finds
-// nothing only if a frame was taken before it rang.
-constexpr int kUselessPerSecond = 50, kUselessAtOnce = 100;
+// Of what answers nothing. An honest executor tells its usage every 100 ms at most.
+constexpr int kUsagesPerSecond = 50, kUsagesAtOnce = 100;
+// A bell that finds nothing: the frame that it was rung for may have been taken before. So many cost the daemon's
+// thread a part of a per cent of its time; a bell that is rung without end makes a hundred times as
+// many turns.
+constexpr int kUselessBellsPerSecond = 1'000, kUselessBellsAtOnce = 1'000;
 
 class UselessRate {
  public:
+  UselessRate(int per_second, int at_once) : per_second_(per_second), at_once_(at_once), left_(at_once) {}
   bool Take(Time now) {
-    left_ =
-        std::min<double>(kUselessAtOnce, left_ + kUselessPerSecond * 1e-9 * static_cast<double>((now - last_).count()));
+    left_ = std::min<double>(at_once_, left_ + per_second_ * 1e-9 * static_cast<double>((now - last_).count()));
     last_ = now;
     left_ -= 1;
     return left_ >= 0;
   }
   // One more may follow.
-  void Allow() { left_ = std::min<double>(kUselessAtOnce, left_ + 1); }
+  void Allow() { left_ = std::min<double>(at_once_, left_ + 1); }
 
  private:
-  double left_ = kUselessAtOnce;
+  int per_second_, at_once_;
+  double left_;
   Time last_{0};
 };
 
@@ -191,10 +195,10 @@ class Link final : public ExecutorLink, public EventSource {
   bool has_rung_ = false;       // The bell, since the last turn.
   bool is_turn_ = false;        // Frames are being taken in; of interest to the hub's thread.
   Time unseen_since_ = kNever;  // The executor was not woken for what a turn sent then.
-  UselessRate useless_bells_;
+  UselessRate useless_bells_{kUselessBellsPerSecond, kUselessBellsAtOnce};
   UniqueFd stderr_;
   std::string stderr_tail_;
-  UselessRate usages_;
+  UselessRate usages_{kUsagesPerSecond, kUsagesAtOnce};
   std::vector<std::string> devices_;  // Ready's.
 
   mutable std::mutex mutex_;
@@ -660,8 +664,8 @@ bool Link::OnTurn() {
   }
   const bool was_useless = std::exchange(has_rung_, false) && !*took;
   if (was_useless && !useless_bells_.Take(RealClock().Now())) {
-    EndChannel(InvalidArgument("It rings the bell for nothing more often than " + std::to_string(kUselessPerSecond) +
-                               " times a second."));
+    EndChannel(InvalidArgument("It rings the bell for nothing more often than " +
+                               std::to_string(kUselessBellsPerSecond) + " times a second."));
   } else if (!*took && socket_ended_) {
     EndChannel(Unavailable("The executor process closed the connection."));
   }
@@ -729,7 +733,7 @@ Status Link::HandleReady(const internal::Ready& said) {
 
 Status Link::HandleUsage(const internal::Usage& usage) {
   if (!usages_.Take(RealClock().Now())) {
-    return InvalidArgument("Usage: it is told more often than " + std::to_string(kUselessPerSecond) +
+    return InvalidArgument("Usage: it is told more often than " + std::to_string(kUsagesPerSecond) +
                            " times a second.");
   }
   if (options_.on_usage) {

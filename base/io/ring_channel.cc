@@ -152,6 +152,7 @@ Status RingChannelWriter::PutKept() {
     if (!is_put) {
       break;
     }
+    is_unseen_ = true;
     kept_bytes_ -= sizeof(FrameHeader) + kept.head.size() + kept.body.size();
     kept_.pop_front();
   }
@@ -161,7 +162,10 @@ Status RingChannelWriter::PutKept() {
 Status RingChannelWriter::Flush() {
   if (ring_.has_value()) {
     HPVMD_RETURN_IF_ERROR(PutKept());
-    WakePeer();
+    // A peer that has seen all there is sleeps, and would be woken for nothing.
+    if (is_unseen_) {
+      WakePeer();
+    }
   }
   return socket_.pending() ? socket_.Flush() : absl::OkStatus();
 }

@@ -145,6 +145,28 @@ TEST_F(RingChannelTest, AWriterThatWaitsIsWokenByFutex) {
   EXPECT_GE(Rung(), 1u);
 }
 
+// A writer flushes whenever it has nothing else to do. A peer that has taken all there is and sleeps is left alone.
+TEST_F(RingChannelTest, NothingNewWakesNobody) {
+  RingChannelWriter writer(b_.get(), RingChannelWriter::Wait::kYes, kQueuedBytesMax);
+  writer.UseRing(rings_->to_server, bell_.get());
+  RingConsumer consumer(rings_->to_server, kLimits);
+  Frame frame;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(consumer.BeginSleep());
+    ASSERT_TRUE(writer.Send("x").ok());
+    EXPECT_EQ(Rung(), 1u);
+    ASSERT_EQ(*consumer.Next(&frame), RingConsumer::Got::kFrame);
+    ASSERT_TRUE(consumer.BeginSleep());
+    EXPECT_TRUE(writer.Flush().ok());
+    EXPECT_EQ(Rung(), 0u);
+    ASSERT_TRUE(writer.Send("kept", {}, {}, /*more=*/true).ok());
+    EXPECT_EQ(Rung(), 0u);
+    EXPECT_TRUE(writer.Flush().ok());
+    EXPECT_EQ(Rung(), 1u);
+    ASSERT_EQ(*consumer.Next(&frame), RingConsumer::Got::kFrame);
+  }
+}
+
 TEST_F(RingChannelTest, AReaderSleepsUntilAFrameComes) {
   for (const Duration spin : {Duration(0), Duration(std::chrono::microseconds(50))}) {
     std::thread writing([&] {

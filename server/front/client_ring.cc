@@ -236,6 +236,8 @@ void ClientRing::Finish(const Status& why, std::string_view reason) {
   if (source_ == 0) {
     return;
   }
+  // The call owns the ring, and may go as soon as it knows of the end; the hub may be in one of the ring's turns.
+  std::shared_ptr<ClientRing> self = shared_from_this();
   EventHub& hub = *options_.parts.hub;
   hub.Unwatch(fds_[1].get());
   hub.Remove(std::exchange(source_, 0));
@@ -253,7 +255,7 @@ void ClientRing::Finish(const Status& why, std::string_view reason) {
     options_.observer->On(events::ConnectionEnded{reason});
   }
   std::exchange(calls_, nullptr)->OnEnd(why);
-  hub.Post([self = shared_from_this()] {});  // The hub may be in one of its turns.
+  hub.Post([self = std::move(self)] {});
 }
 
 }  // namespace hpvm::server

@@ -100,6 +100,9 @@ class Echo final : public ClientRing::Calls {
   void OnEnd(const Status& why) override {
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(why_.has_value());
+    if (let_go) {
+      let_go();
+    }
     why_ = why;
     changed_.notify_all();
   }
@@ -122,6 +125,7 @@ class Echo final : public ClientRing::Calls {
   }
 
   ClientRing* ring = nullptr;
+  std::function<void()> let_go;  // What the owner does when it learns of the end.
   std::atomic<bool> has_room{true}, is_known{true};
 
  private:
@@ -211,6 +215,17 @@ TEST_F(ClientRingTest, TellsWhyItEnded) {
   EXPECT_EQ(ends_.reason(), "ring_frame");
   rings_[0]->Send("late", "");  // Without effect.
   rings_[0]->End(Internal("late"));
+}
+
+// The owner may let go of the ring as soon as it knows of the end, which comes in the middle of one of the ring's
+// turns.
+TEST_F(ClientRingTest, OutlivesItsEnd) {
+  Client client;
+  const auto echo = Open(client);
+  echo->let_go = [&] { rings_.clear(); };
+  ASSERT_TRUE(client.Put("end"));
+  EXPECT_EQ(Message(echo->AwaitEnd()), "It says so.");
+  hub_->RunAndWait([] {});
 }
 
 TEST_F(ClientRingTest, EndsWhenItsOwnerSaysSo) {

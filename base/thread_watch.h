@@ -55,7 +55,7 @@ class WatchedItem {
   WatchedItem* const outer_;
   Time begin_{-1};     // Negative: not measured.
   Duration start_{0};  // The thread's processor time, a little before.
-  Duration told_{0};   // Of inner items.
+  Duration told_{0};   // The part of inner items.
 };
 
 // One hold of a lock that serves several tenants; what for is said by the innermost item of the thread.

@@ -46,7 +46,7 @@ constexpr uint32_t kOwnPidsLevel = 4;
 // Of what answers nothing. An honest executor tells its usage every 100 ms at most.
 constexpr int kUsagesPerSecond = 50, kUsagesAtOnce = 100;
 // A bell that finds nothing: the frame that it was rung for may have been taken before. So many cost the daemon's
-// thread a part of a per cent of its time; a bell that is rung without end makes a hundred times as
+// thread less than a per cent of its time; a bell that is rung without end makes a hundred times as
 // many turns.
 constexpr int kUselessBellsPerSecond = 1'000, kUselessBellsAtOnce = 1'000;
 

@@ -26,11 +26,11 @@
 
 namespace hpvm {
 
-// What a hub calls, on its thread.
+// A hub calls its sources on its thread.
 class EventSource {
  public:
   virtual ~EventSource() = default;
-  // What was watched as `kind`.
+  // Something happened to the descriptor that is watched as `kind`.
   virtual void OnEvent(uint8_t kind, uint32_t epoll_events) = 0;
   virtual void OnTimer(uint64_t tag) = 0;
   // A turn of a source that is kept awake: does some of what there is to do. False when there was nothing.

@@ -39,7 +39,7 @@ StatusOr<bool> RingChannelReader::Next(Frame* frame) {
   if (!awaits_marked_) {
     HPVMD_ASSIGN_OR_RETURN(const RingConsumer::Got got, ring_.Next(frame));
     if (got == RingConsumer::Got::kNothing) {
-      // What was received by the socket came before anything was in the ring.
+      // The socket's frames came before anything was in the ring.
       return has_begun_ ? StatusOr<bool>(false) : socket_.Next(frame);
     }
     has_begun_ = true;

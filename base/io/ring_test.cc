@@ -80,7 +80,7 @@ TEST_F(RingTest, OneWakeForEachSleep) {
   EXPECT_FALSE(producer_.MustWake());
 }
 
-// What a hostile peer may have written.
+// A hostile peer writes any position.
 TEST_F(RingTest, ImpossiblePositionsEndTheConnection) {
   memory_->written.store(kRingBytes + kRingBytes / 2);
   EXPECT_EQ(consumer_.Next(&frame_).status().code(), absl::StatusCode::kInvalidArgument);

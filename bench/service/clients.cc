@@ -18,7 +18,7 @@
 namespace hpvm::bench {
 namespace {
 
-// What a process, or several, did so far.
+// Sums over a process, or several, so far.
 struct Spent {
   double sleeps = 0;     // Voluntary context switches: something was waited for, and somebody has to wake it.
   double displaced = 0;  // Involuntary ones.

@@ -268,12 +268,17 @@ TEST_F(SpeedsTest, LossesAtEachCommand) {
       ASSERT_NE(graph_, nullptr);
       lost_.clear();
       left_[1] = command;
-      for (int run = 0; run < 6; ++run) {
+      // A device that was slow by chance has no share for a while, so it is given time to reach the command.
+      int after = 0;
+      bool is_lost = false;
+      for (int run = 0; run < 60 && after < 3; ++run) {
         const StatusOr<Tensor> y = Run(repeats ? 4 : 1);
         ASSERT_TRUE(y.ok()) << y.status() << " at command " << command;
         ASSERT_EQ(*y, repeats ? heat : expected) << "at command " << command << ", run " << run;
+        is_lost |= !lost_.empty();
+        after += is_lost ? 1 : 0;
       }
-      losses += lost_.empty() ? 0 : 1;
+      losses += is_lost ? 1 : 0;
     }
     EXPECT_GE(losses, 4) << repeats;
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/admin.h"
+#include "hpvm/admin.h"
 
 #include "client/connection.h"
 
+#include "base/status.h"
 #include "hpvm/v1/admin.grpc.pb.h"
 
 namespace hpvm {

@@ -9,18 +9,22 @@
 #include <iterator>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
-#include "client/client.h"
+#include "client/bearer.h"
 #include "client/local_memory.h"
 #include "client/local_ring.h"
+#include "client/prepared_graphs.h"
 #include "client/status/retry.h"
 #include "client/status/status.h"
 #include "grpcpp/grpcpp.h"
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/status.h"
+#include "hpvm/client.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm {
@@ -32,6 +36,7 @@ struct Client::Connection {
   std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface says so.
   std::string memory_path;                 // Where the server takes descriptors; empty: nowhere.
   LocalPool local;
+  PreparedGraphs graphs;
   std::unique_ptr<LocalRing> ring;  // Goes before what it borrows.
 
   // Adds who calls to a context; `secret` is what it carries then.
@@ -156,6 +161,13 @@ struct Client::Connection {
 // The limit of one message's inline tensors together, below the server's for a message.
 inline constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
 
+// What ends a call before its time; a token of nothing when nothing does.
+inline std::stop_token StopOf(const CallOptions& call) {
+  return call.cancel.has_value() ? call.cancel->token() : std::stop_token();
+}
+Status CancelledByCaller();
+// False: it was cut short.
+bool SleepUnlessStopped(Duration length, const std::stop_token& stop);
 // With a random idempotency key unless it has one.
 CallOptions WithKey(CallOptions call);
 // The request for a job, without its graph and inputs.
@@ -165,7 +177,8 @@ void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request)
 StatusOr<CallOptions> Remaining(const CallOptions& call, Time start);
 // The options of calls that prepare another one: the idempotency key is that one's alone.
 CallOptions WithoutKey(CallOptions call);
-// Sleeps before the next try of a call that began at `start`; false when `failure` stands.
+// Sleeps before the next try of a call that began at `start`, or until it is cancelled, which the next try says; false
+// when `failure` stands.
 bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
                       Retries* retries);
 inline bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED && state <= v1::JOB_STATE_DEAD; }
@@ -175,6 +188,9 @@ StatusOr<Tensor> TensorWithoutData(v1::ElementType type, const google::protobuf:
 // The same with room for its data.
 StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape);
 v1::ElementType ToProto(ElementType type);
+void BindBuffers(const std::map<std::string, BufferView>& buffers,
+                 google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings);
+BufferView ViewOf(const v1::BufferView& view);
 
 }  // namespace hpvm
 

@@ -8,7 +8,7 @@
 
 namespace hpvm {
 
-struct Admin::Stub {
+struct [[gnu::visibility("hidden")]] Admin::Stub {
   std::unique_ptr<v1::Admin::Stub> grpc;
 };
 

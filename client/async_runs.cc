@@ -13,9 +13,9 @@
 namespace hpvm {
 
 // One run. Shared by the list of runs and by whoever calls it back.
-class Client::AsyncRuns::One : public std::enable_shared_from_this<One> {
+class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_shared_from_this<One> {
  public:
-  One(AsyncRuns& owner, const std::string& handle, std::map<std::string, Tensor> inputs, const RunOptions& options,
+  One(AsyncRuns & owner, const std::string& handle, std::map<std::string, Tensor> inputs, const RunOptions& options,
       OnOutcome on_outcome)
       : owner_(owner),
         handle_(handle),

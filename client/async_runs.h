@@ -19,10 +19,10 @@
 namespace hpvm {
 
 // Any thread.
-class Client::AsyncRuns {
+class [[gnu::visibility("hidden")]] Client::AsyncRuns {
  public:
   // Borrows the client.
-  explicit AsyncRuns(Client& client) : client_(client) {}
+  explicit AsyncRuns(Client & client) : client_(client) {}
   // Cancels what is in progress, and waits until it has ended.
   ~AsyncRuns();
   AsyncRuns(const AsyncRuns&) = delete;

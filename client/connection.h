@@ -29,7 +29,7 @@
 
 namespace hpvm {
 
-struct Client::Connection {
+struct [[gnu::visibility("hidden")]] Client::Connection {
   ClientOptions options;
   std::unique_ptr<Bearer> bearer;
   std::unique_ptr<v1::Hpvm::Stub> stub;
@@ -40,7 +40,7 @@ struct Client::Connection {
   std::unique_ptr<LocalRing> ring;  // Goes before what it borrows.
 
   // Adds who calls to a context; `secret` is what it carries then.
-  Status Sign(grpc::ClientContext& context, Duration within, std::string* secret) const;
+  Status Sign(grpc::ClientContext & context, Duration within, std::string * secret) const;
   // Calls `once` with a context of its own that carries the deadline and who calls; once more when the server does not
   // know the caller and there are other credentials now. Every call goes through this.
   Status Attempt(const CallOptions& call, const std::function<Status(grpc::ClientContext&)>& once) const;
@@ -51,7 +51,7 @@ struct Client::Connection {
 
   // One unary call with the options that every request carries.
   template <typename Stub, typename Request, typename Response>
-  StatusOr<Response> OnceOn(Stub& on, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  StatusOr<Response> OnceOn(Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                             Request request, const CallOptions& call) const {
     *request.mutable_options() = call.request;
     constexpr bool may_fail_in_body = requires(const Response& r) { FromProto(r.error()); };
@@ -69,14 +69,14 @@ struct Client::Connection {
     return response;
   }
   template <typename Request, typename Response>
-  StatusOr<Response> Once(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  StatusOr<Response> Once(grpc::Status(v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                           const Request& request, const CallOptions& call) const {
     return OnceOn(*stub, method, request, call);
   }
 
   // The same for calls that may be carried out twice.
   template <typename Stub, typename Request, typename Response>
-  StatusOr<Response> CallOn(Stub& on, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  StatusOr<Response> CallOn(Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                             const Request& request, const CallOptions& call) const {
     StatusOr<Response> response = Internal("No call was made.");
     HPVMD_RETURN_IF_ERROR(KeepTrying(call, [&](const CallOptions& now) {
@@ -86,17 +86,16 @@ struct Client::Connection {
     return response;
   }
   template <typename Request, typename Response>
-  StatusOr<Response> Call(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  StatusOr<Response> Call(grpc::Status(v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                           const Request& request, const CallOptions& call) const {
     return CallOn(*stub, method, request, call);
   }
 
   // All that a list call answers, page by page.
   template <typename Item, typename Stub, typename Request, typename Response>
-  StatusOr<std::vector<Item>> List(Stub& on,
-                                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                                   google::protobuf::RepeatedPtrField<Item>* (Response::*items)(),
-                                   const CallOptions& call) const {
+  StatusOr<std::vector<Item>> List(
+      Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+      google::protobuf::RepeatedPtrField<Item> * (Response::*items)(), const CallOptions& call) const {
     constexpr uint32_t kPageMax = 1'000;
     std::vector<Item> all;
     Request request;
@@ -112,9 +111,9 @@ struct Client::Connection {
 
   // Uploads in chunks; `first` is the first message, complete but for its data.
   template <typename Request, typename Response>
-  StatusOr<Response> Upload(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
-                                                                                                   Response*),
-                            const Request& first, std::span<const uint8_t> bytes, const CallOptions& call) const {
+  StatusOr<Response> Upload(
+      std::unique_ptr<grpc::ClientWriter<Request>>(v1::Hpvm::Stub::*method)(grpc::ClientContext*, Response*),
+      const Request& first, std::span<const uint8_t> bytes, const CallOptions& call) const {
     Response response;
     HPVMD_RETURN_IF_ERROR(Attempt(call, [&](grpc::ClientContext& context) {
       std::unique_ptr<grpc::ClientWriter<Request>> writer = (stub.get()->*method)(&context, &response);
@@ -138,9 +137,9 @@ struct Client::Connection {
   // Asks whether the server has these bytes with the header alone, then uploads. Both put calls answer alike, and may
   // be carried out twice: bytes are known by their hash.
   template <typename Request, typename Response>
-  StatusOr<std::string> Put(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
-                                                                                                   Response*),
-                            Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
+  StatusOr<std::string> Put(
+      std::unique_ptr<grpc::ClientWriter<Request>>(v1::Hpvm::Stub::*method)(grpc::ClientContext*, Response*),
+      Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
     std::string hash = ToHex(HashOf(bytes));
     first.mutable_header()->set_sha256(hash);
     first.mutable_header()->set_size_bytes(bytes.size());

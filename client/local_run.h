@@ -13,10 +13,10 @@ namespace hpvm {
 
 // One thread. When it ends, what it took goes back to the client's pool after a run that succeeded, and otherwise goes:
 // a run that was cut off may write for a moment more.
-class Client::LocalRun {
+class [[gnu::visibility("hidden")]] Client::LocalRun {
  public:
   // `run` says which runs have outputs of one size. Borrows the client.
-  LocalRun(Client& client, std::string run, const CallOptions& call)
+  LocalRun(Client & client, std::string run, const CallOptions& call)
       : client_(client), run_(std::move(run)), call_(call) {}
   ~LocalRun();
   LocalRun(const LocalRun&) = delete;

@@ -13,10 +13,10 @@
 namespace hpvm {
 
 // One thread at a time. Buffers that were made for the run are deleted when it ends.
-class Client::RunCall {
+class [[gnu::visibility("hidden")]] Client::RunCall {
  public:
   // Borrows everything.
-  RunCall(Client& client, const std::string& handle, const std::map<std::string, Tensor>& inputs,
+  RunCall(Client & client, const std::string& handle, const std::map<std::string, Tensor>& inputs,
           const RunOptions& options);
   ~RunCall();
   RunCall(const RunCall&) = delete;

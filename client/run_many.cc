@@ -35,10 +35,10 @@ Status Client::RunMany(const v1::RunManyRequest& request,
 }
 
 // Items on their way through one call after the other.
-class Client::ManyRuns {
+class [[gnu::visibility("hidden")]] Client::ManyRuns {
  public:
   using OnResult = std::function<bool(size_t, StatusOr<RunOutcome>)>;
-  ManyRuns(Client& client, const std::string& handle, const OnResult& on_result, const RunOptions& options)
+  ManyRuns(Client & client, const std::string& handle, const OnResult& on_result, const RunOptions& options)
       : client_(client), handle_(handle), on_result_(on_result), options_(options) {
     request_.set_handle(client.connection_->graphs.Current(handle));
     options.repetition.Put(&request_);

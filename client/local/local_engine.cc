@@ -58,7 +58,7 @@ std::stop_token StopOf(const CallOptions& call) {
 
 }  // namespace
 
-struct LocalEngine::Process {
+struct [[gnu::visibility("hidden")]] LocalEngine::Process {
   // Memory of one run, which the process lets go of with it.
   class Memory {
    public:

@@ -8,6 +8,8 @@ from typing import Any, Tuple, Union
 
 import numpy as np
 
+from hpvm import _copies
+
 #: hpvm.v1.ElementType by the name that documents use.
 ELEMENT_TYPES = {"bool": 1, "i8": 2, "u8": 3, "i16": 4, "u16": 5, "i32": 6, "u32": 7, "i64": 8, "u64": 9, "f16": 10,
                  "bf16": 11, "f32": 12, "f64": 13}
@@ -113,6 +115,7 @@ def as_tensor(value: Any, what: str = "The array") -> "Tuple[np.ndarray[Any, Any
             array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     if not array.flags.c_contiguous:
         array = np.ascontiguousarray(array).reshape(array.shape)
+        _copies.count(array.nbytes)
     return array, number
 
 
@@ -133,7 +136,10 @@ def from_bytes(data: Any, element_type: int, shape: Shape, *, copy: bool = True)
     if array.size != count:
         raise ValueError(f"The server sent {array.nbytes} bytes for {TYPE_NAMES[element_type]}{list(shape)}.")
     array = array.reshape(shape)
-    return array.copy() if copy else array
+    if not copy:
+        return array
+    _copies.count(array.nbytes)
+    return array.copy()
 
 
 def size_of(element_type: int, shape: Shape) -> int:

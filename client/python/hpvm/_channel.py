@@ -8,7 +8,6 @@ of each. `drive` and `drive_async` carry the steps out. A step that fails is thr
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import threading
 import time
@@ -27,48 +26,45 @@ MESSAGE_BYTES_MAX = (4 << 20) + (64 << 10)
 Metadata = Tuple[Tuple[str, str], ...]
 
 
-@dataclasses.dataclass
 class Unary:
     """One message there, one back: answers its bytes."""
     __slots__ = ("method", "request", "deadline", "metadata")
-    method: str
-    request: bytes
-    deadline: Optional[float]  # On time.monotonic.
-    metadata: Metadata
+
+    def __init__(self, method: str, request: bytes, deadline: Optional[float], metadata: Metadata) -> None:
+        self.method, self.request, self.metadata = method, request, metadata
+        self.deadline = deadline  # On time.monotonic.
 
 
-@dataclasses.dataclass
 class Upload:
     """Messages there, made when they are wanted; one back."""
     __slots__ = ("method", "parts", "deadline", "metadata")
-    method: str
-    parts: Callable[[], Iterator[bytes]]
-    deadline: Optional[float]
-    metadata: Metadata
+
+    def __init__(self, method: str, parts: Callable[[], Iterator[bytes]], deadline: Optional[float], metadata: Metadata) -> None:
+        self.method, self.parts, self.deadline, self.metadata = method, parts, deadline, metadata
 
 
-@dataclasses.dataclass
 class Download:
     """One message there; `take` gets each that comes back, and ends the call by answering False."""
     __slots__ = ("method", "request", "take", "deadline", "metadata")
-    method: str
-    request: bytes
-    take: Callable[[bytes], Optional[bool]]
-    deadline: Optional[float]
-    metadata: Metadata
+
+    def __init__(self, method: str, request: bytes, take: Callable[[bytes], Optional[bool]], deadline: Optional[float],
+                 metadata: Metadata) -> None:
+        self.method, self.request, self.take, self.deadline, self.metadata = method, request, take, deadline, metadata
 
 
-@dataclasses.dataclass
 class Pause:
     __slots__ = ("seconds",)
-    seconds: float
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
 
-@dataclasses.dataclass
 class Blocking:
     """Something short that may wait for a local socket or a small file."""
     __slots__ = ("work",)
-    work: Callable[[], Any]
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
 
 
 Step = Union[Unary, Upload, Download, Pause, Blocking]

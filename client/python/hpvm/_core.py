@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import random
-import secrets
+import os
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
@@ -49,7 +47,7 @@ def request_options(*, deadline: Optional[float] = None, priority: int = 0, labe
 
 def new_key() -> str:
     """An idempotency key: 128 random bits."""
-    return "key-" + secrets.token_hex(16)
+    return "key-" + os.urandom(16).hex()
 
 
 class Retries:
@@ -65,6 +63,7 @@ class Retries:
         now = time.monotonic()
         if self._failures == 0:
             self._since = now
+        import random
         whole = min(_UNAVAILABLE_LONGEST_S, _UNAVAILABLE_FIRST_S * 2 ** min(self._failures, 6))
         self._failures += 1
         delay = max(whole / 2 + random.random() * whole / 2, failure.retry_after)
@@ -185,6 +184,7 @@ class Core:
     # --- Modules and documents ---
 
     def _put(self, method: str, head: Any, data: bytes, answer: Type[_Answer], deadline: Optional[float]) -> "Steps[str]":
+        import hashlib
         head.sha256, head.size_bytes = hashlib.sha256(data).hexdigest(), len(data)
         view = memoryview(data)
 

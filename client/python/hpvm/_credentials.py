@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import ipaddress
 import os
 import re
-import socket
 import threading
 import time
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from hpvm.errors import DataLossError, InvalidArgumentError, UnauthenticatedError, UnavailableError
 
 
-@dataclasses.dataclass(frozen=True)
-class Credentials:
+class Credentials(NamedTuple):
     """Of a token, a token file and a ticket the first that there is goes with every call. A certificate is shown besides."""
 
     token: str = ""
@@ -33,13 +29,12 @@ class Credentials:
         return self.tls or bool(self.ca_file or self.certificate_file or self.key_file)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self)
-                          if f.name != "token" and getattr(self, f.name) != f.default)
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items()
+                          if name != "token" and value != self._field_defaults[name])
         return f"Credentials({'token=..., ' if self.token else ''}{shown})"
 
 
-@dataclasses.dataclass(frozen=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     target: str
     unix_path: str = ""  # "": TCP.
     host: str = ""
@@ -47,6 +42,7 @@ class Endpoint:
 
 
 def _is_loopback(host: str) -> bool:
+    import ipaddress
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -201,6 +197,7 @@ class Ticket(Bearer):
         self._ticket, self._ends_at, self._renew_at = words[0], now + lifetime, now + lifetime * 0.75
 
     def _ask(self) -> Optional[str]:
+        import socket
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
             asked.settimeout(5)
             try:

@@ -6,13 +6,12 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import socket
 import threading
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from hpvm import _arrays, _wire, errors
+from hpvm import _arrays, _copies, _wire, errors
 from hpvm._channel import Steps
 from hpvm._core import Core
 from hpvm.v1 import buffer_pb2
@@ -43,6 +42,7 @@ def read(core: Core, buffer_id: str, into: memoryview, offset: int, deadline: Op
         if len(part) > len(into) - filled:
             return False
         into[filled:filled + len(part)] = part
+        _copies.count(len(part))
         filled += len(part)
         return True
 
@@ -150,6 +150,7 @@ class LocalPool:
         """Hands the server a descriptor; answers the ticket that RegisterBuffer names it by."""
         if not self.path:
             raise errors.UnavailableError("The server is not reached through a Unix socket, so that it takes no shared memory.")
+        import socket
         ticket = os.urandom(32)
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:

@@ -11,10 +11,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
-from typing import Any, Dict, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 from hpvm._credentials import Credentials
 from hpvm.errors import InvalidArgumentError
@@ -24,8 +23,7 @@ _FILES = ("token_file", "ca_file", "certificate_file", "key_file")
 _SOCKET = "/run/hpvmd/hpvmd.sock"
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where to connect, and as whom."""
     server: str
     tenant: str

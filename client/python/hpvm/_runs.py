@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple, Uni
 
 import numpy as np
 
-from hpvm import _arrays, _memory, _wire, errors
+from hpvm import _arrays, _copies, _memory, _wire, errors
 from hpvm._channel import Steps, Unary
 from hpvm._core import Core, request_options
 from hpvm.results import Log, Placement, RunResult, Timing
@@ -53,6 +53,11 @@ class RunOptions:
         self.symbols, self.repeat, self.rotations, self.until = symbols, repeat, rotations, until
         self.placements, self.log, self.out, self.timeout = placements, log, out, timeout
         self.deadline, self.priority, self.labels, self.traceparent = deadline, priority, labels, traceparent
+
+    def is_plain(self) -> bool:
+        """Nothing is asked for but the outputs."""
+        return not (self.symbols or self.repeat != 1 or self.rotations or self.until or self.placements or self.log or self.out
+                    or self.deadline or self.priority or self.labels or self.traceparent)
 
     def request(self) -> Any:
         return request_options(deadline=self.deadline, priority=self.priority, labels=self.labels,
@@ -102,6 +107,7 @@ class _Work:
         local = yield from self.take_local(len(data))
         if local is not None:
             np.copyto(local.memory.array(len(data)), np.frombuffer(data, np.uint8))
+            _copies.count(len(data))
             return tensor_pb2.BufferView(buffer_id=local.id, type=number, shape=array.shape)  # type: ignore[arg-type]
         buffer = yield from _memory.create(self.core, number, array.shape, self.deadline)
         self.created.append(buffer.id)
@@ -164,6 +170,7 @@ def _fill(array: "np.ndarray[Any, Any]", value: "np.ndarray[Any, Any]", name: st
         raise ValueError(f"out[{name!r}] is {array.dtype}{list(array.shape)}, and the output is "
                          f"{value.dtype}{list(value.shape)}.")
     np.copyto(array, value)
+    _copies.count(array.nbytes)
     return array
 
 
@@ -199,6 +206,7 @@ def _take_output(work: _Work, value: tensor_pb2.OutputValue, out: Any, client: A
         if len(data) > local.memory.size:
             raise errors.InternalError(f"The server says that {len(data)} bytes are in a buffer of {local.memory.size}.")
         np.copyto(np.frombuffer(data, np.uint8), local.memory.array(len(data)))
+        _copies.count(len(data))
     else:
         yield from _memory.read(work.core, view.buffer_id, data, 0, work.deadline)
     return array
@@ -212,25 +220,29 @@ def result_of(response: job_pb2.RunResponse, outputs: Dict[str, Any], log: Optio
 
 def _kind_of(handle: str, inputs: Mapping[str, Any], symbols: Optional[Mapping[str, int]]) -> Any:
     """Runs of one kind have outputs of the same sizes, unless data decides."""
-    shapes = tuple((name, getattr(value, "shape", None), str(getattr(value, "dtype", ""))) for name, value in inputs.items())
-    return handle, shapes, tuple(sorted((symbols or {}).items()))
+    shapes = tuple([(name, getattr(value, "shape", None), getattr(value, "dtype", None)) for name, value in inputs.items()])
+    return handle, shapes, tuple(sorted(symbols.items())) if symbols else ()
 
 
 def _send(work: _Work, state: "PreparedState", handle: str, inputs: Mapping[str, Any],
           options: RunOptions) -> "Steps[job_pb2.RunResponse]":
-    request = job_pb2.RunRequest(handle=handle, options=options.request(), symbols=options.symbols or {},
-                                 placements_max=10_000 if options.placements else 0, log=options.log)
-    options.fill(request)
-    yield from _bind_outputs(work, options.out or {}, request)
-    parts = yield from _bind_inputs(work, inputs)
-    data = _wire.join([request.SerializeToString(), *parts])
+    if options.is_plain() and not work.pool.outputs_of(work.kind):
+        head = state.plain_request(handle)
+    else:
+        request = job_pb2.RunRequest(handle=handle, options=options.request(), symbols=options.symbols or {},
+                                     placements_max=10_000 if options.placements else 0, log=options.log)
+        options.fill(request)
+        yield from _bind_outputs(work, options.out or {}, request)
+        head = request.SerializeToString()
+    data = _wire.join([head, *(yield from _bind_inputs(work, inputs))])
     return job_pb2.RunResponse.FromString((yield from work.core.attempt(
         lambda metadata: Unary(_RUN, data, work.deadline, metadata))))
 
 
-def _run_once(core: Core, client: Any, state: "PreparedState", handle: str, inputs: Mapping[str, Any],
+def _run_once(core: Core, client: Any, state: "PreparedState", kind: Any, inputs: Mapping[str, Any],
               options: RunOptions, deadline: Optional[float]) -> "Steps[RunResult]":
-    work = _Work(core, client._pool, _kind_of(handle, inputs, options.symbols), deadline)
+    handle = kind[0]
+    work = _Work(core, client._pool, kind, deadline)
     is_good = False
     try:
         response = yield from _send(work, state, handle, inputs, options)
@@ -277,13 +289,13 @@ def _run_with_fallback(core: Core, client: Any, state: "PreparedState", handle: 
     pool = client._pool
     had_local = bool(pool.outputs_of(kind))
     try:
-        return (yield from _run_once(core, client, state, handle, inputs, options, deadline))
+        return (yield from _run_once(core, client, state, kind, inputs, options, deadline))
     except (errors.NotFoundError, errors.InvalidArgumentError) as failure:
         if pool.refusal or not (had_local or _may_be_pooled(failure)):
             raise
     pool.learn(kind, {})
     pool.clear()
-    return (yield from _run_once(core, client, state, handle, inputs, options, deadline))
+    return (yield from _run_once(core, client, state, kind, inputs, options, deadline))
 
 
 def _may_be_pooled(failure: errors.HpvmError) -> bool:

@@ -2,7 +2,8 @@
 """Draws a graph document: layers from left to right, nodes with their ports, edges as curves.
 
 Layers are longest paths from the inputs; within a layer nodes are ordered by the mean place of what feeds them, a few times
-over (the barycentre method of Sugiyama, Tagawa and Toda, 1981)."""
+over (the barycentre method of Sugiyama, Tagawa and Toda, 1981). An edge over several layers has a place of its own in each that
+it crosses, so that it goes behind no node."""
 
 from __future__ import annotations
 
@@ -26,6 +27,13 @@ class _Box:
         self.head = _ROW * (2 if subtitle else 1)
         self.height = self.head + _ROW * max(len(left), len(right)) + _PAD
         self.layer, self.x, self.y = 0, 0.0, 0.0
+
+    @classmethod
+    def crossing(cls, key: str, layer: int) -> "_Box":
+        """Where an edge crosses a layer."""
+        box = cls(key, "", "v", [], [])
+        box.layer, box.width, box.head, box.height = layer, 0, 0, _ROW
+        return box
 
     def anchor(self, port: str, is_source: bool) -> Tuple[float, float]:
         rows = self.right if is_source else self.left
@@ -90,6 +98,18 @@ def _layer(boxes: Mapping[str, _Box], edges: List[Tuple[str, str, str, str]]) ->
     return [[box for box in boxes.values() if box.layer == layer] for layer in range(last + 1)]
 
 
+def _cross(layers: List[List[_Box]], boxes: Mapping[str, _Box],
+           edges: List[Tuple[str, str, str, str]]) -> List[List[_Box]]:
+    """Adds to the layers the crossings of each edge; answers them, edge by edge."""
+    crossings = []
+    for number, (begin, _, end, _) in enumerate(edges):
+        between = [_Box.crossing(f"{number}/{layer}", layer) for layer in range(boxes[begin].layer + 1, boxes[end].layer)]
+        for box in between:
+            layers[box.layer].append(box)
+        crossings.append(between)
+    return crossings
+
+
 def _order(layers: List[List[_Box]], edges: List[Tuple[str, str, str, str]]) -> None:
     def place(boxes: List[_Box]) -> Dict[str, float]:
         return {box.key: row for row, box in enumerate(boxes)}
@@ -105,6 +125,12 @@ def _order(layers: List[List[_Box]], edges: List[Tuple[str, str, str, str]]) -> 
                         if (end if forward else begin) == box.key and (begin if forward else end) in near]
                 means[box.key] = sum(rows) / len(rows) if rows else row
             layers[index].sort(key=lambda box: means[box.key])
+
+
+def _hops(edge: Tuple[str, str, str, str], between: List[_Box]) -> List[Tuple[str, str, str, str]]:
+    """The edge from layer to layer."""
+    stops = [edge[0], *(box.key for box in between), edge[2]]
+    return [(begin, "", end, "") for begin, end in zip(stops, stops[1:])]
 
 
 def _arrange(layers: List[List[_Box]]) -> Tuple[float, float]:
@@ -133,10 +159,16 @@ def _draw_box(box: _Box) -> str:
     return "".join(parts)
 
 
-def _draw_edge(begin: Tuple[float, float], end: Tuple[float, float]) -> str:
-    (x1, y1), (x2, y2) = begin, end
-    bend = max(30.0, (x2 - x1) / 2)
-    return f'<path class="e" marker-end="url(#a)" d="M{x1:.0f} {y1:.0f}C{x1 + bend:.0f} {y1:.0f} {x2 - bend:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"/>'
+def _draw_edge(begin: Tuple[float, float], crossings: List[Tuple[float, float, float]], end: Tuple[float, float]) -> str:
+    """`crossings`: left, right and height of the straight pieces."""
+    (x, y), parts = begin, [f"M{begin[0]:.0f} {begin[1]:.0f}"]
+    for left, right, height in [*crossings, (end[0], end[0], end[1])]:
+        bend = max(_GAP_X * 0.45, (left - x) / 2)
+        parts.append(f"C{x + bend:.0f} {y:.0f} {left - bend:.0f} {height:.0f} {left:.0f} {height:.0f}")
+        if right > left:
+            parts.append(f"H{right:.0f}")
+        x, y = right, height
+    return f'<path class="e" marker-end="url(#a)" d="{"".join(parts)}"/>'
 
 
 def draw(document: Mapping[str, Any]) -> str:
@@ -148,9 +180,15 @@ def draw(document: Mapping[str, Any]) -> str:
     boxes = _boxes(document)
     edges = _edges(document, boxes)
     layers = _layer(boxes, edges)
-    _order(layers, edges)
+    crossings = _cross(layers, boxes, edges)
+    hops = [hop for edge, between in zip(edges, crossings) for hop in _hops(edge, between)]
+    _order(layers, hops)
     width, height = _arrange(layers)
-    lines = [_draw_edge(boxes[begin].anchor(out, True), boxes[end].anchor(into, False)) for begin, out, end, into in edges]
+    widths = [max((box.width for box in layer), default=0) for layer in layers]
+    lines = [_draw_edge(boxes[begin].anchor(out, True),
+                        [(box.x, box.x + widths[box.layer], box.y + _ROW / 2) for box in between],
+                        boxes[end].anchor(into, False))
+             for (begin, out, end, into), between in zip(edges, crossings)]
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
             f'height="{height:.0f}" role="img" aria-label="{html.escape(name)}"><style>{_STYLE}</style><defs><marker id="a" '
             'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" '

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import grpc
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from hpvm.jobs import Job
 
 
-@dataclasses.dataclass(frozen=True)
-class JobChange:
+class JobChange(NamedTuple):
     """`job` as it is now; None when it is stored no longer, or left the states asked for: then `gone_id` names it."""
     job: Any
     gone_id: str

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 from typing import List, Sequence, Tuple, Union
 
+from hpvm import _copies
+
 Part = Union[bytes, memoryview]
 
 
@@ -42,11 +44,13 @@ def _binding_heads(name: str, element_type: int, shape: Tuple[int, ...], size: i
 
 def tensor_binding(name: str, element_type: int, shape: Tuple[int, ...], data: memoryview) -> List[Part]:
     """Field 3 (`inputs`) of RunRequest: an InputBinding with an inline tensor."""
+    _copies.count(data.nbytes)  # By `join`, which follows.
     return [_binding_heads(name, element_type, shape, data.nbytes), data]
 
 
 def chunk(data: memoryview, head: bytes = b"") -> bytes:
     """A message of an upload: `head` is its field 1, already encoded, and the data are its field 2."""
+    _copies.count(data.nbytes)
     return b"".join((head, b"\x12" + varint(data.nbytes), data))
 
 

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, List, NamedTuple, Optional, Type
 
 import grpc
 
 from hpvm.v1 import common_pb2
 
 
-@dataclasses.dataclass(frozen=True)
-class Diagnostic:
+class Diagnostic(NamedTuple):
     """One fault that the server found.
 
     `place` is a JSON pointer into the graph document (RFC 6901), or what the message names; "" when there is none."""

@@ -14,12 +14,11 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import json
 import os
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from hpvm import _arrays
 from hpvm.errors import InvalidArgumentError
@@ -28,13 +27,15 @@ Extent = Union[int, str]
 Source = Union[str, "os.PathLike[str]", bytes, bytearray]
 
 
-@dataclasses.dataclass(frozen=True)
 class Endpoint:
     """A tensor of a graph: an input, or a port of a node. What an edge begins or ends at."""
-    name: str  # "node.port", or the bare name of an input.
-    type: str
-    shape: Tuple[Extent, ...]
-    scope: "Scope" = dataclasses.field(repr=False, compare=False)
+
+    def __init__(self, name: str, type: str, shape: Tuple[Extent, ...], scope: "Scope") -> None:
+        self.name = name  # "node.port", or the bare name of an input.
+        self.type, self.shape, self.scope = type, shape, scope
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.name!r}, {self.type}{list(self.shape)})"
 
 
 class Port:
@@ -86,21 +87,19 @@ class Scalar:
         return {"name": self.name, "type": self.type, "value": value}
 
 
-@dataclasses.dataclass(frozen=True)
-class Module:
+class Module(NamedTuple):
     """The code that kernels come from."""
     name: str
     kind: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
     """One implementation of a node; the server picks one for each device."""
     module: Union[Module, str]
     entry: str
     devices: Sequence[str] = ()
     abi: str = ""
-    constants: Mapping[int, Any] = dataclasses.field(default_factory=dict)
+    constants: Mapping[int, Any] = MappingProxyType({})
 
     def to_dict(self) -> Dict[str, Any]:
         variant: Dict[str, Any] = {"module": self.module.name if isinstance(self.module, Module) else self.module,
@@ -360,6 +359,7 @@ class Graph(Scope):
         for name, data in self._bytes.items():
             source = document["modules"][name]["source"]
             if inline:
+                import base64
                 document["modules"][name]["source"] = {"inline": base64.b64encode(data).decode()}
             else:
                 (place.parent / source["file"]).write_bytes(data)

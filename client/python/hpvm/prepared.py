@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from hpvm import _arrays, _runs, errors
 from hpvm._runs import RunOptions
 from hpvm.results import RunResult
-from hpvm.v1 import graph_pb2
+from hpvm.v1 import graph_pb2, job_pb2
 
 Inputs = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class TensorFacts:
+class TensorFacts(NamedTuple):
     """An input or output. `shape` has expressions of symbols."""
     type: str
     shape: Tuple[str, ...]
@@ -32,6 +30,7 @@ class PreparedState:
         self.handle, self.server_started = response.handle, server_started
         self.document, self.modules, self.hashes, self.check = document, modules, hashes, check
         self.is_released = False
+        self._plain: Tuple[str, bytes] = ("", b"")
         summary = response.summary
         #: The graph's name, for people.
         self.name: str = summary.name
@@ -49,6 +48,14 @@ class PreparedState:
         self.warnings = [errors.Diagnostic(item.message, item.place, "warning",
                                            item.offset if item.HasField("offset") else None)
                          for item in response.diagnostics.items]
+
+    def plain_request(self, handle: str) -> bytes:
+        """A RunRequest without inputs, which asks for nothing but the outputs."""
+        if self._plain[0] != handle:
+            request = job_pb2.RunRequest(handle=handle, repeat=1)
+            request.options.errors_in_body = True
+            self._plain = (handle, request.SerializeToString())
+        return self._plain[1]
 
     def handle_or_raise(self) -> str:
         if self.is_released:

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import html
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from hpvm.v1 import record_pb2
 
 
-@dataclasses.dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """A stretch of a node's instances on a device. Times are in seconds since the run began."""
     node: str
     device: str
@@ -32,8 +29,7 @@ class Placement:
                    message.is_estimate)
 
 
-@dataclasses.dataclass(frozen=True)
-class Timing:
+class Timing(NamedTuple):
     """Seconds."""
     queue: float  # In the daemon, waiting for a turn.
     bind: float
@@ -48,8 +44,7 @@ class Timing:
                    message.copy_out_ns / 1e9, message.total_ns / 1e9)
 
 
-@dataclasses.dataclass(frozen=True)
-class Log:
+class Log(NamedTuple):
     """What kernels printed (hpvm_print), and what checks found."""
     lines: List[str]
     lines_dropped: int
@@ -64,6 +59,7 @@ class Log:
 
 def placement_table(placements: List[Placement]) -> str:
     """HTML, for notebooks."""
+    import html  # Only notebooks need it.
     rows = "".join(
         f"<tr><td>{html.escape(p.node)}</td><td>{html.escape(p.device)}</td><td>{p.total * 1e3:.3f}</td><td>{p.runs}</td>"
         f"<td>{html.escape(p.variant)}</td></tr>" for p in placements)
@@ -115,5 +111,6 @@ class RunResult(Mapping[str, Any]):
         return f"RunResult({{{outputs}}}, {self.timing.total * 1e3:.3f} ms)"
 
     def _repr_html_(self) -> str:
+        import html
         table = placement_table(self.placements) if self.placements else ""
         return f"<pre>{html.escape(repr(self))}</pre>{table}"

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "base/diagnostic.h"
-#include "base/element_type.h"
 #include "base/hash.h"
 #include "base/io/frame_socket.h"
 #include "base/io/memfd.h"
 #include "base/status.h"
+#include "hpvm/element_type.h"
 
 namespace hpvm {
 namespace {

@@ -7,13 +7,9 @@
 #include <cstdint>
 #include <span>
 
+#include "hpvm/types.h"
+
 namespace hpvm {
-
-// Nanoseconds of a monotonic clock whose zero means nothing.
-using Time = std::chrono::nanoseconds;
-using Duration = std::chrono::nanoseconds;
-
-inline constexpr Time kNever = Time::max();
 
 class Clock {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/element_type.h"
+#include "hpvm/element_type.h"
 
 #include <algorithm>
 

@@ -25,10 +25,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace hpvm {
+#include "hpvm/types.h"
 
-using absl::Status;
-using absl::StatusOr;
+namespace hpvm {
 
 // Builds a status from std types; Debian's Abseil has a string_view of its own, and this is the one place that
 // converts.

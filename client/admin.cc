@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/admin.h"
+#include "hpvm/admin.h"
 
 #include "client/connection.h"
 
+#include "base/status.h"
 #include "hpvm/v1/admin.grpc.pb.h"
 
 namespace hpvm {
 
-struct Admin::Stub {
+struct [[gnu::visibility("hidden")]] Admin::Stub {
   std::unique_ptr<v1::Admin::Stub> grpc;
 };
 

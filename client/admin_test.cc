@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of administration against a server of the test's own making: pages, what is sent again and what never is.
-#include "client/admin.h"
+#include "hpvm/admin.h"
 
 #include <stdlib.h>
 

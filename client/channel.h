@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "client/credentials.h"
+#include "client/bearer.h"
 #include "grpcpp/grpcpp.h"
 
 #include "base/clock.h"

@@ -1,36 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/client.h"
+#include "hpvm/client.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "client/async_runs.h"
 #include "client/channel.h"
 #include "client/connection.h"
-#include "client/local_run.h"
+#include "client/run_call.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
 
 namespace hpvm {
-namespace {
 
-// Runs with the same key have outputs of the same sizes, unless data decides.
-std::string RunKey(const std::string& handle, const std::map<std::string, Tensor>& inputs, const RunOptions& options) {
-  std::string key = handle;
-  for (const auto& [name, tensor] : inputs) {
-    key += " " + name + ":" + Describe(tensor.type, tensor.shape);
-  }
-  for (const auto& [name, value] : options.symbols) {
-    key += " " + name + "=" + std::to_string(value);
-  }
-  return key;
-}
-
-}  // namespace
-
-Client::Client(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
+Client::Client(std::unique_ptr<Connection> connection)
+    : connection_(std::move(connection)), async_(std::make_unique<AsyncRuns>(*this)) {}
 
 // The server counts the pool's memory as the tenant's for as long as it is registered.
 Client::~Client() {
+  async_ = nullptr;
   CallOptions call;
   call.timeout = std::chrono::seconds(1);
   const Time until = RealClock().Now() + call.timeout;
@@ -84,7 +74,7 @@ StatusOr<std::vector<v1::Device>> Client::ListDevices(const CallOptions& call) {
 
 StatusOr<v1::ListCostsResponse> Client::ListCosts(const std::string& handle, const CallOptions& call) {
   v1::ListCostsRequest request;
-  request.set_handle(handle);
+  request.set_handle(connection_->graphs.Current(handle));
   return connection_->Call(&v1::Hpvm::Stub::ListCosts, request, call);
 }
 
@@ -123,6 +113,47 @@ Status Client::PutAll(std::string_view document, const Modules& modules, const C
 
 StatusOr<Prepared> Client::Prepare(std::string_view document, const Modules& modules, const CallOptions& call,
                                    const PrepareOptions& options) {
+  // Before the graph is there: a server that is restarted meanwhile is then taken for another one, as it is.
+  int64_t started_ns = 0;
+  if (connection_->options.prepare_again) {
+    const StatusOr<v1::ServerInfoResponse> info = ServerInfo(call);
+    started_ns = info.ok() ? info->started_unix_ns() : 0;
+  }
+  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, PrepareOnce(document, modules, call, options));
+  if (started_ns != 0) {
+    connection_->graphs.Add(prepared.handle, {std::string(document), modules, options, started_ns});
+  }
+  return prepared;
+}
+
+StatusOr<Prepared> Client::Prepare(const Graph& graph, const CallOptions& call, const PrepareOptions& options) {
+  HPVMD_ASSIGN_OR_RETURN(const std::string document, graph.document());
+  HPVMD_ASSIGN_OR_RETURN(const Modules modules, graph.modules());
+  return Prepare(document, modules, call, options);
+}
+
+StatusOr<bool> Client::PrepareAgain(const std::string& handle, const std::string& used, const CallOptions& call) {
+  const CallOptions preparing = WithoutKey(call);
+  HPVMD_ASSIGN_OR_RETURN(const bool is_other,
+                         connection_->graphs.PrepareAgain(
+                             handle, used,
+                             [&]() -> StatusOr<int64_t> {
+                               HPVMD_ASSIGN_OR_RETURN(const v1::ServerInfoResponse info, ServerInfo(preparing));
+                               return info.started_unix_ns();
+                             },
+                             [&](const PreparedGraphs::Source& source) -> StatusOr<std::string> {
+                               HPVMD_ASSIGN_OR_RETURN(Prepared prepared, PrepareOnce(source.document, source.modules,
+                                                                                     preparing, source.options));
+                               if (connection_->options.on_prepared_again) {
+                                 connection_->options.on_prepared_again(handle);
+                               }
+                               return std::move(prepared.handle);
+                             }));
+  return is_other;
+}
+
+StatusOr<Prepared> Client::PrepareOnce(std::string_view document, const Modules& modules, const CallOptions& call,
+                                       const PrepareOptions& options) {
   v1::PrepareGraphRequest request;
   request.set_check(options.check);
   StatusOr<v1::PrepareGraphResponse> response = NotFound("Nothing was sent.");
@@ -138,7 +169,7 @@ StatusOr<Prepared> Client::Prepare(std::string_view document, const Modules& mod
 
 Status Client::Release(const std::string& handle, const CallOptions& call) {
   v1::ReleaseGraphRequest request;
-  request.set_handle(handle);
+  request.set_handle(connection_->graphs.Remove(handle));
   return connection_->Once(&v1::Hpvm::Stub::ReleaseGraph, request, call).status();
 }
 
@@ -174,7 +205,7 @@ Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const Cal
   return absl::OkStatus();
 }
 
-StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const LocalBuffer* local, const CallOptions& call) {
+StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const LocalMemory* local, const CallOptions& call) {
   if (value.has_tensor()) {
     HPVMD_ASSIGN_OR_RETURN(Tensor tensor, EmptyTensor(value.tensor().type(), value.tensor().shape()));
     if (value.tensor().data().size() != tensor.data.size()) {
@@ -219,51 +250,25 @@ StatusOr<v1::RunResponse> Client::Run(const v1::RunRequest& request, const CallO
 
 std::string Client::CallPath() const { return connection_->ring->Path(); }
 
-StatusOr<v1::RunResponse> Client::SendRun(const std::string& handle, const std::map<std::string, Tensor>& inputs,
-                                          const RunOptions& options, LocalRun& local,
-                                          std::vector<std::string>* created) {
-  v1::RunRequest request;
-  request.set_handle(handle);
-  options.repetition.Put(&request);
-  request.set_placements_max(options.placements_max);
-  request.set_log(options.log != nullptr);
-  request.mutable_symbols()->insert(options.symbols.begin(), options.symbols.end());
-  HPVMD_RETURN_IF_ERROR(BindInputs(inputs, options.call, request.mutable_inputs(), created, &local));
-  local.BindOutputs(&request);
-  return Run(request, options.call);
-}
-
 StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,
                                  const RunOptions& options) {
-  LocalRun local(*this, RunKey(handle, inputs, options), options.call);
-  std::vector<std::string> buffers;
-  StatusOr<v1::RunResponse> response = SendRun(handle, inputs, options, local, &buffers);
-  if (local.IsWorthAnother(response.ok() ? FromProto(response->error()) : response.status())) {
-    response = SendRun(handle, inputs, options, local, &buffers);
-  }
-  StatusOr<RunOutcome> outcome = Internal("No answer was read.");
-  if (!response.ok()) {
-    outcome = response.status();
-  } else {
-    if (options.log != nullptr) {
-      *options.log = std::move(*response->mutable_log());
-    }
-    if (FromProto(response->error()).ok()) {
-      local.Learn(*response);
-    }
-    outcome = TakeRun(*response, options.call, &buffers, &local);
-  }
-  DeleteAll(buffers, options.call);
-  return outcome;
+  RunCall run(*this, handle, inputs, options);
+  HPVMD_ASSIGN_OR_RETURN(const v1::RunRequest request, run.Bind());
+  return run.Finish(Run(request, options.call));
 }
 
 StatusOr<RunOutcome> Client::TakeRun(v1::RunResponse& response, const CallOptions& call,
-                                     std::vector<std::string>* buffers, const LocalRun* local) {
+                                     const std::map<std::string, std::string>& bound, std::vector<std::string>* buffers,
+                                     const LocalRun* local) {
   RunOutcome outcome;
   Status taken = FromProto(response.error());
   for (v1::OutputValue& value : *response.mutable_outputs()) {
+    if (bound.contains(value.name())) {
+      outcome.buffers[value.name()] = ViewOf(value.buffer());
+      continue;
+    }
     const std::string& id = value.buffer().buffer_id();
-    const LocalBuffer* const at = local != nullptr && value.has_buffer() ? local->Find(id) : nullptr;
+    const LocalMemory* const at = local != nullptr && value.has_buffer() ? local->Find(id) : nullptr;
     if (value.has_buffer() && at == nullptr) {
       buffers->push_back(id);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library against a server of its own making, which loses answers, restarts and forgets.
-#include "client/client.h"
+#include "hpvm/client.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,6 +14,8 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 
+#include "base/clock.h"
+#include "base/status.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm {

@@ -2,6 +2,8 @@
 #include "client/connection.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "client/status/retry.h"
@@ -20,12 +22,51 @@ StatusOr<CallOptions> Remaining(const CallOptions& call, Time start) {
   return rest;
 }
 
+Status CancelledByCaller() { return Cancelled("The caller cancelled the call."); }
+
+bool SleepUnlessStopped(Duration length, const std::stop_token& stop) {
+  if (!stop.stop_possible()) {
+    std::this_thread::sleep_for(length);
+    return true;
+  }
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  stopped.wait_for(lock, stop, length, [] { return false; });
+  return !stop.stop_requested();
+}
+
 CallOptions WithoutKey(CallOptions call) {
   call.request.clear_idempotency_key();
   return call;
 }
 
 v1::ElementType ToProto(ElementType type) { return static_cast<v1::ElementType>(type); }
+
+void BindBuffers(const std::map<std::string, BufferView>& buffers,
+                 google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings) {
+  for (const auto& [name, buffer] : buffers) {
+    v1::InputBinding* binding = bindings->Add();
+    binding->set_name(name);
+    v1::BufferView& view = *binding->mutable_buffer();
+    view.set_buffer_id(buffer.buffer_id);
+    view.set_generation(buffer.generation);
+    if (buffer.type.has_value()) {
+      view.set_type(ToProto(*buffer.type));
+      view.mutable_shape()->Add(buffer.shape.begin(), buffer.shape.end());
+    }
+  }
+}
+
+BufferView ViewOf(const v1::BufferView& view) {
+  BufferView buffer{.buffer_id = view.buffer_id(),
+                    .shape = {view.shape().begin(), view.shape().end()},
+                    .generation = view.generation()};
+  if (view.type() >= v1::ELEMENT_TYPE_BOOL && view.type() <= v1::ELEMENT_TYPE_F64) {
+    buffer.type = static_cast<ElementType>(view.type());
+  }
+  return buffer;
+}
 
 StatusOr<Tensor> TensorWithoutData(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape,
                                    uint64_t* bytes) {
@@ -84,7 +125,11 @@ Status Client::Connection::Attempt(const CallOptions& call,
                                    const std::function<Status(grpc::ClientContext&)>& once) const {
   const Duration within = std::min(call.timeout, options.connect_timeout);
   const auto deadline = std::chrono::system_clock::now() + (call.timeout == kNever ? Duration::zero() : call.timeout);
+  const std::stop_token stop = StopOf(call);
   for (bool is_first = true;; is_first = false) {
+    if (stop.stop_requested()) {
+      return CancelledByCaller();
+    }
     grpc::ClientContext context;
     std::string secret;
     if (const Status is_signed = Sign(context, within, &secret); !is_signed.ok()) {
@@ -93,7 +138,11 @@ Status Client::Connection::Attempt(const CallOptions& call,
     if (call.timeout != kNever) {
       context.set_deadline(deadline);
     }
+    const std::stop_callback on_stop(stop, [&context] { context.TryCancel(); });
     const Status status = once(context);
+    if (absl::IsCancelled(status) && stop.stop_requested()) {
+      return CancelledByCaller();
+    }
     if (status.code() != absl::StatusCode::kUnauthenticated || !is_first || !bearer->Renew(secret, within)) {
       return Explain(status, *bearer, options.credentials);
     }
@@ -117,7 +166,9 @@ Status Client::Connection::KeepTrying(const CallOptions& call,
     if (retries.IsFirst() && options.on_unanswered) {
       options.on_unanswered(status);
     }
-    std::this_thread::sleep_for(std::min(*delay, now.timeout));
+    if (!SleepUnlessStopped(std::min(*delay, now.timeout), StopOf(call))) {
+      return CancelledByCaller();
+    }
     StatusOr<CallOptions> rest = Remaining(call, start);
     if (!rest.ok()) {
       return status;  // Why there was no answer says more than that time is up.
@@ -139,7 +190,7 @@ bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Tim
   if (call.timeout != kNever) {
     delay = std::min(*delay, std::max(Duration::zero(), call.timeout - (now - start)));
   }
-  std::this_thread::sleep_for(*delay);
+  SleepUnlessStopped(*delay, StopOf(call));
   return true;
 }
 

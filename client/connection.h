@@ -9,33 +9,38 @@
 #include <iterator>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
-#include "client/client.h"
+#include "client/bearer.h"
 #include "client/local_memory.h"
 #include "client/local_ring.h"
+#include "client/prepared_graphs.h"
 #include "client/status/retry.h"
 #include "client/status/status.h"
 #include "grpcpp/grpcpp.h"
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/status.h"
+#include "hpvm/client.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm {
 
-struct Client::Connection {
+struct [[gnu::visibility("hidden")]] Client::Connection {
   ClientOptions options;
   std::unique_ptr<Bearer> bearer;
   std::unique_ptr<v1::Hpvm::Stub> stub;
   std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface says so.
   std::string memory_path;                 // Where the server takes descriptors; empty: nowhere.
   LocalPool local;
+  PreparedGraphs graphs;
   std::unique_ptr<LocalRing> ring;  // Goes before what it borrows.
 
   // Adds who calls to a context; `secret` is what it carries then.
-  Status Sign(grpc::ClientContext& context, Duration within, std::string* secret) const;
+  Status Sign(grpc::ClientContext & context, Duration within, std::string * secret) const;
   // Calls `once` with a context of its own that carries the deadline and who calls; once more when the server does not
   // know the caller and there are other credentials now. Every call goes through this.
   Status Attempt(const CallOptions& call, const std::function<Status(grpc::ClientContext&)>& once) const;
@@ -46,7 +51,7 @@ struct Client::Connection {
 
   // One unary call with the options that every request carries.
   template <typename Stub, typename Request, typename Response>
-  StatusOr<Response> OnceOn(Stub& on, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  StatusOr<Response> OnceOn(Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                             Request request, const CallOptions& call) const {
     *request.mutable_options() = call.request;
     constexpr bool may_fail_in_body = requires(const Response& r) { FromProto(r.error()); };
@@ -64,14 +69,14 @@ struct Client::Connection {
     return response;
   }
   template <typename Request, typename Response>
-  StatusOr<Response> Once(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  StatusOr<Response> Once(grpc::Status(v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                           const Request& request, const CallOptions& call) const {
     return OnceOn(*stub, method, request, call);
   }
 
   // The same for calls that may be carried out twice.
   template <typename Stub, typename Request, typename Response>
-  StatusOr<Response> CallOn(Stub& on, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  StatusOr<Response> CallOn(Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                             const Request& request, const CallOptions& call) const {
     StatusOr<Response> response = Internal("No call was made.");
     HPVMD_RETURN_IF_ERROR(KeepTrying(call, [&](const CallOptions& now) {
@@ -81,17 +86,16 @@ struct Client::Connection {
     return response;
   }
   template <typename Request, typename Response>
-  StatusOr<Response> Call(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  StatusOr<Response> Call(grpc::Status(v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                           const Request& request, const CallOptions& call) const {
     return CallOn(*stub, method, request, call);
   }
 
   // All that a list call answers, page by page.
   template <typename Item, typename Stub, typename Request, typename Response>
-  StatusOr<std::vector<Item>> List(Stub& on,
-                                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                                   google::protobuf::RepeatedPtrField<Item>* (Response::*items)(),
-                                   const CallOptions& call) const {
+  StatusOr<std::vector<Item>> List(
+      Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+      google::protobuf::RepeatedPtrField<Item> * (Response::*items)(), const CallOptions& call) const {
     constexpr uint32_t kPageMax = 1'000;
     std::vector<Item> all;
     Request request;
@@ -107,9 +111,9 @@ struct Client::Connection {
 
   // Uploads in chunks; `first` is the first message, complete but for its data.
   template <typename Request, typename Response>
-  StatusOr<Response> Upload(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
-                                                                                                   Response*),
-                            const Request& first, std::span<const uint8_t> bytes, const CallOptions& call) const {
+  StatusOr<Response> Upload(
+      std::unique_ptr<grpc::ClientWriter<Request>>(v1::Hpvm::Stub::*method)(grpc::ClientContext*, Response*),
+      const Request& first, std::span<const uint8_t> bytes, const CallOptions& call) const {
     Response response;
     HPVMD_RETURN_IF_ERROR(Attempt(call, [&](grpc::ClientContext& context) {
       std::unique_ptr<grpc::ClientWriter<Request>> writer = (stub.get()->*method)(&context, &response);
@@ -133,9 +137,9 @@ struct Client::Connection {
   // Asks whether the server has these bytes with the header alone, then uploads. Both put calls answer alike, and may
   // be carried out twice: bytes are known by their hash.
   template <typename Request, typename Response>
-  StatusOr<std::string> Put(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
-                                                                                                   Response*),
-                            Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
+  StatusOr<std::string> Put(
+      std::unique_ptr<grpc::ClientWriter<Request>>(v1::Hpvm::Stub::*method)(grpc::ClientContext*, Response*),
+      Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
     std::string hash = ToHex(HashOf(bytes));
     first.mutable_header()->set_sha256(hash);
     first.mutable_header()->set_size_bytes(bytes.size());
@@ -156,6 +160,13 @@ struct Client::Connection {
 // The limit of one message's inline tensors together, below the server's for a message.
 inline constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
 
+// What ends a call before its time; a token of nothing when nothing does.
+inline std::stop_token StopOf(const CallOptions& call) {
+  return call.cancel.has_value() ? call.cancel->token() : std::stop_token();
+}
+Status CancelledByCaller();
+// False: it was cut short.
+bool SleepUnlessStopped(Duration length, const std::stop_token& stop);
 // With a random idempotency key unless it has one.
 CallOptions WithKey(CallOptions call);
 // The request for a job, without its graph and inputs.
@@ -165,7 +176,8 @@ void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request)
 StatusOr<CallOptions> Remaining(const CallOptions& call, Time start);
 // The options of calls that prepare another one: the idempotency key is that one's alone.
 CallOptions WithoutKey(CallOptions call);
-// Sleeps before the next try of a call that began at `start`; false when `failure` stands.
+// Sleeps before the next try of a call that began at `start`, or until it is cancelled, which the next try says; false
+// when `failure` stands.
 bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
                       Retries* retries);
 inline bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED && state <= v1::JOB_STATE_DEAD; }
@@ -175,6 +187,9 @@ StatusOr<Tensor> TensorWithoutData(v1::ElementType type, const google::protobuf:
 // The same with room for its data.
 StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape);
 v1::ElementType ToProto(ElementType type);
+void BindBuffers(const std::map<std::string, BufferView>& buffers,
+                 google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings);
+BufferView ViewOf(const v1::BufferView& view);
 
 }  // namespace hpvm
 

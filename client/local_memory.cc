@@ -71,7 +71,7 @@ StatusOr<std::string> SendDescriptors(const std::string& socket_path, std::span<
   return ticket;
 }
 
-std::optional<LocalBuffer> LocalPool::Take(uint64_t bytes) {
+std::optional<LocalMemory> LocalPool::Take(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   auto best = idle_.end();
   for (auto at = idle_.begin(); at != idle_.end(); ++at) {
@@ -83,13 +83,13 @@ std::optional<LocalBuffer> LocalPool::Take(uint64_t bytes) {
   if (best == idle_.end()) {
     return std::nullopt;
   }
-  LocalBuffer taken = std::move(*best);
+  LocalMemory taken = std::move(*best);
   idle_.erase(best);
   idle_bytes_ -= taken.memory.size();
   return taken;
 }
 
-std::vector<std::string> LocalPool::Give(LocalBuffer buffer) {
+std::vector<std::string> LocalPool::Give(LocalMemory buffer) {
   const std::lock_guard lock(mutex_);
   idle_bytes_ += buffer.memory.size();
   idle_.push_back(std::move(buffer));
@@ -105,7 +105,7 @@ std::vector<std::string> LocalPool::Give(LocalBuffer buffer) {
 std::vector<std::string> LocalPool::Clear() {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> ids;
-  for (const LocalBuffer& buffer : idle_) {
+  for (const LocalMemory& buffer : idle_) {
     ids.push_back(buffer.buffer.id());
   }
   idle_.clear();

@@ -12,14 +12,20 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
-
 #include "base/clock.h"
 #include "base/io/fd.h"
 #include "base/io/memfd.h"
 #include "base/status.h"
+#include "hpvm/client.h"
 
 namespace hpvm {
+
+// A buffer whose memory is shared. Movable. The memory goes with it; the buffer goes with DeleteBuffer.
+struct LocalMemory {
+  v1::Buffer buffer;
+  UniqueFd fd;  // A memfd whose size is sealed.
+  Mapping memory;
+};
 
 // Sends descriptors with a new ticket, which is the answer. kUnavailable when nobody takes them `within`.
 StatusOr<std::string> SendDescriptors(const std::string& socket_path, std::span<const int> fds, Duration within);
@@ -33,9 +39,9 @@ class LocalPool {
   static constexpr size_t kIdleMax = 16;
 
   // The smallest that waits and has so many bytes, and not four times as many. None: the caller makes one.
-  std::optional<LocalBuffer> Take(uint64_t bytes);
+  std::optional<LocalMemory> Take(uint64_t bytes);
   // Keeps it, and returns the ids of those that are too many now; their memory is gone from here already.
-  std::vector<std::string> Give(LocalBuffer buffer);
+  std::vector<std::string> Give(LocalMemory buffer);
   // Forgets all that wait, and returns their ids.
   std::vector<std::string> Clear();
 
@@ -52,7 +58,7 @@ class LocalPool {
   static constexpr size_t kRunsMax = 256;
 
   std::mutex mutex_;
-  std::vector<LocalBuffer> idle_;  // The longest unused first.
+  std::vector<LocalMemory> idle_;  // The longest unused first.
   uint64_t idle_bytes_ = 0;
   std::map<std::string, std::map<std::string, uint64_t>> outputs_;
   std::string refusal_;

@@ -205,8 +205,9 @@ StatusOr<std::optional<v1::RunResponse>> LocalRing::Run(const v1::RunRequest& re
   if (sent.ByteSizeLong() > RingCaller::kBodyBytesMax || !sent.SerializeToString(&body)) {
     return std::nullopt;
   }
+  const std::stop_token stop = call.cancel.has_value() ? call.cancel->token() : std::stop_token();
   const Time deadline = call.timeout == kNever ? kNever : RealClock().Now() + call.timeout;
-  StatusOr<std::optional<RingCaller::Answer>> answer = stream->caller->Call(body, deadline);
+  StatusOr<std::optional<RingCaller::Answer>> answer = stream->caller->Call(body, deadline, stop);
   stream->LeaveIfIdle();
   HPVMD_RETURN_IF_ERROR(answer.status());
   if (!answer->has_value()) {

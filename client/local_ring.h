@@ -10,11 +10,11 @@
 #include <optional>
 #include <string>
 
-#include "client/client.h"
 #include "grpcpp/grpcpp.h"
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "hpvm/client.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm {

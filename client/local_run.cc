@@ -23,8 +23,8 @@ uint64_t CapacityFor(uint64_t bytes) {
 
 bool Client::LocalRun::Tries() const { return !is_over_ && client_.connection_->local.refusal().empty(); }
 
-StatusOr<LocalBuffer*> Client::LocalRun::Take(uint64_t bytes) {
-  std::optional<LocalBuffer> found = client_.connection_->local.Take(bytes);
+StatusOr<LocalMemory*> Client::LocalRun::Take(uint64_t bytes) {
+  std::optional<LocalMemory> found = client_.connection_->local.Take(bytes);
   if (!found.has_value()) {
     HPVMD_ASSIGN_OR_RETURN(found, client_.MakeLocal(CapacityFor(bytes), call_));
   }
@@ -33,7 +33,7 @@ StatusOr<LocalBuffer*> Client::LocalRun::Take(uint64_t bytes) {
 }
 
 bool Client::LocalRun::BindInput(const Tensor& tensor, v1::InputBinding* binding) {
-  const StatusOr<LocalBuffer*> local = Take(tensor.data.size());
+  const StatusOr<LocalMemory*> local = Take(tensor.data.size());
   if (!local.ok()) {
     is_over_ = true;  // For this run: a quota may have room again. MakeLocal says so where it is for good.
     return false;
@@ -46,12 +46,15 @@ bool Client::LocalRun::BindInput(const Tensor& tensor, v1::InputBinding* binding
   return true;
 }
 
-void Client::LocalRun::BindOutputs(v1::RunRequest* request) {
+void Client::LocalRun::BindOutputs(const std::map<std::string, std::string>& bound, v1::RunRequest* request) {
   for (const auto& [name, bytes] : client_.connection_->local.OutputsOf(run_)) {
     if (!Tries()) {
       return;
     }
-    if (const StatusOr<LocalBuffer*> local = Take(bytes); local.ok()) {
+    if (bound.contains(name)) {
+      continue;
+    }
+    if (const StatusOr<LocalMemory*> local = Take(bytes); local.ok()) {
       v1::OutputBinding& output = *request->add_outputs();
       output.set_name(name);
       output.set_buffer_id((*local)->buffer.id());
@@ -91,19 +94,19 @@ void Client::LocalRun::LetGo() {
   client_.DeleteAll(ids, call_);
 }
 
-const LocalBuffer* Client::LocalRun::Find(const std::string& id) const {
+const LocalMemory* Client::LocalRun::Find(const std::string& id) const {
   const auto found = taken_.find(id);
   return found == taken_.end() ? nullptr : &found->second;
 }
 
-void Client::LocalRun::Learn(const v1::RunResponse& response) {
+void Client::LocalRun::Learn(const std::map<std::string, std::string>& bound, const v1::RunResponse& response) {
   has_ended_well_ = true;
   if (!Tries()) {
     return;
   }
   std::map<std::string, uint64_t> outputs;
   for (const v1::OutputValue& value : response.outputs()) {
-    if (!value.has_buffer()) {
+    if (!value.has_buffer() || bound.contains(value.name())) {
       continue;
     }
     uint64_t bytes = 0;
@@ -114,23 +117,24 @@ void Client::LocalRun::Learn(const v1::RunResponse& response) {
   client_.connection_->local.SetOutputsOf(run_, std::move(outputs));
 }
 
-StatusOr<LocalBuffer> Client::MakeLocal(uint64_t bytes, const CallOptions& call) {
-  LocalBuffer local;
+StatusOr<LocalMemory> Client::MakeLocal(uint64_t bytes, const CallOptions& call) {
+  LocalMemory local;
   HPVMD_ASSIGN_OR_RETURN(local.fd, CreateSealedMemfd("hpvm-local", bytes));
   HPVMD_ASSIGN_OR_RETURN(local.memory, Mapping::Map(local.fd.get(), bytes, Mapping::Access::kReadWrite));
   HPVMD_ASSIGN_OR_RETURN(local.buffer, RegisterBuffer(local.fd.get(), std::nullopt, {}, call));
   return local;
 }
 
-StatusOr<LocalBuffer> Client::MakeLocalBuffer(ElementType type, std::span<const uint64_t> shape,
-                                              const CallOptions& call) {
+StatusOr<Buffer> Client::MakeLocalBuffer(ElementType type, std::span<const uint64_t> shape, const CallOptions& call) {
   HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, TensorSizeBytes(type, shape));
-  LocalBuffer local;
-  HPVMD_ASSIGN_OR_RETURN(local.fd, CreateSealedMemfd("hpvm-local", std::max<uint64_t>(1, bytes)));
-  HPVMD_ASSIGN_OR_RETURN(local.memory,
-                         Mapping::Map(local.fd.get(), std::max<uint64_t>(1, bytes), Mapping::Access::kReadWrite));
-  HPVMD_ASSIGN_OR_RETURN(local.buffer, RegisterBuffer(local.fd.get(), type, shape, call));
-  return local;
+  auto local = std::make_unique<LocalMemory>();
+  HPVMD_ASSIGN_OR_RETURN(local->fd, CreateSealedMemfd("hpvm-local", std::max<uint64_t>(1, bytes)));
+  HPVMD_ASSIGN_OR_RETURN(local->memory,
+                         Mapping::Map(local->fd.get(), std::max<uint64_t>(1, bytes), Mapping::Access::kReadWrite));
+  HPVMD_ASSIGN_OR_RETURN(local->buffer, RegisterBuffer(local->fd.get(), type, shape, call));
+  Buffer buffer(*this, local->buffer);
+  buffer.local_ = std::move(local);
+  return buffer;
 }
 
 StatusOr<v1::Buffer> Client::RegisterBuffer(int fd, std::optional<ElementType> type, std::span<const uint64_t> shape,

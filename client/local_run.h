@@ -13,10 +13,10 @@ namespace hpvm {
 
 // One thread. When it ends, what it took goes back to the client's pool after a run that succeeded, and otherwise goes:
 // a run that was cut off may write for a moment more.
-class Client::LocalRun {
+class [[gnu::visibility("hidden")]] Client::LocalRun {
  public:
   // `run` says which runs have outputs of one size. Borrows the client.
-  LocalRun(Client& client, std::string run, const CallOptions& call)
+  LocalRun(Client & client, std::string run, const CallOptions& call)
       : client_(client), run_(std::move(run)), call_(call) {}
   ~LocalRun();
   LocalRun(const LocalRun&) = delete;
@@ -26,19 +26,22 @@ class Client::LocalRun {
   bool Tries() const;
   // False: it cannot be had, and gRPC has to do; why is the pool's to say.
   bool BindInput(const Tensor& tensor, v1::InputBinding* binding);
-  void BindOutputs(v1::RunRequest* request);
+  // But for those that are `bound` already.
+  void BindOutputs(const std::map<std::string, std::string>& bound, v1::RunRequest* request);
+  // Whether some of the run's tensors are in it.
+  bool HasTaken() const { return !taken_.empty(); }
 
   // Whether a run that failed so did not begin and may do without local memory: the server let go of a buffer, or an
   // output is larger than last time. Then this run makes no more use of local memory.
   bool IsWorthAnother(const Status& status);
 
   // Null: the buffer is not one of these.
-  const LocalBuffer* Find(const std::string& id) const;
+  const LocalMemory* Find(const std::string& id) const;
   // The run succeeded. For the next one like it.
-  void Learn(const v1::RunResponse& response);
+  void Learn(const std::map<std::string, std::string>& bound, const v1::RunResponse& response);
 
  private:
-  StatusOr<LocalBuffer*> Take(uint64_t bytes);
+  StatusOr<LocalMemory*> Take(uint64_t bytes);
   void LetGo();
 
   Client& client_;
@@ -46,7 +49,7 @@ class Client::LocalRun {
   const CallOptions& call_;
   bool is_over_ = false;  // Local memory has failed this run.
   bool has_ended_well_ = false;
-  std::map<std::string, LocalBuffer> taken_;  // By the buffer's id.
+  std::map<std::string, LocalMemory> taken_;  // By the buffer's id.
 };
 
 }  // namespace hpvm

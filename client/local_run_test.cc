@@ -14,9 +14,10 @@
 #include <functional>
 #include <map>
 
-#include "client/client.h"
-
+#include "base/io/fd.h"
 #include "base/io/memfd.h"
+#include "base/status.h"
+#include "hpvm/client.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm {
@@ -57,6 +58,11 @@ class FakeServer final : public v1::Hpvm::Service {
       return register_status;
     }
     const std::string id = "reg-" + std::to_string(++registered);
+    if (request->type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
+      out->mutable_buffer()->set_type(request->type());
+      *out->mutable_buffer()->mutable_shape() = request->shape();
+      out->mutable_buffer()->set_size_bytes(request->shape(0));
+    }
     memories[id] = UniqueFd(fd);
     out->mutable_buffer()->set_id(id);
     return grpc::Status::OK;
@@ -251,12 +257,22 @@ TEST_F(LocalRunTest, MemoryOfAFailedRunIsNotUsedAgain) {
 
 TEST_F(LocalRunTest, ABufferOfOnesOwnIsTheServersToo) {
   const uint64_t shape[] = {16};
-  StatusOr<LocalBuffer> buffer = client_->MakeLocalBuffer(ElementType::kU8, shape);
-  ASSERT_TRUE(buffer.ok()) << buffer.status();
-  buffer->memory.data()[3] = 7;
-  std::vector<uint8_t> seen(16);
-  ASSERT_TRUE(ReadAt(fake_->memories.at(buffer->buffer.id()).get(), 0, seen).ok());
-  EXPECT_EQ(seen[3], 7);
+  {
+    StatusOr<Buffer> buffer = client_->MakeLocalBuffer(ElementType::kU8, shape);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    ASSERT_EQ(buffer->memory().size(), 16u);
+    buffer->memory()[3] = 7;
+    const uint8_t more[] = {8, 9};
+    EXPECT_EQ(buffer->Write(more, 14), absl::OkStatus());
+    EXPECT_EQ(buffer->Write(more, 15).code(), absl::StatusCode::kOutOfRange);
+    EXPECT_EQ(buffer->Write(more, UINT64_MAX).code(), absl::StatusCode::kOutOfRange);
+    std::vector<uint8_t> seen(16);
+    ASSERT_TRUE(ReadAt(fake_->memories.at(buffer->id()).get(), 0, seen).ok());
+    EXPECT_EQ(seen[3], 7);
+    EXPECT_EQ(seen[15], 9);
+    EXPECT_EQ(buffer->ReadTensor()->data, seen);
+  }
+  EXPECT_TRUE(fake_->memories.empty());  // It went with its owner.
 }
 
 }  // namespace

@@ -8,12 +8,13 @@
 #include <map>
 #include <set>
 
-#include "client/client.h"
 #include "client/status/status.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 
+#include "base/status.h"
+#include "hpvm/client.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm {

@@ -60,7 +60,8 @@ void RingCaller::RingBell() {
   (void)!write(bell_.get(), &one, sizeof(one));
 }
 
-StatusOr<std::optional<RingCaller::Answer>> RingCaller::Call(std::string_view body, Time deadline) {
+StatusOr<std::optional<RingCaller::Answer>> RingCaller::Call(std::string_view body, Time deadline,
+                                                             const std::stop_token& stop) {
   Waiter waiter;
   uint64_t id = 0;
   bool rings = false, leads = false;
@@ -85,6 +86,7 @@ StatusOr<std::optional<RingCaller::Answer>> RingCaller::Call(std::string_view bo
   if (rings) {
     RingBell();
   }
+  const std::stop_callback on_stop(stop, [this, &waiter] { Stop(waiter); });
   while (true) {
     if (leads) {
       Lead(waiter, deadline);
@@ -97,7 +99,7 @@ StatusOr<std::optional<RingCaller::Answer>> RingCaller::Call(std::string_view bo
       HPVMD_RETURN_IF_ERROR(waiter.status);
       return std::move(waiter.answer);
     }
-    if (RealClock().Now() >= deadline) {
+    if (waiter.is_stopped.load() || RealClock().Now() >= deadline) {
       if (leads) {
         PassOn(waiter);
       }
@@ -130,7 +132,25 @@ StatusOr<std::optional<RingCaller::Answer>> RingCaller::Abandon(uint64_t id, Wai
   if (rings) {
     RingBell();
   }
-  return DeadlineExceeded("The call's timeout passed.");
+  return waiter.is_stopped.load() ? Cancelled("The caller cancelled the call.")
+                                  : DeadlineExceeded("The call's timeout passed.");
+}
+
+// Its thread leads, or sleeps until its word changes, or is on its way to either.
+void RingCaller::Stop(Waiter& waiter) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiter.is_stopped.store(true);
+    uint32_t word = Waiter::kWaits;
+    waiter.word.compare_exchange_strong(word, Waiter::kStops);
+  }
+  FutexWake(waiter.word, 1, FutexScope::kProcess);
+  WakeLeader();
+}
+
+void RingCaller::WakeLeader() {
+  memory().to_client.asleep.store(0);
+  FutexWake(memory().to_client.asleep, 1, FutexScope::kShared);
 }
 
 // Until the waiter's own answer is there, or its time is up; then somebody else leads.
@@ -138,17 +158,17 @@ void RingCaller::Lead(const Waiter& waiter, Time deadline) {
   leads_.fetch_add(1, std::memory_order_relaxed);
   while (true) {
     const bool took = TakeSome(waiter);
-    if (waiter.word.load() == Waiter::kDone || (!took && RealClock().Now() >= deadline)) {
+    if (waiter.word.load() == Waiter::kDone || waiter.is_stopped.load() || (!took && RealClock().Now() >= deadline)) {
       break;
     }
     if (!took) {
-      Sleep(deadline);
+      Sleep(waiter, deadline);
     }
   }
   PassOn(waiter);
 }
 
-void RingCaller::Sleep(Time deadline) {
+void RingCaller::Sleep(const Waiter& waiter, Time deadline) {
   if (spin_ > Duration(0)) {
     const Time until = RealClock().Now() + spin_;
     do {
@@ -161,8 +181,8 @@ void RingCaller::Sleep(Time deadline) {
     } while (RealClock().Now() < until);
   }
   if (consumer_.BeginSleep()) {
-    // Looked at after that was said: End takes it back after its own flag.
-    if (!is_over_.load()) {
+    // Looked at after that was said: End and Stop take it back after their own flags.
+    if (!is_over_.load() && !waiter.is_stopped.load()) {
       sleeps_.fetch_add(1, std::memory_order_relaxed);
       consumer_.Wait(Until(deadline));
     }
@@ -274,8 +294,7 @@ void RingCaller::End(const Status& why) {
   }
   // Whoever leads sleeps elsewhere.
   is_over_.store(true);
-  memory().to_client.asleep.store(0);
-  FutexWake(memory().to_client.asleep, 1, FutexScope::kShared);
+  WakeLeader();
 }
 
 bool RingCaller::IsIdle() const {

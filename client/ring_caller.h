@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -42,8 +43,9 @@ class RingCaller {
     std::vector<uint8_t> body;
   };
   // Blocks until there is an answer. None: nothing was sent, since there is no room just now, or the ring has ended.
-  // kDeadlineExceeded (RealClock), after which the other side is told to give up; the ring's end when that came first.
-  StatusOr<std::optional<Answer>> Call(std::string_view body, Time deadline);
+  // kDeadlineExceeded (RealClock) and, when `stop` was asked for, kCancelled, after which the other side is told to
+  // give up; the ring's end when that came first.
+  StatusOr<std::optional<Answer>> Call(std::string_view body, Time deadline, const std::stop_token& stop = {});
   // The other side is gone, or is to be left alone: what is in progress fails with that. The first reason counts.
   void End(const Status& why);
   // Nothing is in progress.
@@ -56,10 +58,12 @@ class RingCaller {
   Counts counts() const;
 
  private:
-  // A thread in Call. Its word changes once from kWaits, under the mutex, but for kLeads, which it takes back itself.
+  // A thread in Call. Its word changes once from kWaits, under the mutex, but for kLeads, which it takes back itself,
+  // and for kStops, which kDone may follow.
   struct Waiter {
-    enum : uint32_t { kWaits, kLeads, kDone };
+    enum : uint32_t { kWaits, kLeads, kStops, kDone };
     std::atomic<uint32_t> word{kWaits};
+    std::atomic<bool> is_stopped{false};
     Status status;
     Answer answer;
   };
@@ -68,10 +72,12 @@ class RingCaller {
   RingPairMemory& memory() { return *reinterpret_cast<RingPairMemory*>(mapping_.data()); }
   void RingBell();
   void Lead(const Waiter& waiter, Time deadline);
-  void Sleep(Time deadline);
+  void Sleep(const Waiter& waiter, Time deadline);
   bool TakeSome(const Waiter& leader);
   Status Dispatch(Frame& frame, const Waiter& leader);
   void PassOn(const Waiter& from);
+  void Stop(Waiter& waiter);
+  void WakeLeader();
   StatusOr<std::optional<Answer>> Abandon(uint64_t id, Waiter& waiter);
 
   const UniqueFd memory_fd_;

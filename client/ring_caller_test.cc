@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <stop_token>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -99,6 +100,53 @@ void Echo(FakeServer& server, const v1::RingCall& call, const std::string& body)
 TEST_P(RingCallerTest, SendsNothingBeforeTheServerHasIt) {
   EXPECT_FALSE(caller_->Call("x", kNever)->has_value());
   EXPECT_EQ(caller_->counts().calls, 0u);
+}
+
+// The thread that leads and one that only waits: each ends soon, the other side is told, and the others go on.
+TEST_P(RingCallerTest, CancelledCallsEnd) {
+  std::atomic<int> cancels{0}, calls{0};
+  FakeServer server(*caller_, [&](FakeServer& self, const v1::RingCall& call, const std::string& body) {
+    if (call.cancel()) {
+      ++cancels;
+    } else if (body == "echo") {
+      self.Answer(call.id(), body);
+    } else {
+      ++calls;
+    }
+  });
+  caller_->Begin(8);
+  constexpr int kThreads = 4;
+  std::stop_source stops[kThreads];
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  for (std::stop_source& stop : stops) {
+    threads.emplace_back([&] {
+      const auto answer = caller_->Call("silence", kNever, stop.get_token());
+      EXPECT_TRUE(absl::IsCancelled(answer.status())) << answer.status();
+      ++ended;
+    });
+  }
+  while (calls < kThreads) {
+    std::this_thread::yield();
+  }
+  for (int i = 0; i < kThreads; ++i) {  // The first that began leads.
+    const Time begin = RealClock().Now();
+    stops[i].request_stop();
+    while (ended <= i && RealClock().Now() - begin < std::chrono::seconds(10)) {
+      std::this_thread::yield();
+    }
+    EXPECT_LT(RealClock().Now() - begin, milliseconds(100));
+    EXPECT_TRUE(caller_->Call("echo", kNever)->has_value());
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  // One that comes too late is cut short at once.
+  EXPECT_TRUE(absl::IsCancelled(caller_->Call("silence", kNever, stops[0].get_token()).status()));
+  for (int i = 0; i < 1'000 && cancels < kThreads + 1; ++i) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_EQ(cancels, kThreads + 1);
 }
 
 TEST_P(RingCallerTest, AnswersOneThread) {

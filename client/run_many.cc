@@ -35,12 +35,12 @@ Status Client::RunMany(const v1::RunManyRequest& request,
 }
 
 // Items on their way through one call after the other.
-class Client::ManyRuns {
+class [[gnu::visibility("hidden")]] Client::ManyRuns {
  public:
   using OnResult = std::function<bool(size_t, StatusOr<RunOutcome>)>;
-  ManyRuns(Client& client, const std::string& handle, const OnResult& on_result, const RunOptions& options)
-      : client_(client), on_result_(on_result), options_(options) {
-    request_.set_handle(handle);
+  ManyRuns(Client & client, const std::string& handle, const OnResult& on_result, const RunOptions& options)
+      : client_(client), handle_(handle), on_result_(on_result), options_(options) {
+    request_.set_handle(client.connection_->graphs.Current(handle));
     options.repetition.Put(&request_);
     request_.set_placements_max(options.placements_max);
   }
@@ -52,6 +52,7 @@ class Client::ManyRuns {
     for (const auto& [name, value] : item.symbols) {
       (*bound.mutable_symbols())[name] = value;
     }
+    BindBuffers(item.input_buffers, bound.mutable_inputs());
     std::vector<std::string> buffers;
     const Status status =
         failure_.ok() ? client_.BindInputs(item.inputs, options_.call, bound.mutable_inputs(), &buffers) : failure_;
@@ -81,16 +82,10 @@ class Client::ManyRuns {
       const StatusOr<CallOptions> call = Remaining(options_.call, start_);
       failure_ = call.status();
       if (call.ok()) {
-        failure_ = client_.RunMany(
-            request_,
-            [&](v1::RunManyResponse::Result& result) {
-              if (result.index() >= indices_.size() || is_told[result.index()]) {
-                return true;  // A server that counts wrongly: what it leaves out is told below.
-              }
-              is_told[result.index()] = true;
-              return Tell(indices_[result.index()], client_.TakeRun(*result.mutable_run(), options_.call, &buffers_));
-            },
-            *call);
+        failure_ = Call(*call, &is_told);
+        if (absl::IsNotFound(failure_) && buffers_.empty() && PrepareAgain(*call)) {
+          failure_ = Call(*call, &is_told);
+        }
       }
     }
     for (size_t i = 0; i < indices_.size(); ++i) {
@@ -106,6 +101,31 @@ class Client::ManyRuns {
     bytes_ = 0;
   }
 
+  Status Call(const CallOptions& call, std::vector<bool>* is_told) {
+    return client_.RunMany(
+        request_,
+        [&](v1::RunManyResponse::Result& result) {
+          if (result.index() >= indices_.size() || (*is_told)[result.index()]) {
+            return true;  // A server that counts wrongly: what it leaves out is told at the end.
+          }
+          (*is_told)[result.index()] = true;
+          StatusOr<RunOutcome> outcome = client_.TakeRun(*result.mutable_run(), options_.call, {}, &buffers_);
+          if (outcome.ok()) {
+            outcome->prepared_again = prepared_again_;
+          }
+          return Tell(indices_[result.index()], std::move(outcome));
+        },
+        call);
+  }
+
+  // The server does not know the handle. Whether it knows another one now.
+  bool PrepareAgain(const CallOptions& call) {
+    const StatusOr<bool> prepared = client_.PrepareAgain(handle_, request_.handle(), call);
+    prepared_again_ = prepared.ok() && *prepared;
+    request_.set_handle(client_.connection_->graphs.Current(handle_));
+    return prepared_again_;
+  }
+
   bool Tell(size_t index, StatusOr<RunOutcome> result) {
     if (!wants_more_) {
       return false;
@@ -118,6 +138,7 @@ class Client::ManyRuns {
   }
 
   Client& client_;
+  const std::string& handle_;
   const OnResult& on_result_;
   const RunOptions& options_;
   const Time start_ = RealClock().Now();
@@ -127,12 +148,16 @@ class Client::ManyRuns {
   std::vector<std::string> buffers_;  // To be deleted after the call.
   Status failure_;                    // From then on nothing is sent.
   bool wants_more_ = true;
+  bool prepared_again_ = false;
 };
 
 Status Client::RunMany(const std::string& handle, std::span<const RunItem> items,
                        const std::function<bool(size_t, StatusOr<RunOutcome>)>& on_result, const RunOptions& options) {
   if (options.log != nullptr) {
     return InvalidArgument("RunMany brings no logs; its RunOptions.log must be null.");
+  }
+  if (!options.input_buffers.empty() || !options.output_buffers.empty()) {
+    return InvalidArgument("RunMany takes buffers as inputs of its items alone; those of its RunOptions must be none.");
   }
   ManyRuns runs(*this, handle, on_result, options);
   for (size_t i = 0; i < items.size(); ++i) {

@@ -28,9 +28,9 @@ std::string NameOf(const SubmitItem& item) {
 
 // Jobs until each has an answer: those that got none, or that an overloaded or restarted server did not take, are sent
 // again with their keys.
-class Client::ManySubmits {
+class [[gnu::visibility("hidden")]] Client::ManySubmits {
  public:
-  ManySubmits(Client& client, std::span<const SubmitItem> jobs, const CallOptions& call)
+  ManySubmits(Client & client, std::span<const SubmitItem> jobs, const CallOptions& call)
       : client_(client),
         jobs_(jobs),
         call_(WithoutKey(call)),
@@ -99,7 +99,7 @@ class Client::ManySubmits {
     }
   }
 
-  Status Bind(size_t i, v1::SubmitRequest* job, std::vector<std::string>* buffers) {
+  Status Bind(size_t i, v1::SubmitRequest * job, std::vector<std::string> * buffers) {
     const SubmitItem& item = jobs_[i];
     HPVMD_ASSIGN_OR_RETURN(const CallOptions rest, Remaining(call_, start_));
     const auto [known, is_new] = graphs_.try_emplace(NameOf(item));

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "client/credentials.h"
+#include "client/bearer.h"
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -15,8 +15,8 @@
 namespace hpvm {
 
 struct Ticket {
-  std::string text;           // Empty: the server has no such socket, and wants none.
-  Duration lifetime{0};       // 0: it does not say.
+  std::string text;      // Empty: the server has no such socket, and wants none.
+  Duration lifetime{0};  // 0: it does not say.
 };
 // Connects to `path` and reads one line: "hpvmt_… SECONDS" or "error: why". kUnavailable when no line comes `within`,
 // kUnauthenticated with the server's reason.

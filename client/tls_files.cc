@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "client/channel.h"
-#include "client/input_file.h"
+#include "client/files/input_file.h"
 
 #include "openssl/err.h"
 #include "openssl/pem.h"
@@ -102,8 +102,7 @@ StatusOr<TlsFiles> ReadTlsFiles(const Credentials& credentials) {
   HPVMD_ASSIGN_OR_RETURN(files.certificate, ReadCertificates(credentials.certificate_file, "client's certificate"));
   const Owned<X509> certificate = FirstCertificate(files.certificate);
   HPVMD_RETURN_IF_ERROR(CheckTime(certificate.get(), credentials.certificate_file));
-  HPVMD_ASSIGN_OR_RETURN(files.key,
-                         ReadKey(credentials.key_file, certificate.get(), credentials.certificate_file));
+  HPVMD_ASSIGN_OR_RETURN(files.key, ReadKey(credentials.key_file, certificate.get(), credentials.certificate_file));
   return files;
 }
 

@@ -5,11 +5,11 @@
 
 #include <filesystem>
 
-#include "client/client.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 
+#include "hpvm/client.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm {

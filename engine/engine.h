@@ -33,13 +33,13 @@
 #include "backends/contract/launch_log.h"
 #include "base/clock.h"
 #include "base/diagnostic.h"
-#include "base/element_type.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "compiler/api/service.h"
 #include "engine/costs.h"
 #include "engine/device_memory.h"
 #include "graph/parse.h"
+#include "hpvm/element_type.h"
 
 namespace hpvm::engine {
 
@@ -165,8 +165,8 @@ struct NodeRecord {
   int64_t end_ns = 0;
   int64_t total_ns = 0;  // What it took in `runs` repetitions together: all that ended, since the plan began to run.
   uint32_t runs = 0;
-  std::string variant;     // The variant of the kernel that ran last (compiler/api/variant_text.h); empty: unknown.
-  bool fast_math = false;  // Compiled with "math": "fast", by a device that heeds it.
+  std::string variant;       // The variant of the kernel that ran last (compiler/api/variant_text.h); empty: unknown.
+  bool fast_math = false;    // Compiled with "math": "fast", by a device that heeds it.
   bool is_estimate = false;  // It was placed by an estimate: nothing like it was measured before.
   // Of a node that was split over devices: which instances along its slowest dimension; 0, 0: all.
   uint64_t first = 0, count = 0;
@@ -210,7 +210,7 @@ struct RunRequest {
                                        uint64_t bytes)>
       allocate_output{};
   std::map<std::string, int64_t> symbols{};
-  uint32_t repeat = 1;                          // Runs the graph this often, with the same inputs but for rotations.
+  uint32_t repeat = 1;  // Runs the graph this often, with the same inputs but for rotations.
   // Between repetitions, all at once. kInvalidArgument when types or shapes differ, or a port is named twice.
   std::vector<Rotation> rotations{};
   // Name of an output of one element: not zero after a repetition ends the run with that one. Empty: none.
@@ -220,8 +220,8 @@ struct RunRequest {
   // False: the run keeps to the best plan that is known, as it also does when its deadline is near. Else it may be used
   // to find out whether another one is better.
   bool may_experiment = true;
-  uint32_t node_records_max = 1000;             // The rest is only counted.
-  RunLog* log = nullptr;                        // Filled when the run ends, also when it fails. Optional.
+  uint32_t node_records_max = 1000;  // The rest is only counted.
+  RunLog* log = nullptr;             // Filled when the run ends, also when it fails. Optional.
   // Gets the id of the device whose kUnavailable failed the run: it is lost to this process. Optional.
   std::vector<std::string>* lost_devices = nullptr;
   // Says what a driver refused when the run fails for it with kResourceExhausted. Optional.
@@ -233,11 +233,11 @@ struct RunResult {
   Duration bind{0}, copy_in{0}, run{0}, copy_out{0};
   std::vector<NodeRecord> nodes;
   uint64_t nodes_run = 0;
-  uint32_t repetitions = 0;      // How many there were; fewer than asked for when `until` said so.
-  bool is_converged = false;     // It did.
-  uint64_t moved_bytes = 0;      // Between host memory and devices.
-  uint64_t spilled_bytes = 0;    // To and from the spill file.
-  uint32_t lost_devices = 0;     // Devices that failed while the run went on without them.
+  uint32_t repetitions = 0;    // How many there were; fewer than asked for when `until` said so.
+  bool is_converged = false;   // It did.
+  uint64_t moved_bytes = 0;    // Between host memory and devices.
+  uint64_t spilled_bytes = 0;  // To and from the spill file.
+  uint32_t lost_devices = 0;   // Devices that failed while the run went on without them.
   // By EngineOptions::devices: how long its nodes ran, by the device's own clock; at most `run`.
   std::vector<Duration> device_time;
 };

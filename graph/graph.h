@@ -19,10 +19,10 @@
 #include <variant>
 #include <vector>
 
-#include "base/element_type.h"
 #include "base/hash.h"
 #include "base/ids.h"
 #include "base/module_kind.h"
+#include "hpvm/element_type.h"
 
 namespace hpvm::graph {
 

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/element_type.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "hpvm/element_type.h"
 #include "proto/internal/executor.pb.h"
 
 namespace hpvm::supervisor {

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/element_type.h"
+#include "hpvm/element_type.h"
 
 namespace hpvm::bench {
 

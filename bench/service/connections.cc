@@ -13,12 +13,13 @@
 #include <memory>
 #include <vector>
 
-#include "client/client.h"
-
+#include "base/clock.h"
 #include "base/io/fd.h"
+#include "base/status.h"
 #include "bench/processes.h"
 #include "bench/service/run_calls.h"
 #include "bench/service/service_daemon.h"
+#include "hpvm/client.h"
 
 namespace hpvm::bench {
 namespace {

@@ -5,14 +5,16 @@
 #include <fstream>
 #include <iterator>
 
-#include "client/client.h"
 #include "client/status/status.h"
 #include "grpcpp/grpcpp.h"
 
+#include "base/clock.h"
+#include "base/status.h"
 #include "bench/registry.h"
 #include "bench/service/peer.grpc.pb.h"
 #include "bench/service/run_calls.h"
 #include "bench/service/servers.h"
+#include "hpvm/client.h"
 
 namespace hpvm::bench {
 namespace {

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client/client.h"
-
+#include "base/clock.h"
+#include "base/status.h"
 #include "bench/registry.h"
 #include "bench/service/servers.h"
+#include "hpvm/client.h"
 
 namespace hpvm::bench {
 namespace {
@@ -62,7 +63,7 @@ StatusOr<Measurement> MeasureLocal() {
 
 // Two registered buffers of one size, and a run of the copy graph over them.
 struct Registered {
-  LocalBuffer in, out;
+  Buffer in, out;
   v1::RunRequest request;
 
   static StatusOr<Registered> Make(Servers& servers, uint64_t bytes) {
@@ -70,15 +71,15 @@ struct Registered {
     const uint64_t shape[] = {bytes};
     HPVMD_ASSIGN_OR_RETURN(made.in, servers.client->MakeLocalBuffer(ElementType::kU8, shape));
     HPVMD_ASSIGN_OR_RETURN(made.out, servers.client->MakeLocalBuffer(ElementType::kU8, shape));
-    FillRandomly(made.in.memory.span());
+    FillRandomly(made.in.memory());
     made.request.set_handle(servers.handle);
     made.request.set_placements_max(16);
     v1::InputBinding* input = made.request.add_inputs();
     input->set_name("x");
-    input->mutable_buffer()->set_buffer_id(made.in.buffer.id());
+    input->mutable_buffer()->set_buffer_id(made.in.id());
     v1::OutputBinding* output = made.request.add_outputs();
     output->set_name("y");
-    output->set_buffer_id(made.out.buffer.id());
+    output->set_buffer_id(made.out.id());
     return made;
   }
 
@@ -97,12 +98,12 @@ struct Registered {
   }
 
   StatusOr<double> Round(Client& client) {
-    std::memset(out.memory.data(), 0, out.memory.size());
+    std::memset(out.memory().data(), 0, out.memory().size());
     std::vector<double> took;
     for (int i = 0; i < kCalls; ++i) {
       HPVMD_ASSIGN_OR_RETURN(took.emplace_back(), RunBesideKernel(client));
     }
-    if (std::memcmp(in.memory.data(), out.memory.data(), in.memory.size()) != 0) {
+    if (std::memcmp(in.memory().data(), out.memory().data(), in.memory().size()) != 0) {
       return Internal("The output is not the input.");
     }
     std::nth_element(took.begin(), took.begin() + kCalls / 2, took.end());

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
 #include "client/ring_caller.h"
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "hpvm/client.h"
 
 namespace hpvm::bench {
 

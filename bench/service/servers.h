@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
-
+#include "base/status.h"
 #include "bench/processes.h"
 #include "bench/service/service_daemon.h"
+#include "hpvm/client.h"
 
 namespace hpvm::bench {
 

@@ -13,12 +13,11 @@
 #include <thread>
 #include <vector>
 
-#include "client/client.h"
-
 #include "base/clock.h"
 #include "base/status.h"
 #include "bench/processes.h"
 #include "bench/service/service_load.h"
+#include "hpvm/client.h"
 
 namespace hpvm::bench {
 

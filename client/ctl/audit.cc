@@ -11,14 +11,15 @@
 #include <optional>
 
 #include "CLI/CLI.hpp"
-#include "client/admin.h"
 #include "client/ctl/command.h"
 #include "client/ctl/options.h"
 #include "client/ctl/text/text.h"
-#include "client/input_file.h"
+#include "client/files/input_file.h"
 #include "nlohmann/json.hpp"
 
 #include "base/hash.h"
+#include "base/status.h"
+#include "hpvm/admin.h"
 #include "server/audit/audit_chain.h"
 
 namespace hpvm::ctl {

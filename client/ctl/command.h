@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "client/client.h"
 #include "client/ctl/text/exit_code.h"
 
 #include "base/status.h"
+#include "hpvm/client.h"
 
 namespace CLI {
 class App;

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "client/ctl/local.h"
+#include "client/local/executor_files.h"
 
 #include "base/io/child_process.h"
 #include "base/io/fd.h"

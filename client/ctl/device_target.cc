@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/device_target.h"
 
-#include "client/ctl/local.h"
+#include "client/local/executor_files.h"
 
 #include "supervisor/executor_link.h"
 

@@ -8,10 +8,10 @@
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/options.h"
-#include "client/input_file.h"
-#include "graph/parse.h"
+#include "client/files/input_file.h"
 
 #include "base/limits.h"
+#include "graph/parse.h"
 
 namespace hpvm::ctl {
 namespace {

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
 #include "client/ctl/command.h"
+
+#include "hpvm/client.h"
 
 namespace hpvm::ctl {
 

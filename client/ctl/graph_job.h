@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
 #include "client/ctl/document_files.h"
-#include "client/repetition.h"
-#include "client/tensor.h"
 
 #include "base/status.h"
 #include "graph/graph.h"
+#include "hpvm/client.h"
+#include "hpvm/repetition.h"
+#include "hpvm/tensor.h"
 
 namespace hpvm::ctl {
 

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
 #include "client/ctl/graph_job.h"
+
+#include "hpvm/client.h"
 
 namespace CLI {
 class App;

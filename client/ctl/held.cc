@@ -10,7 +10,9 @@
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
-#include "client/tensor.h"
+
+#include "base/status.h"
+#include "hpvm/tensor.h"
 
 namespace hpvm::ctl {
 namespace {

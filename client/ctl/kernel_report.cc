@@ -12,7 +12,7 @@
 
 #include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
-#include "client/input_file.h"
+#include "client/files/input_file.h"
 #include "nlohmann/json.hpp"
 
 #include "compiler/api/place.h"

@@ -3,9 +3,11 @@
 
 #include <memory>
 
-#include "client/admin.h"
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
+
+#include "base/status.h"
+#include "hpvm/admin.h"
 
 namespace hpvm::ctl {
 namespace {

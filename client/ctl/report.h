@@ -11,11 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "client/client.h"
 #include "client/ctl/command.h"
 #include "client/ctl/text/text.h"
-#include "client/tensor.h"
 
+#include "hpvm/client.h"
+#include "hpvm/tensor.h"
 #include "hpvm/v1/admin.pb.h"
 
 namespace hpvm::ctl {

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl run: once and at once, by the server or here; nothing is stored.
+#include <unistd.h>
+
 #include <memory>
 
+#include "client/ctl/graph_job.h"
 #include "client/ctl/graph_options.h"
-#include "client/ctl/local.h"
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
-#include "client/status/status.h"
+
+#include "base/clock.h"
+#include "hpvm/local_engine.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -17,6 +21,37 @@ struct Options {
   bool local = false;
   bool check = false;
 };
+
+struct LocalOutcome {
+  RunOutcome run;
+  v1::PrepareTiming prepare;
+  std::string graph;
+  std::vector<std::string> defects{};  // GraphSummary::defects; drivers are not tried out for local runs.
+};
+
+// What is left of a run's deadline, if it has one, after preparing took so long of it: at least a nanosecond.
+RunOptions WithinDeadline(RunOptions options, Duration taken) {
+  if (const uint64_t deadline_ns = options.call.request.deadline_ns(); deadline_ns != 0) {
+    const auto taken_ns = static_cast<uint64_t>(taken.count());
+    options.call.request.set_deadline_ns(deadline_ns > taken_ns ? deadline_ns - taken_ns : 1);
+  }
+  return options;
+}
+
+StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& run, const PrepareOptions& prepare) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<LocalEngine> engine, LocalEngine::Start({.stderr_fd = STDERR_FILENO}));
+  const Time begin = RealClock().Now();
+  HPVMD_ASSIGN_OR_RETURN(const Prepared prepared, engine->Prepare(job.document, job.modules, run.call, prepare));
+  for (const v1::Diagnostic& warning : prepared.warnings.items()) {
+    PrintWarning(ToText(warning));
+  }
+  LocalOutcome outcome;
+  outcome.graph = prepared.summary.name();
+  outcome.prepare = prepared.summary.timing();
+  HPVMD_ASSIGN_OR_RETURN(outcome.run,
+                         engine->Run(prepared.handle, job.inputs, WithinDeadline(run, RealClock().Now() - begin)));
+  return outcome;
+}
 
 StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, const RunOptions& run,
                                    const PrepareOptions& prepare) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "client/admin.h"
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/quota_words.h"
@@ -14,7 +13,9 @@
 #include "client/ctl/text/text.h"
 
 #include "base/number.h"
+#include "base/status.h"
 #include "graph/faults.h"
+#include "hpvm/admin.h"
 
 namespace hpvm::ctl {
 namespace {

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "CLI/CLI.hpp"
-#include "client/admin.h"
 #include "client/ctl/command.h"
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
@@ -15,6 +14,8 @@
 
 #include "base/clock.h"
 #include "base/io/secret_file.h"
+#include "base/status.h"
+#include "hpvm/admin.h"
 
 namespace hpvm::ctl {
 namespace {

@@ -62,6 +62,14 @@ std::optional<v1::ErrorDetail> DetailOf(const Status& status) {
   return detail;
 }
 
+std::vector<v1::Diagnostic> DiagnosticsOf(const Status& status) {
+  const std::optional<v1::ErrorDetail> detail = DetailOf(status);
+  if (!detail.has_value()) {
+    return {};
+  }
+  return {detail->diagnostics().items().begin(), detail->diagnostics().items().end()};
+}
+
 std::optional<v1::ErrorDetail> DetailOf(const v1::Status& status) {
   for (const google::protobuf::Any& any : status.details()) {
     v1::ErrorDetail detail;
@@ -70,6 +78,15 @@ std::optional<v1::ErrorDetail> DetailOf(const v1::Status& status) {
     }
   }
   return std::nullopt;
+}
+
+Status WithDiagnostics(Status status, const v1::Diagnostics& diagnostics) {
+  v1::ErrorDetail detail;
+  *detail.mutable_diagnostics() = diagnostics;
+  if (!status.ok()) {
+    status.SetPayload(kDetailUrl, absl::Cord(detail.SerializeAsString()));
+  }
+  return status;
 }
 
 std::string ToText(const v1::Diagnostic& diagnostic) {

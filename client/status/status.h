@@ -2,10 +2,8 @@
 #ifndef HPVMD_CLIENT_STATUS_STATUS_H_
 #define HPVMD_CLIENT_STATUS_STATUS_H_
 
-#include <optional>
-
 #include "base/status.h"
-#include "hpvm/v1/common.pb.h"
+#include "hpvm/diagnostics.h"
 
 namespace grpc {
 class Status;
@@ -17,11 +15,9 @@ namespace hpvm {
 // a line; the details stay with the status for DetailOf.
 Status FromGrpc(const grpc::Status& status);
 Status FromProto(const v1::Status& status);
-// What the server added to a failure: node, job, when to try again. Nothing when it added nothing.
-std::optional<v1::ErrorDetail> DetailOf(const Status& status);
 std::optional<v1::ErrorDetail> DetailOf(const v1::Status& status);
-// "place at byte N: message".
-std::string ToText(const v1::Diagnostic& diagnostic);
+// A failure with its list, for DiagnosticsOf; its text stays as it is. OK stays OK.
+Status WithDiagnostics(Status status, const v1::Diagnostics& diagnostics);
 
 }  // namespace hpvm
 

@@ -73,11 +73,12 @@ def kept_names(tokens):
 @functools.cache
 def header(root, path):
     """The words of one of our headers, and the headers that it includes."""
-    try:
-        with open(os.path.join(root, path), encoding='utf-8') as file:
-            text = file.read()
-    except FileNotFoundError:  # Generated, or a library's.
+    places = (os.path.join(root, folder, path) for folder in ('', 'base/include', 'client/include'))
+    place = next(filter(os.path.isfile, places), None)
+    if place is None:  # Generated, or a library's.
         return frozenset(), ()
+    with open(place, encoding='utf-8') as file:
+        text = file.read()
     return frozenset(re.findall(r'[A-Za-z_]\w*', re.sub(r'//[^\n]*', '', text))), tuple(INCLUDE.findall(text))
 
 

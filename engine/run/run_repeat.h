@@ -7,12 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "base/element_type.h"
 #include "base/status.h"
 #include "engine/bindings.h"
 #include "engine/engine.h"
 #include "graph/flatten.h"
 #include "graph/graph.h"
+#include "hpvm/element_type.h"
 #include "scheduler/residency/residency.h"
 
 namespace hpvm::engine {

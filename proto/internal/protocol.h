@@ -13,11 +13,11 @@
 
 #include "base/clean_text.h"
 #include "base/diagnostic.h"
-#include "base/element_type.h"
 #include "base/io/frame_socket.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "base/unchecked.h"
+#include "hpvm/element_type.h"
 #include "proto/internal/executor.pb.h"
 
 namespace hpvm {

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/element_type.h"
 #include "base/lendable.h"
 #include "base/status.h"
+#include "hpvm/element_type.h"
 #include "server/memory/segment_pool.h"
 
 namespace hpvm::server {

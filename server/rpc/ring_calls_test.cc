@@ -9,9 +9,10 @@
 #include <atomic>
 #include <thread>
 
-#include "client/client.h"
-
+#include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/status.h"
+#include "hpvm/client.h"
 #include "server/testing/access_fixture.h"
 #include "server/testing/service_fixture.h"
 

@@ -14,8 +14,7 @@
 #include <set>
 #include <thread>
 
-#include "client/client.h"
-
+#include "hpvm/client.h"
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/daemon.h"
 

@@ -10,7 +10,9 @@
 #include <string>
 #include <string_view>
 
-#include "client/client.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "hpvm/client.h"
 
 namespace hpvm {
 namespace {

@@ -16,7 +16,9 @@
 #include <iterator>
 #include <thread>
 
-#include "client/client.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "hpvm/client.h"
 
 namespace hpvm {
 namespace {
@@ -107,7 +109,7 @@ int Run(char** arguments) {
     const StatusOr<RunOutcome> done = (*client)->Run(graph->handle, {{"in", input}}, options);
     const Time end = RealClock().Now();
     const auto found = done.ok() ? done->outputs.find("out") : std::map<std::string, Tensor>::const_iterator{};
-    const std::string verdict = !done.ok()                    ? OneLine(Message(done.status()))
+    const std::string verdict = !done.ok()                     ? OneLine(Message(done.status()))
                                 : found == done->outputs.end() ? "no output"
                                                                : Check(input, found->second);
     std::fprintf(log, "%lld\t%lld\t%s\n", static_cast<long long>(start.count()),

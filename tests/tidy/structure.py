@@ -40,6 +40,17 @@ def production(root):
     return [name for name in tracked(root) if re.search(r"\.(cc|h)$", name) and not NOT_PRODUCTION.search(name)]
 
 
+# Whoever uses the client library names its headers without their folder, and so do its sources.
+PUBLIC_FOLDERS = ("base/include", "client/include")
+
+
+def included(target, exists):
+    """The path below the root of what a quoted include names."""
+    if target.startswith("hpvm/v1/"):
+        return "proto/" + target
+    return next((f"{folder}/{target}" for folder in PUBLIC_FOLDERS if exists(f"{folder}/{target}")), target)
+
+
 def files_by_folder(names):
     return collections.Counter(str(pathlib.PurePosixPath(name).parent) for name in names)
 
@@ -85,10 +96,11 @@ def cycles(edges):
 
 def folder_edges(names, texts):
     edges = {str(pathlib.PurePosixPath(name).parent): set() for name in names}
+    known = set(names)
     for name in names:
         folder = str(pathlib.PurePosixPath(name).parent)
         for target in INCLUDE.findall(texts[name]):
-            other = str(pathlib.PurePosixPath(target).parent)
+            other = str(pathlib.PurePosixPath(included(target, known.__contains__)).parent)
             if other in edges and other != folder:
                 edges[folder].add(other)
     return edges

@@ -43,6 +43,7 @@ class Picture:
     ROW = re.compile(r"^\| `([a-z/]+)` \| .* \| ([^|]*) \|$")
 
     def __init__(self, root):
+        self.root = root
         lines = (root / "docs/ARCHITECTURE.md").read_text(encoding="utf-8").split("\n")
         section = lines[lines.index("## Folders"):]
         fences = [number for number, line in enumerate(section) if line.startswith("```")]
@@ -60,7 +61,7 @@ class Picture:
 
     def check(self, path, target):
         """What is wrong with an include; None: nothing."""
-        target = "proto/" + target if target.startswith("hpvm/v1/") else target
+        target = structure.included(target, lambda name: (self.root / name).is_file())
         folder, other = self.folder_of(path), self.folder_of(target)
         if other is None or folder == other:
             return None
@@ -100,6 +101,8 @@ def check_source(path, lines, picture, fault):
             edge = picture.check(str(path), target)
             if edge is not None:
                 fault(number, edge)
+        if str(path).startswith(structure.PUBLIC_FOLDERS) and not target.startswith(("hpvm/", "absl/")):
+            fault(number, f'A public header includes "{target}", which is not installed.')
         # Kernels are compiled as OpenCL C too, from one folder.
         if "/" not in target and not target.endswith(".pb.h") and path.parts[:2] not in (("bench", "cpu"), ("bench", "gpu")):
             fault(number, f'"{target}" is a bare include; name it from the root.')

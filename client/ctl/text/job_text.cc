@@ -7,7 +7,9 @@
 
 #include "client/ctl/text/text.h"
 #include "client/status/status.h"
-#include "client/tensor.h"
+
+#include "base/status.h"
+#include "hpvm/tensor.h"
 
 namespace hpvm::ctl {
 namespace {

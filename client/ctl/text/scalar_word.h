@@ -5,9 +5,8 @@
 
 #include <string>
 
-#include "client/tensor.h"
-
 #include "base/status.h"
+#include "hpvm/tensor.h"
 
 namespace hpvm::ctl {
 

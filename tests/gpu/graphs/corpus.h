@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/element_type.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "hpvm/element_type.h"
 
 namespace hpvm::gpu_graphs {
 

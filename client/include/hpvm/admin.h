@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Administration of tenants over a client's connection: tenants, tokens, use, the audit. Which calls a caller may make
+// depends on its role; see hpvm/v1/admin.proto.
+//
+// Threads and errors as for Client. Calls that may be carried out twice are sent again as Client's are; CreateTenant
+// and CreateToken are sent once.
+#ifndef HPVMD_CLIENT_INCLUDE_HPVM_ADMIN_H_
+#define HPVMD_CLIENT_INCLUDE_HPVM_ADMIN_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hpvm/client.h"
+#include "hpvm/types.h"
+#include "hpvm/v1/admin.pb.h"
+
+namespace hpvm {
+
+class Admin {
+ public:
+  // The client outlives it.
+  explicit Admin(Client& client);
+  ~Admin();
+  Admin(const Admin&) = delete;
+  Admin& operator=(const Admin&) = delete;
+
+  StatusOr<v1::Tenant> CreateTenant(const v1::Tenant& tenant, const CallOptions& call = {});
+  // All of them, by name.
+  StatusOr<std::vector<v1::Tenant>> ListTenants(const CallOptions& call = {});
+  // An empty name: the caller's own, here and below.
+  StatusOr<v1::Tenant> GetTenant(const std::string& name, const CallOptions& call = {});
+  StatusOr<v1::Tenant> UpdateTenant(const v1::UpdateTenantRequest& request, const CallOptions& call = {});
+
+  // The answer's secret is the only copy there is.
+  StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request, const CallOptions& call = {});
+  StatusOr<std::vector<v1::Token>> ListTokens(const std::string& tenant, const CallOptions& call = {});
+  Status RevokeToken(const std::string& id, const CallOptions& call = {});
+
+  StatusOr<v1::GetUsageResponse> GetUsage(const std::string& tenant, const CallOptions& call = {});
+
+  // `on_record` gets each line until it returns false. Sent once.
+  Status ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,
+                   const CallOptions& call = {});
+
+ private:
+  struct Stub;  // gRPC's, kept out of this header.
+  Client& client_;
+  const std::unique_ptr<Stub> stub_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_CLIENT_INCLUDE_HPVM_ADMIN_H_

@@ -19,8 +19,8 @@ packages=(
   # GPUs: the loaders, and the readers of modules.
   ocl-icd-opencl-dev ocl-icd-libopencl1 opencl-headers libvulkan-dev spirv-headers spirv-tools
   llvm-15-dev libllvmspirvlib-15-dev libclc-22
-  # The examples' checks.
-  python3-numpy
+  # The Python client, and the examples' checks.
+  python3-numpy python3-grpcio python3-protobuf
 )
 tests=(
   # Kernels in other languages, and sanitizers' libraries.
@@ -31,6 +31,9 @@ tests=(
   patchelf xz-utils zstd libegl1 libglvnd0
   # Tests and benchmark peers.
   libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev nodejs binaryen
+  # The Python client's tests: types, wheels, tensors of torch, bars, notebooks and their pictures.
+  python3-mypy python3-pip python3-setuptools python3-wheel python3-torch python3-tqdm python3-nbclient python3-ipykernel
+  python3-matplotlib
   python3-mpmath libomp-22-dev libopenblas-dev libopenblas0-pthread bubblewrap
 )
 for argument in "$@"; do

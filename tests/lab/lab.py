@@ -134,6 +134,8 @@ class Lab:
             for planted in PLANTED:
                 pathlib.Path(planted).unlink(missing_ok=True)
         self.say(f"{self.tried} attacks, {len(self.failed)} findings")
+        for attack, what in self.failed:  # Once more at the end, where a log that is cut short still has them.
+            self.say(f"  FAILED {getattr(attack, 'name', attack)}: {what}"[:1000])
         return 1 if self.failed else 0
 
     @staticmethod

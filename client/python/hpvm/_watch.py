@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of changes, which go on when the server restarts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import grpc
+
+from hpvm import errors
+from hpvm._channel import Channel
+from hpvm._core import Core, Retries
+from hpvm._jobs import has_ended
+from hpvm.v1 import job_pb2, record_pb2, service_pb2
+
+if TYPE_CHECKING:
+    from hpvm.jobs import Job
+
+
+class JobChange(NamedTuple):
+    """`job` as it is now; None when it is stored no longer, or left the states asked for: then `gone_id` names it."""
+    job: Any
+    gone_id: str
+    time: float  # Seconds since 1970; 0 in the first list.
+    is_listed: bool  # It is told because it was there, not because it changed.
+
+
+class JobsWatch:
+    """Where a watch of jobs is. One user at a time."""
+
+    METHOD = "WatchJobs"
+
+    def __init__(self, core: Core, states: Sequence[int], labels: Optional[Mapping[str, str]], array: str) -> None:
+        self._request = job_pb2.WatchJobsRequest(states=states, labels=labels or {}, array_id=array)  # type: ignore[arg-type]
+        self._is_listing = False
+        self._seen: Dict[str, int] = {}  # Changes that were told: a list after an outage tells nothing twice.
+
+    def request(self) -> bytes:
+        return self._request.SerializeToString()
+
+    def changes(self, message: bytes, make: Callable[[job_pb2.Job], Any]) -> Iterator[JobChange]:
+        response = job_pb2.WatchJobsResponse.FromString(message)
+        self._is_listing = self._is_listing or response.list_begins
+        for change in response.changes:
+            if change.HasField("job"):
+                if self._seen.get(change.job.id) == change.job.change and change.job.change:
+                    continue
+                self._seen[change.job.id] = change.job.change
+                if has_ended(change.job.state):
+                    self._forget()
+                yield JobChange(make(change.job), "", change.time_unix_ns / 1e9, self._is_listing)
+            else:
+                self._seen.pop(change.gone_job_id, None)
+                yield JobChange(None, change.gone_job_id, change.time_unix_ns / 1e9, self._is_listing)
+        if response.list_ends:
+            self._is_listing = False
+        if response.cursor:
+            self._request.cursor = response.cursor
+
+    def _forget(self) -> None:
+        if len(self._seen) > 100_000:
+            for job_id in list(self._seen)[:50_000]:
+                del self._seen[job_id]
+
+
+class DevicesWatch:
+    """Where a watch of devices is. One user at a time."""
+
+    METHOD = "WatchDevices"
+
+    def __init__(self) -> None:
+        self._request = service_pb2.WatchDevicesRequest()
+        self._last: Optional[bytes] = None
+
+    def request(self) -> bytes:
+        return self._request.SerializeToString()
+
+    def devices(self, message: bytes) -> Optional[List[record_pb2.Device]]:
+        """None: nothing about the devices is new."""
+        response = service_pb2.WatchDevicesResponse.FromString(message)
+        self._request.cursor = response.cursor
+        now = response.now.SerializeToString(deterministic=True)
+        if now == self._last:
+            return None
+        self._last = now
+        return list(response.now.devices)
+
+
+class Outages:
+    """Whether a watch goes on after a failure, and how soon."""
+
+    def __init__(self, core: Core) -> None:
+        self._retries = Retries(core.options)
+
+    def answered(self) -> None:
+        self._retries.answered()
+
+    def pause_after(self, failure: errors.HpvmError) -> float:
+        delay = self._retries.after(failure) if errors.may_retry(failure) else None
+        if delay is None:
+            raise failure
+        return delay
+
+
+def follow(channel: Channel, core: Core, watch: Any, deadline: Optional[float],
+           on_call: Optional[Callable[[Any], None]] = None) -> Iterator[bytes]:
+    """The messages of a watch, over outages."""
+    outages = Outages(core)
+    while True:
+        _, metadata = channel.drive(core.sign())
+        call = channel.stream("/hpvm.v1.Hpvm/" + watch.METHOD, watch.request(), deadline, metadata)
+        if on_call is not None:
+            on_call(call)
+        try:
+            for message in call:
+                outages.answered()
+                yield message
+            pause = 0.05  # The server ended the watch in order.
+        except grpc.RpcError as error:
+            pause = outages.pause_after(channel._explain(error))
+        finally:
+            call.cancel()
+        if deadline is not None and time.monotonic() + pause >= deadline:
+            raise errors.DeadlineExceededError("The watch has taken as long as it was given.")
+        time.sleep(pause)
+
+
+class JobWatcher:
+    """Calls the callbacks of jobs that have ended, from one thread that watches all of the tenant's jobs. The thread lives while
+    somebody waits. Any thread."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._waiting: Dict[str, List[Tuple[Any, Callable[[Any], None]]]] = {}
+        self._call: Any = None
+        self._thread: Optional[threading.Thread] = None
+
+    def add(self, job: "Job", callback: Callable[["Job"], None]) -> None:
+        with self._lock:
+            self._waiting.setdefault(job.id, []).append((job, callback))
+            if self._thread is not None and self._thread.is_alive():
+                is_first_of_it = len(self._waiting[job.id]) == 1
+            else:
+                is_first_of_it = False
+                self._thread = threading.Thread(target=self._watch, name="hpvm-jobs", daemon=True)
+                self._thread.start()
+        if is_first_of_it and job.done():  # It may have ended before the watch came to it.
+            self._ended(job.id, job.message)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._waiting.clear()
+            call = self._call
+        if call is not None:
+            call.cancel()
+
+    def _ended(self, job_id: str, message: job_pb2.Job) -> None:
+        from hpvm.jobs import run_callback
+        with self._lock:
+            callbacks = self._waiting.pop(job_id, [])
+        for job, callback in callbacks:
+            job._message = message
+            run_callback(callback, job)
+
+    def _set_call(self, call: Any) -> None:
+        with self._lock:
+            self._call = call
+
+    def _watch(self) -> None:
+        watch = JobsWatch(self._client._core, (), None, "")
+        try:
+            for response in follow(self._client._channel, self._client._core, watch, None, self._set_call):
+                for change in watch.changes(response, lambda message: message):
+                    if change.job is not None and has_ended(change.job.state):
+                        self._ended(change.job.id, change.job)
+                    elif change.job is None:
+                        self._look(change.gone_id)
+                with self._lock:
+                    if not self._waiting:
+                        self._thread = None
+                        return
+        except errors.HpvmError as failure:
+            self._give_up(failure)
+
+    def _look(self, job_id: str) -> None:
+        """A job that is stored no longer has ended, and nobody can say how."""
+        with self._lock:
+            is_waited_for = job_id in self._waiting
+        if is_waited_for:
+            self._ended(job_id, job_pb2.Job(id=job_id, state=job_pb2.JOB_STATE_DEAD))
+
+    def _give_up(self, failure: errors.HpvmError) -> None:
+        import logging
+        with self._lock:
+            count = sum(map(len, self._waiting.values()))
+            self._waiting.clear()
+            self._thread = None
+        if count and not isinstance(failure, errors.ClosedError):
+            logging.getLogger("hpvm").error("%d callbacks of jobs will not be called: %s", count, failure)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Administration: tenants, tokens, use, the audit. Answers are the server's messages (hpvm.v1.admin_pb2)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
+
+from google.protobuf.message import Message
+
+from hpvm import errors
+from hpvm._channel import Download, Steps, Unary
+from hpvm._runs import deadline_of
+from hpvm.v1 import admin_pb2
+
+_Answer = TypeVar("_Answer", bound=Message)
+_ROLES = {"user": 1, "operator": 2, "admin": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class NewToken:
+    """A token that was just made. The server never tells its secret again."""
+    token: admin_pb2.Token
+    secret: str = dataclasses.field(repr=False)
+
+
+class Admin:
+    """The administrator's calls, over a client's connection. Any thread. Sent once each, but for questions."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def _call(self, method: str, request: Message, answer: Type[_Answer], timeout: Optional[float]) -> _Answer:
+        core, deadline = self._client._core, deadline_of(timeout)
+
+        def steps() -> "Steps[bytes]":
+            return (yield from core.attempt(lambda metadata: Unary("/hpvm.v1.Admin/" + method, request.SerializeToString(),
+                                                                   deadline, metadata)))
+        return answer.FromString(self._client._drive(steps()))
+
+    def _pages(self, method: str, request: Any, answer: Any, items: str, timeout: Optional[float]) -> List[Any]:
+        found: List[Any] = []
+        request.page_size = 1000
+        while True:
+            page = self._call(method, request, answer, timeout)
+            found.extend(getattr(page, items))
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    def create_tenant(self, name: str, *, weight: int = 0, quota: Optional[Mapping[str, int]] = None,
+                      devices: Sequence[str] = (), uids: Sequence[int] = (), certificate_names: Sequence[str] = (),
+                      sandbox_level_min: int = 0, timeout: Optional[float] = None) -> admin_pb2.Tenant:
+        """AlreadyExistsError when the name is taken. A weight of 0 is the server's default."""
+        tenant = admin_pb2.Tenant(name=name, weight=weight, quota=dict(quota or {}), devices=devices, uids=uids,
+                                  certificate_names=certificate_names, sandbox_level_min=sandbox_level_min)
+        return self._call("CreateTenant", admin_pb2.CreateTenantRequest(tenant=tenant), admin_pb2.CreateTenantResponse,
+                          timeout).tenant
+
+    def tenants(self, *, timeout: Optional[float] = None) -> List[admin_pb2.Tenant]:
+        """By name."""
+        return self._pages("ListTenants", admin_pb2.ListTenantsRequest(), admin_pb2.ListTenantsResponse, "tenants", timeout)
+
+    def tenant(self, name: str = "", *, timeout: Optional[float] = None) -> admin_pb2.Tenant:
+        """One tenant; "": the caller's."""
+        return self._call("GetTenant", admin_pb2.GetTenantRequest(name=name), admin_pb2.GetTenantResponse, timeout).tenant
+
+    def update_tenant(self, name: str, *, disabled: Optional[bool] = None, disabled_reason: str = "",
+                      weight: Optional[int] = None, quota: Optional[Mapping[str, Optional[int]]] = None,
+                      devices: Optional[Sequence[str]] = None, uids: Optional[Sequence[int]] = None,
+                      certificate_names: Optional[Sequence[str]] = None, sandbox_level_min: Optional[int] = None,
+                      timeout: Optional[float] = None) -> admin_pb2.Tenant:
+        """Changes what is given and leaves the rest. A quota of None goes back to the server's default."""
+        limits: Dict[str, Optional[int]] = dict(quota or {})
+        request = admin_pb2.UpdateTenantRequest(
+            name=name, disabled_reason=disabled_reason, set_quota={key: value for key, value in limits.items() if value is not None},
+            reset_quota=[key for key, value in limits.items() if value is None])
+        for key, value in (("disabled", disabled), ("weight", weight), ("sandbox_level_min", sandbox_level_min)):
+            if value is not None:
+                setattr(request, key, value)
+        for key, values in (("devices", devices), ("uids", uids), ("certificate_names", certificate_names)):
+            if values is not None:
+                part = getattr(request, key)
+                part.SetInParent()
+                part.values.extend(values)
+        return self._call("UpdateTenant", request, admin_pb2.UpdateTenantResponse, timeout).tenant
+
+    def create_token(self, tenant: str = "", *, role: str = "user", name: str = "", lifetime: float = 0.0,
+                     timeout: Optional[float] = None) -> NewToken:
+        """`role`: user, operator or admin. `lifetime`: seconds; 0: 90 days."""
+        if role not in _ROLES:
+            raise errors.InvalidArgumentError(f'There is no role "{role}"; roles are {", ".join(_ROLES)}.')
+        request = admin_pb2.CreateTokenRequest(tenant=tenant, role=_ROLES[role], name=name,  # type: ignore[arg-type]
+                                               lifetime_ns=int(lifetime * 1e9))
+        response = self._call("CreateToken", request, admin_pb2.CreateTokenResponse, timeout)
+        return NewToken(response.token, response.secret)
+
+    def tokens(self, tenant: str = "", *, timeout: Optional[float] = None) -> List[admin_pb2.Token]:
+        """The newest first."""
+        return list(self._call("ListTokens", admin_pb2.ListTokensRequest(tenant=tenant), admin_pb2.ListTokensResponse,
+                               timeout).tokens)
+
+    def revoke_token(self, token_id: str, *, timeout: Optional[float] = None) -> str:
+        """Answers whose token it was."""
+        return str(self._call("RevokeToken", admin_pb2.RevokeTokenRequest(id=token_id), admin_pb2.RevokeTokenResponse,
+                              timeout).tenant)
+
+    def usage(self, tenant: str = "", *, timeout: Optional[float] = None) -> admin_pb2.GetUsageResponse:
+        """What a tenant uses of what it may; "": the caller's."""
+        return self._call("GetUsage", admin_pb2.GetUsageRequest(tenant=tenant), admin_pb2.GetUsageResponse, timeout)
+
+    def audit(self, *, from_sequence: int = 0, tenant: str = "", count_max: int = 0,
+              timeout: Optional[float] = None) -> List[Dict[str, Any]]:
+        """Records of the audit, the oldest first."""
+        request = admin_pb2.ReadAuditRequest(from_sequence=from_sequence, tenant=tenant, records_max=count_max)
+        records: List[Dict[str, Any]] = []
+
+        def take(message: bytes) -> None:
+            records.extend(json.loads(record) for record in admin_pb2.ReadAuditResponse.FromString(message).records)
+
+        core, deadline = self._client._core, deadline_of(timeout)
+        self._client._drive(core.attempt(lambda metadata: Download("/hpvm.v1.Admin/ReadAudit", request.SerializeToString(), take,
+                                                                   deadline, metadata)))
+        return records

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs as futures."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+
+from hpvm import _jobs, errors
+from hpvm._runs import deadline_of
+from hpvm.progress import Progress
+from hpvm.results import Log, Timing
+from hpvm.v1 import job_pb2
+
+_log = logging.getLogger("hpvm")
+
+
+class JobState(enum.IntEnum):
+    """docs/JOBS.md says what each means."""
+    UNKNOWN = 0
+    ACCEPTED = 1
+    QUEUED = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    CANCELLED = 6
+    EXPIRED = 7
+    DEAD = 8
+
+    @property
+    def has_ended(self) -> bool:
+        return self >= JobState.SUCCEEDED
+
+
+class JobFacts:
+    """What is known of a job since the last look."""
+
+    def __init__(self, message: job_pb2.Job) -> None:
+        self._message = message
+
+    @property
+    def id(self) -> str:
+        return str(self._message.id)
+
+    @property
+    def name(self) -> str:
+        return str(self._message.name)
+
+    @property
+    def state(self) -> JobState:
+        """As last seen: `refresh` looks again."""
+        return JobState(self._message.state) if self._message.state in JobState._value2member_map_ else JobState.UNKNOWN
+
+    @property
+    def labels(self) -> Dict[str, str]:
+        return dict(self._message.labels)
+
+    @property
+    def array_id(self) -> str:
+        """Of the array that it is an element of; "" outside of arrays."""
+        return str(self._message.array_id)
+
+    @property
+    def array_index(self) -> int:
+        return int(self._message.array_index)
+
+    @property
+    def attempt(self) -> int:
+        return int(self._message.attempt)
+
+    @property
+    def log(self) -> Log:
+        """What its kernels printed."""
+        return Log.of(self._message.log)
+
+    @property
+    def timing(self) -> Timing:
+        return Timing.of(self._message.timing)
+
+    @property
+    def message(self) -> job_pb2.Job:
+        """All that the server tells, as it tells it."""
+        return self._message
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobFacts) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return f"<{type(self).__name__} {self.id}{name} {self.state.name}>"
+
+
+class Job(JobFacts):
+    """A job on the server, as a future. Dropping it changes nothing: the job goes on."""
+
+    def __init__(self, client: Any, message: job_pb2.Job) -> None:
+        super().__init__(message)
+        self._client = client
+
+    def _core(self) -> Any:
+        return self._client._core
+
+    def refresh(self, *, timeout: Optional[float] = None) -> "Job":
+        """Looks again."""
+        self._message = self._client._drive(_jobs.get(self._core(), self.id, deadline_of(timeout)))
+        return self
+
+    def done(self) -> bool:
+        """Whether it has ended, however it ended. Asks the server while it is not known to have."""
+        return self.state.has_ended or self.refresh().state.has_ended
+
+    def running(self) -> bool:
+        return self.refresh().state == JobState.RUNNING
+
+    def cancelled(self) -> bool:
+        return self.done() and self.state == JobState.CANCELLED
+
+    def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "Job":
+        """Until it has ended, however it ended. DeadlineExceededError when `timeout` seconds are over first; the job goes on.
+        `progress` shows a bar: tqdm's where that is installed."""
+        if self.state.has_ended:
+            return self
+        with Progress(progress, self.name or self.id) as bar:
+            self._message = self._client._drive(_jobs.wait(self._core(), self.id, bar.event, deadline_of(timeout)))
+        return self
+
+    def result(self, timeout: Optional[float] = None, *, progress: bool = False) -> Mapping[str, Any]:
+        """Its outputs as numpy arrays, by name; raises what it failed with. Waits until it has ended."""
+        deadline = deadline_of(timeout)
+        failure = self.exception(timeout, progress=progress)
+        if failure is not None:
+            raise failure
+        return self._client._drive(_jobs.outputs_of(self._core(), self._message, deadline))  # type: ignore[no-any-return]
+
+    def exception(self, timeout: Optional[float] = None, *, progress: bool = False) -> Optional[errors.HpvmError]:
+        """Why it did not succeed; None when it did. Waits until it has ended."""
+        self.wait(timeout, progress=progress)
+        if not self._message.HasField("timing") and not self._message.graph_sha256:
+            self.refresh()
+        return _jobs.failure_of(self._message)
+
+    def output(self, name: str, *, timeout: Optional[float] = None) -> Any:
+        """One output of a job that succeeded."""
+        return self._client._drive(_jobs.fetch(self._core(), self.id, name, deadline_of(timeout)))
+
+    def cancel(self, *, timeout: Optional[float] = None) -> bool:
+        """Asks for its end; False when it has ended already. A job that is just ending may still succeed."""
+        if self.done():
+            return False
+        self._message = self._client._drive(_jobs.cancel(self._core(), self.id, deadline_of(timeout)))
+        return True
+
+    def retry(self, *, key: str = "", timeout: Optional[float] = None) -> "Job":
+        """Submits again what this finished job was submitted with."""
+        return Job(self._client, self._client._drive(_jobs.retry(self._core(), self.id, key, deadline_of(timeout))))
+
+    def add_done_callback(self, callback: Callable[["Job"], None]) -> None:
+        """Calls `callback(job)` when it has ended, from a thread of the client's; at once when it has. What it raises is
+        logged. All callbacks of a client share one watch on the server."""
+        if self.state.has_ended:
+            run_callback(callback, self)
+        else:
+            self._client._watcher.add(self, callback)
+
+
+def run_callback(callback: Callable[[Job], None], job: Job) -> None:
+    try:
+        callback(job)
+    except Exception:
+        _log.exception("A callback of %r raised.", job)
+
+
+def as_completed(jobs: Sequence[Job], timeout: Optional[float] = None) -> Iterator[Job]:
+    """The jobs in the order in which they end."""
+    import queue
+    ended: "queue.Queue[Job]" = queue.Queue()
+    deadline = deadline_of(timeout)
+    for job in jobs:
+        job.add_done_callback(ended.put)
+    for count in range(len(jobs)):
+        try:
+            yield ended.get(timeout=None if deadline is None else max(0.001, deadline - time.monotonic()))
+        except queue.Empty:
+            raise errors.DeadlineExceededError(
+                f"Of {len(jobs)} jobs {count} had ended after {timeout:g} s; the others go on.") from None
+
+
+def wait_all(jobs: Sequence[Job], timeout: Optional[float] = None, *, progress: bool = False) -> List[Job]:
+    """Waits until all have ended, however they ended."""
+    with Progress(progress, f"{len(jobs)} jobs") as bar:
+        for count, _ in enumerate(as_completed(jobs, timeout)):
+            bar.update(count + 1, len(jobs))
+    return list(jobs)

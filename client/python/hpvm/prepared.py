@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepared graphs: validated, compiled, and ready to run again and again."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+from hpvm import _arrays, _runs, errors
+from hpvm._runs import RunOptions
+from hpvm.results import RunResult
+from hpvm.v1 import graph_pb2, job_pb2
+
+Inputs = Mapping[str, Any]
+
+
+class TensorFacts(NamedTuple):
+    """An input or output. `shape` has expressions of symbols."""
+    type: str
+    shape: Tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.type}[{', '.join(self.shape)}]"
+
+
+class PreparedState:
+    """What sync and async handles share."""
+
+    def __init__(self, response: graph_pb2.PrepareGraphResponse, server_started: int, document: str,
+                 modules: Mapping[str, bytes], hashes: Mapping[str, str], check: bool) -> None:
+        self.handle, self.server_started = response.handle, server_started
+        self.document, self.modules, self.hashes, self.check = document, modules, hashes, check
+        self.is_released = False
+        self._plain: Tuple[str, bytes] = ("", b"")
+        summary = response.summary
+        #: The graph's name, for people.
+        self.name: str = summary.name
+        self.inputs: Dict[str, TensorFacts] = {p.name: TensorFacts(_arrays.TYPE_NAMES.get(p.type, "?"), tuple(p.shape))
+                                               for p in summary.inputs}
+        self.outputs: Dict[str, TensorFacts] = {p.name: TensorFacts(_arrays.TYPE_NAMES.get(p.type, "?"), tuple(p.shape))
+                                                for p in summary.outputs}
+        #: Symbols that a run may give values to.
+        self.symbols: List[str] = list(summary.symbols)
+        #: Devices that at least one node can use.
+        self.devices: List[str] = list(summary.devices)
+        #: Known defects of drivers that native modules of this graph meet.
+        self.defects: List[str] = list(summary.defects)
+        #: What the server found worth saying.
+        self.warnings = [errors.Diagnostic(item.message, item.place, "warning",
+                                           item.offset if item.HasField("offset") else None)
+                         for item in response.diagnostics.items]
+
+    def plain_request(self, handle: str) -> bytes:
+        """A RunRequest without inputs, which asks for nothing but the outputs."""
+        if self._plain[0] != handle:
+            request = job_pb2.RunRequest(handle=handle, repeat=1)
+            request.options.errors_in_body = True
+            self._plain = (handle, request.SerializeToString())
+        return self._plain[1]
+
+    def handle_or_raise(self) -> str:
+        if self.is_released:
+            raise errors.FailedPreconditionError(f'The prepared graph "{self.name}" has been released.')
+        return str(self.handle)
+
+    def __repr__(self) -> str:
+        def facts(tensors: Mapping[str, TensorFacts]) -> str:
+            return ", ".join(f"{name}: {tensor}" for name, tensor in tensors.items())
+        return f"{type(self).__name__}({self.name!r}, ({facts(self.inputs)}) -> ({facts(self.outputs)}))"
+
+
+def merge(inputs: Optional[Inputs], arrays: Mapping[str, Any]) -> Inputs:
+    """Inputs of a mapping and of keyword arguments together."""
+    if not inputs:
+        return arrays
+    twice = set(inputs) & set(arrays)
+    if twice:
+        raise TypeError(f"The inputs {', '.join(sorted(twice))} are given twice.")
+    return {**inputs, **arrays}
+
+
+class Prepared(PreparedState):
+    """A prepared graph. Any thread.
+
+    It is released by `release`, at the end of a `with` block, and otherwise when the server lets go of what is long unused."""
+
+    def __init__(self, client: Any, *facts: Any) -> None:
+        super().__init__(*facts)
+        self._client = client
+
+    def run(self, inputs: Optional[Inputs] = None, *, symbols: Optional[Mapping[str, int]] = None, repeat: int = 1,
+            rotations: Optional[Mapping[str, str]] = None, until: str = "", placements: bool = False, log: bool = False,
+            out: Optional[Mapping[str, Any]] = None, timeout: Optional[float] = None, deadline: Optional[float] = None,
+            priority: int = 0, labels: Optional[Mapping[str, str]] = None, traceparent: str = "", **arrays: Any) -> RunResult:
+        """Runs the graph: `prepared.run(A=a, B=b)["C"]`.
+
+        inputs, **arrays: by name; numpy arrays, anything that numpy or DLPack takes, numbers, or buffers. A mapping serves for
+            inputs whose names are those of options.
+        symbols: values of symbols that no input decides.
+        repeat, rotations, until: the graph runs so often as one run; each of `rotations` hands an output of one repetition to
+            an input of the next; the output `until` ends them when it is not zero.
+        placements: also tell where each node ran. log: also bring what kernels printed.
+        out: by output an array that is filled, a Buffer, hpvm.NEW_BUFFER or hpvm.DISCARD.
+        timeout: seconds until the call is given up, with the run. deadline: seconds that the server gives the run.
+
+        Raises an HpvmError; KeyboardInterrupt ends the run on the server, too."""
+        options = RunOptions(symbols, repeat, rotations, until, placements, log, out, timeout, deadline, priority, labels,
+                             traceparent)
+        return self._client._drive(  # type: ignore[no-any-return]
+            _runs.run(self._client._core, self._client, self, merge(inputs, arrays), options))
+
+    def __call__(self, *arguments: Any, **arrays: Any) -> RunResult:
+        """As `run`."""
+        return self.run(*arguments, **arrays)
+
+    def run_many(self, items: List[Inputs], *, symbols: Optional[Mapping[str, int]] = None, placements: bool = False,
+                 log: bool = False, timeout: Optional[float] = None) -> List[Union[RunResult, errors.HpvmError]]:
+        """Runs the graph once for each of `items` (inputs by name), in as few calls as their sizes allow: far quicker than a
+        call each where runs are short. Answers each result, or the exception that became of it, in their order."""
+        options = RunOptions(symbols, placements=placements, log=log, timeout=timeout)
+        return self._client._drive(  # type: ignore[no-any-return]
+            _runs.run_many(self._client._core, self._client, self, list(items), options))
+
+    def release(self, *, timeout: Optional[float] = None) -> None:
+        """Gives it back. Runs in progress go on."""
+        if not self.is_released:
+            self.is_released = True
+            self._client._drive(_runs.release(self._client._core, self.handle, _runs.deadline_of(timeout)))
+
+    def __enter__(self) -> "Prepared":
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        try:
+            self.release()
+        except errors.HpvmError:
+            if what[0] is None:
+                raise

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs answer."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
+
+from hpvm.v1 import record_pb2
+
+
+class Placement(NamedTuple):
+    """A stretch of a node's instances on a device. Times are in seconds since the run began."""
+    node: str
+    device: str
+    start: float
+    end: float
+    total: float  # Of all its repetitions together.
+    runs: int
+    first_instance: int
+    instance_count: int  # 0: all of them.
+    math: str  # "exact" or "fast"; "" for a native module, whose compiler decides.
+    variant: str  # The form of the kernel that ran.
+    is_estimate: bool
+
+    @classmethod
+    def of(cls, message: record_pb2.NodePlacement) -> "Placement":
+        return cls(message.node, message.device, message.start_ns / 1e9, message.end_ns / 1e9, message.total_ns / 1e9,
+                   message.runs, message.first_instance, message.instance_count, message.math, message.variant,
+                   message.is_estimate)
+
+
+class Timing(NamedTuple):
+    """Seconds."""
+    queue: float  # In the daemon, waiting for a turn.
+    bind: float
+    copy_in: float
+    run: float
+    copy_out: float
+    total: float  # From the daemon's receipt to its reply.
+
+    @classmethod
+    def of(cls, message: record_pb2.RunTiming) -> "Timing":
+        return cls(message.queue_ns / 1e9, message.bind_ns / 1e9, message.copy_in_ns / 1e9, message.run_ns / 1e9,
+                   message.copy_out_ns / 1e9, message.total_ns / 1e9)
+
+
+class Log(NamedTuple):
+    """What kernels printed (hpvm_print), and what checks found."""
+    lines: List[str]
+    lines_dropped: int
+    findings: List[str]
+
+    @classmethod
+    def of(cls, message: record_pb2.RunLog) -> "Log":
+        lines = [f"{line.node}({line.instance.x}, {line.instance.y}, {line.instance.z}): {line.text}" for line in message.lines]
+        findings = [f'node "{finding.node}": {finding.message}' for finding in message.findings]
+        return cls(lines, message.lines_dropped, findings)
+
+
+def placement_table(placements: List[Placement]) -> str:
+    """HTML, for notebooks."""
+    import html  # Only notebooks need it.
+    rows = "".join(
+        f"<tr><td>{html.escape(p.node)}</td><td>{html.escape(p.device)}</td><td>{p.total * 1e3:.3f}</td><td>{p.runs}</td>"
+        f"<td>{html.escape(p.variant)}</td></tr>" for p in placements)
+    return ("<table><thead><tr><th>node</th><th>device</th><th>ms</th><th>runs</th><th>variant</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table>")
+
+
+class RunResult(Mapping[str, Any]):
+    """The outputs of a run, by name, and its record.
+
+    An output is a numpy array (bf16: uint16 with the same bits, or ml_dtypes.bfloat16 where that is imported), or a
+    Buffer where `out=` asked for one. `torch.from_dlpack(result["C"])` takes an array over without a copy."""
+
+    def __init__(self, outputs: Dict[str, Any], *, timing: Timing, placements: Optional[List[Placement]] = None,
+                 log: Optional[Log] = None, nodes_run: int = 0, repetitions: int = 1, converged: bool = False,
+                 moved_bytes: int = 0, lost_devices: int = 0, prepared_again: bool = False) -> None:
+        self._outputs = outputs
+        self.timing = timing
+        #: With `placements=True`.
+        self.placements = placements or []
+        #: With `log=True`, else None.
+        self.log = log
+        self.nodes_run, self.repetitions = nodes_run, repetitions
+        #: `until` ended the repetitions.
+        self.converged = converged
+        #: Bytes between host memory and devices.
+        self.moved_bytes = moved_bytes
+        #: Devices that failed while the run went on without them.
+        self.lost_devices = lost_devices
+        #: The server was restarted since the graph was prepared, so that the client prepared it again.
+        self.prepared_again = prepared_again
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._outputs[name]
+        except KeyError:
+            raise KeyError(f"{name!r} is no output of this run; there are {', '.join(self._outputs)}.") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outputs)
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+    def __repr__(self) -> str:
+        def describe(value: Any) -> str:
+            return f"{value.dtype}{list(value.shape)}" if hasattr(value, "dtype") else repr(value)
+        outputs = ", ".join(f"{name}: {describe(value)}" for name, value in self._outputs.items())
+        return f"RunResult({{{outputs}}}, {self.timing.total * 1e3:.3f} ms)"
+
+    def _repr_html_(self) -> str:
+        import html
+        table = placement_table(self.placements) if self.placements else ""
+        return f"<pre>{html.escape(repr(self))}</pre>{table}"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/async_runs.h"
 
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -42,6 +43,26 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
     request_ = *std::move(bound);
     *request_.mutable_options() = options_.call.request;
     request_.mutable_options()->set_errors_in_body(true);
+    on_stop_.emplace(state_->cancellation.token(), CancelCall{weak_from_this()});
+    if (const auto cancel = connection.ring->Start(
+            request_, options_.call, [self = shared_from_this()](StatusOr<std::optional<v1::RunResponse>> answer) {
+              if (!answer.ok()) {
+                self->OnAnswer(answer.status());
+              } else if (answer->has_value()) {
+                self->OnAnswer(**std::move(answer));
+              } else {
+                self->owner_.Post([self] { self->SendByGrpc(); });
+              }
+            })) {
+      Cancel(*cancel);
+    } else {
+      SendByGrpc();
+    }
+  }
+
+ private:
+  void SendByGrpc() {
+    Client::Connection& connection = *owner_.client_.connection_;
     std::string secret;
     const Duration within = std::min(options_.call.timeout, connection.options.connect_timeout);
     if (const Status is_signed = connection.Sign(context_, within, &secret); !is_signed.ok()) {
@@ -51,26 +72,55 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
     if (options_.call.timeout != kNever) {
       context_.set_deadline(std::chrono::system_clock::now() + options_.call.timeout);
     }
-    const std::shared_ptr<One> self = shared_from_this();
-    on_stop_.emplace(state_->cancellation.token(), CancelCall{self});
     connection.stub->async()->Run(&context_, &request_, &response_,
-                                  [self](const grpc::Status& status) { self->OnAnswer(status); });
+                                  [self = shared_from_this()](const grpc::Status& status) {
+                                    if (status.ok()) {
+                                      self->OnAnswer(std::move(self->response_));
+                                    } else {
+                                      self->OnAnswer(FromGrpc(status));
+                                    }
+                                  });
+    Cancel([self = weak_from_this()] {
+      // gRPC may answer within TryCancel, and what the context belongs to has to stay until that returns.
+      if (const std::shared_ptr<One> held = self.lock()) {
+        held->context_.TryCancel();
+      }
+    });
   }
 
- private:
   struct Trigger {
     Cancellation cancellation;
     void operator()() { cancellation.Cancel(); }
   };
-  // gRPC may answer within TryCancel, and what the context belongs to has to stay until that returns.
   struct CancelCall {
     std::weak_ptr<One> one;
     void operator()() {
       if (const std::shared_ptr<One> held = one.lock()) {
-        held->context_.TryCancel();
+        held->Cancel(nullptr);
       }
     }
   };
+
+  // Once by whoever has sent the run, with what cancels it, and once by the cancellation, in either order.
+  void Cancel(std::function<void()> cancel) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_complete_) {
+        return;
+      }
+      if (cancel != nullptr && !is_cancelled_) {
+        cancel_ = std::move(cancel);
+        return;
+      }
+      is_cancelled_ = true;
+      if (cancel == nullptr) {
+        cancel = std::exchange(cancel_, nullptr);
+      }
+    }
+    if (cancel != nullptr) {
+      cancel();
+    }
+  }
 
   // Nothing was sent.
   void Fail(const Status& why) {
@@ -81,13 +131,13 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
     }
   }
 
-  // On gRPC's thread, which others need: nothing that waits is done there.
-  void OnAnswer(const grpc::Status& status) {
-    const Status failure = !status.ok()          ? FromGrpc(status)
-                           : response_.has_log() ? absl::OkStatus()
-                                                 : FromProto(response_.error());
+  // On a thread that others need, gRPC's or a ring's: nothing that waits is done there.
+  void OnAnswer(StatusOr<v1::RunResponse> answer) {
+    const Status failure = !answer.ok()        ? answer.status()
+                           : answer->has_log() ? absl::OkStatus()
+                                               : FromProto(answer->error());
     if (failure.ok()) {
-      answer_ = std::move(response_);
+      answer_ = std::move(answer);
     } else if (absl::IsCancelled(failure) && state_->cancellation.IsCancelled()) {
       answer_ = CancelledByCaller();
     } else {
@@ -109,6 +159,11 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
 
   void Complete(StatusOr<RunOutcome> outcome) {
     on_stop_.reset();
+    {
+      const std::lock_guard lock(mutex_);
+      is_complete_ = true;
+    }
+    cancel_ = nullptr;  // Nobody else looks at it any more.
     on_callers_stop_.reset();
     call_.reset();
     if (on_outcome_) {
@@ -129,6 +184,9 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
   v1::RunResponse response_;
   StatusOr<v1::RunResponse> answer_ = absl::UnknownError("");
   grpc::ClientContext context_;
+  std::mutex mutex_;
+  bool is_complete_ = false, is_cancelled_ = false;  // Guarded by mutex_, as below.
+  std::function<void()> cancel_;
   std::optional<std::stop_callback<Trigger>> on_callers_stop_;
   std::optional<std::stop_callback<CancelCall>> on_stop_;
 };

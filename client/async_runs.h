@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs of a client that no thread waits for: gRPC calls back with their answers, and what is left to do then, where
-// that is anything, is done by one thread for all of them.
+// The runs of a client that no thread waits for: a ring's thread, or gRPC, calls back with their answers, and what is
+// left to do then, where that is anything, is done by one thread for all of them.
 #ifndef HPVMD_CLIENT_ASYNC_RUNS_H_
 #define HPVMD_CLIENT_ASYNC_RUNS_H_
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <utility>
 
 #include "client/local_memory.h"
-#include "client/ring_caller.h"
 #include "client/status/status.h"
 
 namespace hpvm {
@@ -26,6 +26,7 @@ class LocalRing::Stream final : public grpc::ClientReadReactor<v1::OpenRingRespo
                                 public std::enable_shared_from_this<Stream> {
  public:
   Stream(LocalRing& owner, std::unique_ptr<RingCaller> made) : caller(std::move(made)), owner_(owner) {}
+  ~Stream() override { caller->Stop(); }
 
   void Start(v1::Hpvm::Stub& stub, std::string ticket) {
     self_ = shared_from_this();
@@ -52,11 +53,8 @@ class LocalRing::Stream final : public grpc::ClientReadReactor<v1::OpenRingRespo
   void OnDone(const grpc::Status& ended) override {
     const Status why = ended.ok() ? Unavailable("The server closed it.") : FromGrpc(ended);
     caller->End(Unavailable("The ring to the server ended while the call was in progress: " + Message(why)));
-    LocalRing& owner = owner_;
-    std::shared_ptr<Stream> self = std::move(self_);
-    owner.OnEnd(*this, why);
-    self.reset();    // Perhaps this; before the channel that its context belongs to.
-    owner.OnGone();  // The owner may be gone after that.
+    owner_.OnEnd(*this, why);
+    owner_.OnGone(std::move(self_));  // The owner, and this, may be gone after that.
   }
 
   // Nothing new goes through it.
@@ -90,11 +88,17 @@ LocalRing::~LocalRing() {
     stream_->context.TryCancel();
   }
   changed_.wait(lock, [this] { return streams_ == 0; });
+  const std::vector<std::shared_ptr<Stream>> gone = std::exchange(gone_, {});
+  lock.unlock();  // Their threads may want it.
 }
 
 std::shared_ptr<LocalRing::Stream> LocalRing::Find() {
+  std::vector<std::shared_ptr<Stream>> gone;  // Goes without the mutex, which their threads may want.
   {
     const std::lock_guard lock(mutex_);
+    const auto kept = std::partition(gone_.begin(), gone_.end(), [](const auto& one) { return one.use_count() > 1; });
+    gone.assign(std::make_move_iterator(kept), std::make_move_iterator(gone_.end()));
+    gone_.erase(kept, gone_.end());
     switch (state_) {
       case State::kOpen:
         return stream_;
@@ -177,8 +181,9 @@ void LocalRing::OnEnd(Stream& stream, const Status& why) {
   }
 }
 
-void LocalRing::OnGone() {
+void LocalRing::OnGone(std::shared_ptr<Stream> stream) {
   const std::lock_guard lock(mutex_);
+  gone_.push_back(std::move(stream));
   --streams_;
   changed_.notify_all();
 }
@@ -194,15 +199,28 @@ std::string LocalRing::Path() const {
   return state_ == State::kOpen ? "ring" : "gRPC: " + why_;
 }
 
+namespace {
+
+// Empty: it is too large for a ring.
+std::string BodyOf(const v1::RunRequest& request, const CallOptions& call) {
+  v1::RunRequest sent = request;
+  *sent.mutable_options() = call.request;
+  std::string body;
+  if (sent.ByteSizeLong() > RingCaller::kBodyBytesMax || !sent.SerializeToString(&body)) {
+    body.clear();
+  }
+  return body;
+}
+
+}  // namespace
+
 StatusOr<std::optional<v1::RunResponse>> LocalRing::Run(const v1::RunRequest& request, const CallOptions& call) {
   const std::shared_ptr<Stream> stream = Find();
   if (stream == nullptr) {
     return std::nullopt;
   }
-  v1::RunRequest sent = request;
-  *sent.mutable_options() = call.request;
-  std::string body;
-  if (sent.ByteSizeLong() > RingCaller::kBodyBytesMax || !sent.SerializeToString(&body)) {
+  const std::string body = BodyOf(request, call);
+  if (body.empty()) {
     return std::nullopt;
   }
   const std::stop_token stop = call.cancel.has_value() ? call.cancel->token() : std::stop_token();
@@ -213,16 +231,41 @@ StatusOr<std::optional<v1::RunResponse>> LocalRing::Run(const v1::RunRequest& re
   if (!answer->has_value()) {
     return std::nullopt;
   }
+  return Read(*stream, **answer);
+}
+
+std::optional<std::function<void()>> LocalRing::Start(const v1::RunRequest& request, const CallOptions& call,
+                                                      Done done) {
+  const std::shared_ptr<Stream> stream = call.timeout == kNever ? Find() : nullptr;
+  const std::string body = stream != nullptr ? BodyOf(request, call) : std::string();
+  if (body.empty()) {
+    return std::nullopt;
+  }
+  // The stream outlives its calls: it ends them before it goes.
+  const std::optional<uint64_t> id = stream->caller->Start(
+      body, [this, raw = stream.get(), done = std::move(done)](const StatusOr<RingCaller::Answer>& answer) {
+        StatusOr<std::optional<v1::RunResponse>> read =
+            answer.ok() ? Read(*raw, *answer) : StatusOr<std::optional<v1::RunResponse>>(answer.status());
+        raw->LeaveIfIdle();
+        done(std::move(read));
+      });
+  if (!id.has_value()) {
+    return std::nullopt;
+  }
+  return [stream, id = *id] { stream->caller->Cancel(id); };
+}
+
+StatusOr<std::optional<v1::RunResponse>> LocalRing::Read(Stream& stream, const RingCaller::Answer& answer) {
   v1::RunResponse response;
-  if (!response.ParseFromArray((*answer)->body.data(), static_cast<int>((*answer)->body.size()))) {
+  if (!response.ParseFromArray(answer.body.data(), static_cast<int>(answer.body.size()))) {
     return DataLoss("What came through the ring is no RunResponse.");
   }
-  if ((*answer)->is_refused) {
+  if (answer.is_refused) {
     // By gRPC the caller shows anew who it is, as with the next ring, and learns why it is refused if it still is.
     const Status why = FromProto(response.error());
     if (absl::IsUnauthenticated(why) || absl::IsPermissionDenied(why)) {
-      stream->Retire();
-      OnRetired(*stream);
+      stream.Retire();
+      OnRetired(stream);
     }
     return std::nullopt;
   }

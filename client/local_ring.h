@@ -9,7 +9,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "client/ring_caller.h"
 #include "grpcpp/grpcpp.h"
 
 #include "base/clock.h"
@@ -34,6 +36,10 @@ class LocalRing {
   // None: the run was not sent, and has to go by gRPC. kUnavailable when the ring ended meanwhile: what became of the
   // run is not known, as when a connection breaks.
   StatusOr<std::optional<v1::RunResponse>> Run(const v1::RunRequest& request, const CallOptions& call);
+  // Begins a run that no thread waits for. `done` gets what Run would give, on a thread that must not be kept; the
+  // answer cancels it. None: as with Run, and `done` is not called. Calls with a timeout are none of these.
+  using Done = std::function<void(StatusOr<std::optional<v1::RunResponse>>)>;
+  std::optional<std::function<void()>> Start(const v1::RunRequest& request, const CallOptions& call, Done done);
   // "ring", or "gRPC: " and why.
   std::string Path() const;
   // No ring from now on.
@@ -45,12 +51,14 @@ class LocalRing {
 
   // The ring to use, if there is one; opens one where it is time to.
   std::shared_ptr<Stream> Find();
+  // What came through it; none: it was refused, and goes by gRPC.
+  StatusOr<std::optional<v1::RunResponse>> Read(Stream& stream, const RingCaller::Answer& answer);
   void Open();
   // From the stream: its server answered, wants it to end soon, or has ended it.
   void OnOpen(Stream& stream);
   void OnRetired(Stream& stream);
   void OnEnd(Stream& stream, const Status& why);
-  void OnGone();
+  void OnGone(std::shared_ptr<Stream> stream);
   void Fail(const Status& why);
 
   v1::Hpvm::Stub& stub_;
@@ -62,6 +70,8 @@ class LocalRing {
   std::string why_ = "The client has made no run yet, beside which a ring would be opened.";
   std::shared_ptr<Stream> stream_;  // While it opens, and while it is used.
   size_t streams_ = 0;              // That are not gone.
+  // Gone, but not let go of: whoever says so may be a stream's own thread, which would wait for itself.
+  std::vector<std::shared_ptr<Stream>> gone_;
   bool stops_ = false;
   Time not_before_{0}, opened_{0};
   Duration pause_{0};

@@ -48,6 +48,20 @@ RingCaller::RingCaller(UniqueFd memory, Mapping mapping, UniqueFd bell, Duration
       consumer_(this->memory().to_client, kLimits),
       producer_(this->memory().to_server) {}
 
+void RingCaller::Stop() {
+  End(Unavailable("The ring was let go of."));
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  reading_.is_stopped.store(true);
+  readers_turn_.notify_all();
+  WakeLeader();
+  if (reader_.joinable()) {
+    reader_.join();
+  }
+}
+
 void RingCaller::Begin(size_t calls_max) {
   const std::lock_guard lock(mutex_);
   calls_max_ = calls_max;
@@ -67,18 +81,9 @@ StatusOr<std::optional<RingCaller::Answer>> RingCaller::Call(std::string_view bo
   bool rings = false, leads = false;
   {
     const std::lock_guard lock(mutex_);
-    if (!over_.ok() || calls_.size() >= calls_max_) {
+    if (!Put(body, &id)) {
       return std::nullopt;
     }
-    id = next_id_;
-    v1::RingCall head;
-    head.set_id(id);
-    const StatusOr<bool> put = producer_.Put(head.SerializeAsString(), BytesOf(body));
-    if (!put.ok() || !*put) {
-      ++full_;
-      return std::nullopt;
-    }
-    ++next_id_;
     calls_.emplace(id, &waiter);
     rings = producer_.MustWake();
     leads = !std::exchange(has_leader_, true);
@@ -108,6 +113,105 @@ StatusOr<std::optional<RingCaller::Answer>> RingCaller::Call(std::string_view bo
   }
 }
 
+std::optional<uint64_t> RingCaller::Start(std::string_view body, Done done) {
+  uint64_t id = 0;
+  bool rings = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!Put(body, &id)) {
+      return std::nullopt;
+    }
+    auto waiter = std::make_unique<Waiter>();
+    waiter->done = std::move(done);
+    calls_.emplace(id, waiter.get());
+    started_.emplace(id, std::move(waiter));
+    rings = producer_.MustWake();
+    if (!reader_.joinable()) {
+      reader_ = std::thread([this] { Read(); });
+    }
+    if (!has_leader_) {
+      readers_turn_.notify_one();
+    }
+  }
+  if (rings) {
+    RingBell();
+  }
+  return id;
+}
+
+void RingCaller::Cancel(uint64_t id) {
+  std::unique_ptr<Waiter> waiter;
+  bool rings = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = started_.find(id);
+    if (found == started_.end()) {
+      return;
+    }
+    waiter = std::move(found->second);
+    started_.erase(found);
+    calls_[id] = nullptr;
+    rings = PutCancel(id);
+  }
+  if (rings) {
+    RingBell();
+  }
+  waiter->done(Cancelled("The caller cancelled the call."));
+}
+
+// Reads for calls that no thread waits for, while no thread that waits reads.
+void RingCaller::Read() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    readers_turn_.wait(lock, [this] { return stops_ || (!started_.empty() && !has_leader_); });
+    if (stops_) {
+      return;
+    }
+    has_leader_ = true;
+    lock.unlock();
+    leads_.fetch_add(1, std::memory_order_relaxed);
+    while (!reading_.is_stopped.load() && HasStarted()) {
+      if (!TakeSome(reading_)) {
+        Sleep(reading_, kNever);
+      }
+    }
+    PassOn(reading_);
+    lock.lock();
+  }
+}
+
+bool RingCaller::HasStarted() const {
+  const std::lock_guard lock(mutex_);
+  return !started_.empty();
+}
+
+// With the mutex held. Tells the other side to give up; where there is no room the run goes on to its end, or to its
+// own deadline. Whether the bell must be rung.
+bool RingCaller::PutCancel(uint64_t id) {
+  v1::RingCall head;
+  head.set_id(id);
+  head.set_cancel(true);
+  const StatusOr<bool> put = producer_.Put(head.SerializeAsString());
+  return put.ok() && *put && producer_.MustWake();
+}
+
+// With the mutex held. False: there is no room just now, or the ring has ended.
+bool RingCaller::Put(std::string_view body, uint64_t* id) {
+  if (!over_.ok() || calls_.size() >= calls_max_) {
+    return false;
+  }
+  *id = next_id_;
+  v1::RingCall head;
+  head.set_id(*id);
+  const StatusOr<bool> put = producer_.Put(head.SerializeAsString(), BytesOf(body));
+  if (!put.ok() || !*put) {
+    ++full_;
+    return false;
+  }
+  ++next_id_;
+  return true;
+}
+
 StatusOr<std::optional<RingCaller::Answer>> RingCaller::Abandon(uint64_t id, Waiter& waiter) {
   bool rings = false;
   bool leads = false;
@@ -119,12 +223,7 @@ StatusOr<std::optional<RingCaller::Answer>> RingCaller::Abandon(uint64_t id, Wai
     }
     leads = waiter.word.load() == Waiter::kLeads;  // Just now.
     calls_[id] = nullptr;
-    v1::RingCall head;
-    head.set_id(id);
-    head.set_cancel(true);
-    // Where there is no room the run goes on to its end, or to its own deadline.
-    const StatusOr<bool> put = producer_.Put(head.SerializeAsString());
-    rings = put.ok() && *put && producer_.MustWake();
+    rings = PutCancel(id);
   }
   if (leads) {
     PassOn(waiter);
@@ -220,6 +319,7 @@ Status RingCaller::Dispatch(Frame& frame, const Waiter& leader) {
     return InvalidArgument("A frame's head is no RingReply.");
   }
   Waiter* done = nullptr;
+  std::unique_ptr<Waiter> started;
   {
     const std::lock_guard lock(mutex_);
     const auto found = calls_.find(head.id());
@@ -238,11 +338,19 @@ Status RingCaller::Dispatch(Frame& frame, const Waiter& leader) {
     }
     if (!head.more()) {
       calls_.erase(found);
-      done = waiter;
+      if (const auto one = started_.find(head.id()); one != started_.end()) {
+        started = std::move(one->second);
+        started_.erase(one);
+      } else {
+        done = waiter;
+      }
       if (done != nullptr) {
         done->word.store(Waiter::kDone);
       }
     }
+  }
+  if (started != nullptr) {
+    started->done(std::move(started->answer));
   }
   if (done != nullptr && done != &leader) {
     // Its thread may have gone on meanwhile; then the address means nothing, and nobody waits there.
@@ -258,13 +366,16 @@ void RingCaller::PassOn(const Waiter& from) {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, waiter] : calls_) {
-      if (waiter != nullptr && waiter != &from && waiter->word.load() == Waiter::kWaits) {
+      if (waiter != nullptr && waiter != &from && !waiter->done && waiter->word.load() == Waiter::kWaits) {
         next = waiter;
         next->word.store(Waiter::kLeads);
         break;
       }
     }
     has_leader_ = next != nullptr;
+    if (!has_leader_ && !started_.empty()) {
+      readers_turn_.notify_one();
+    }
   }
   if (next != nullptr) {
     wakes_.fetch_add(1, std::memory_order_relaxed);
@@ -274,14 +385,16 @@ void RingCaller::PassOn(const Waiter& from) {
 
 void RingCaller::End(const Status& why) {
   std::vector<Waiter*> failed;
+  std::unordered_map<uint64_t, std::unique_ptr<Waiter>> started;
   {
     const std::lock_guard lock(mutex_);
     if (!over_.ok()) {
       return;
     }
     over_ = why;
+    started = std::exchange(started_, {});
     for (const auto& [id, waiter] : calls_) {
-      if (waiter != nullptr) {
+      if (waiter != nullptr && !waiter->done) {
         waiter->status = why;
         waiter->word.store(Waiter::kDone);
         failed.push_back(waiter);
@@ -295,6 +408,9 @@ void RingCaller::End(const Status& why) {
   // Whoever leads sleeps elsewhere.
   is_over_.store(true);
   WakeLeader();
+  for (const auto& [id, waiter] : started) {
+    waiter->done(why);
+  }
 }
 
 bool RingCaller::IsIdle() const {

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calling end of a pair of rings (base/io/ring.h; frames as hpvm/v1/ring.proto has them), for any number of
 // threads. Each puts its call and waits; one of those that wait reads the answers of all, and wakes the others. So a
-// single thread's answer comes to it without another thread between, and many threads need none of their own.
+// single thread's answer comes to it without another thread between, and many threads need none of their own. Calls
+// that nobody waits for have a thread of this one's, which reads while none of the others does.
 #ifndef HPVMD_CLIENT_RING_CALLER_H_
 #define HPVMD_CLIENT_RING_CALLER_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +31,10 @@ namespace hpvm {
 // Any thread, but for what says otherwise. Outlives every Call.
 class RingCaller {
  public:
+  ~RingCaller() { Stop(); }
+  RingCaller(const RingCaller&) = delete;
+  RingCaller& operator=(const RingCaller&) = delete;
+
   // The largest body of a call.
   static constexpr size_t kBodyBytesMax = kRingFrameBytesMax - 1'024;
 
@@ -46,8 +54,17 @@ class RingCaller {
   // kDeadlineExceeded (RealClock) and, when `stop` was asked for, kCancelled, after which the other side is told to
   // give up; the ring's end when that came first.
   StatusOr<std::optional<Answer>> Call(std::string_view body, Time deadline, const std::stop_token& stop = {});
+  // Called once with a call's end, by whichever thread reads its answer or ends it: short, and takes no lock that is
+  // held around a method of this.
+  using Done = std::function<void(StatusOr<Answer>)>;
+  // Begins a call and returns its id, for Cancel. None: nothing was sent, as with Call, and `done` is not called.
+  std::optional<uint64_t> Start(std::string_view body, Done done);
+  // `done` gets kCancelled now, unless it has been called or is being called, and the other side is told to give up.
+  void Cancel(uint64_t id);
   // The other side is gone, or is to be left alone: what is in progress fails with that. The first reason counts.
   void End(const Status& why);
+  // Ends it, and waits until no `Done` is being called. Not in one.
+  void Stop();
   // Nothing is in progress.
   bool IsIdle() const;
 
@@ -66,11 +83,16 @@ class RingCaller {
     std::atomic<bool> is_stopped{false};
     Status status;
     Answer answer;
+    Done done = nullptr;  // Of a call that was started; no thread waits for it.
   };
 
   RingCaller(UniqueFd memory, Mapping mapping, UniqueFd bell, Duration spin);
   RingPairMemory& memory() { return *reinterpret_cast<RingPairMemory*>(mapping_.data()); }
   void RingBell();
+  bool Put(std::string_view body, uint64_t* id);
+  bool PutCancel(uint64_t id);
+  bool HasStarted() const;
+  void Read();
   void Lead(const Waiter& waiter, Time deadline);
   void Sleep(const Waiter& waiter, Time deadline);
   bool TakeSome(const Waiter& leader);
@@ -94,7 +116,12 @@ class RingCaller {
   size_t calls_max_ = 0;
   uint64_t next_id_ = 1;
   std::unordered_map<uint64_t, Waiter*> calls_;  // In progress; null: nobody waits for its answer any more.
+  std::unordered_map<uint64_t, std::unique_ptr<Waiter>> started_;  // Those of calls_ that no thread waits for.
   bool has_leader_ = false;
+  bool stops_ = false;
+  std::condition_variable readers_turn_;
+  std::thread reader_;
+  Waiter reading_;  // The reader's: never done, stopped by the destructor.
   Status over_;
   uint64_t full_ = 0;
   std::atomic<uint64_t> bells_{0}, sleeps_{0}, wakes_{0}, leads_{0};

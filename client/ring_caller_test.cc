@@ -149,6 +149,95 @@ TEST_P(RingCallerTest, CancelledCallsEnd) {
   EXPECT_EQ(cancels, kThreads + 1);
 }
 
+// Calls that nobody waits for, beside threads that wait: each gets its own answer, once, whoever reads it.
+TEST_P(RingCallerTest, StartedCallsEnd) {
+  FakeServer server(*caller_, Echo);
+  caller_->Begin(64);
+  std::atomic<int> right{0}, wrong{0};
+  std::vector<std::thread> threads;
+  std::atomic<bool> stops{false};
+  for (int thread = 0; thread < 2; ++thread) {
+    threads.emplace_back([&] {
+      while (!stops) {
+        const auto answer = caller_->Call("waits", kNever);
+        wrong += answer.ok() && (!answer->has_value() || TextOf((*answer)->body) == "waits") ? 0 : 1;
+      }
+    });
+  }
+  constexpr int kCalls = 5'000;
+  for (int i = 0; i < kCalls;) {
+    const std::string body = std::to_string(i);
+    const auto id = caller_->Start(body, [&, body](const StatusOr<RingCaller::Answer>& answer) {
+      ++(answer.ok() && TextOf(answer->body) == body ? right : wrong);
+    });
+    if (id.has_value()) {
+      ++i;
+    } else {
+      std::this_thread::yield();  // Full just now.
+    }
+    if (i == kCalls / 2) {
+      stops = true;  // From here on only the caller's own thread reads.
+    }
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  const Time begin = RealClock().Now();
+  while (right + wrong < kCalls && RealClock().Now() - begin < std::chrono::seconds(20)) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(right, kCalls);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(caller_->IsIdle());
+}
+
+// Cancelled, ended with the ring, and let go of with it: each is told so once.
+TEST_P(RingCallerTest, StartedCallsAreCancelled) {
+  std::atomic<int> cancels{0};
+  FakeServer server(
+      *caller_, [&](FakeServer&, const v1::RingCall& call, const std::string&) { cancels += call.cancel() ? 1 : 0; });
+  caller_->Begin(64);
+  std::vector<absl::StatusCode> codes(4, absl::StatusCode::kOk);
+  std::vector<uint64_t> ids;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    ids.push_back(*caller_->Start("silence", [&codes, i](const StatusOr<RingCaller::Answer>& answer) {
+      EXPECT_EQ(codes[i], absl::StatusCode::kOk);
+      codes[i] = answer.status().code();
+    }));
+  }
+  caller_->Cancel(ids[0]);
+  caller_->Cancel(ids[0]);
+  caller_->Cancel(12'345);
+  EXPECT_EQ(codes[0], absl::StatusCode::kCancelled);
+  EXPECT_EQ(codes[1], absl::StatusCode::kOk);
+  std::thread other([&] { caller_->Cancel(ids[1]); });
+  other.join();
+  EXPECT_EQ(codes[1], absl::StatusCode::kCancelled);
+  const Time begin = RealClock().Now();
+  while (cancels < 2 && RealClock().Now() - begin < std::chrono::seconds(20)) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(cancels, 2);
+  caller_->End(DataLoss("The test ends it."));
+  EXPECT_EQ(codes[3], absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(caller_->Start("late", [](const StatusOr<RingCaller::Answer>&) { ADD_FAILURE(); }).has_value());
+}
+
+// One that is let go of while its own thread sleeps does not wait for it.
+TEST_P(RingCallerTest, ItsOwnThreadEndsWithIt) {
+  std::atomic<int> ended{0};
+  {
+    FakeServer server(*caller_, [](FakeServer&, const v1::RingCall&, const std::string&) {});
+    caller_->Begin(8);
+    ASSERT_TRUE(caller_->Start("silence", [&](const StatusOr<RingCaller::Answer>&) { ++ended; }).has_value());
+    std::this_thread::sleep_for(milliseconds(50));
+    const Time begin = RealClock().Now();
+    caller_->Stop();
+    EXPECT_LT(RealClock().Now() - begin, std::chrono::seconds(5));
+  }
+  EXPECT_EQ(ended, 1);
+}
+
 TEST_P(RingCallerTest, AnswersOneThread) {
   FakeServer server(*caller_, Echo);
   caller_->Begin(8);

@@ -45,6 +45,7 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
   HPVMD_ASSIGN_OR_RETURN(options.patience, While(ParseDuration(patience), "reading --patience"));
   options.on_unanswered = SayUnanswered;
+  options.prepare_again = false;  // No command runs a graph later than at once.
   StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
   if (client.status().code() == absl::StatusCode::kUnavailable) {
     return While(client.status(), "connecting (start a server with `hpvmd --dev`, or name one with --server)");

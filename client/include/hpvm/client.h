@@ -78,8 +78,8 @@ class Client {
   // Begins a run and returns; no thread waits for it. Large inputs are sent before that, and large outputs are fetched
   // by one thread of the client's for all such runs; it calls `on_outcome`, too, when there is one, and so before the
   // answer can be waited for: a long one keeps others waiting. It is called however the run ends, also for a run that
-  // was dropped; it must not end the client. RunOptions.log, when given, lives until the run has ended. Runs go by
-  // gRPC, as many at a time as the server takes. The client's end cancels them.
+  // was dropped; it must not end the client. RunOptions.log, when given, lives until the run has ended. Runs go by ring
+  // as Run's do, but for those with a timeout. The client's end cancels them.
   Pending<RunOutcome> RunAsync(const std::string& handle, std::map<std::string, Tensor> inputs,
                                const RunOptions& options = {}, OnOutcome on_outcome = nullptr);
   // The call itself, for callers that keep their data in buffers.

@@ -172,6 +172,7 @@ int RunClients(const ServiceOptions& options, const std::string& command) {
            [us, threads](const ServiceOptions& o) { return MeasureSpin(std::chrono::microseconds(us), threads, o); }});
     }
   }
+  AddPythonCases(cases);
   return RunSuite("clients", cases, options, command);
 }
 

@@ -57,7 +57,7 @@ class RunOptions:
     def is_plain(self) -> bool:
         """Nothing is asked for but the outputs."""
         return not (self.symbols or self.repeat != 1 or self.rotations or self.until or self.placements or self.log or self.out
-                    or self.deadline or self.priority or self.labels or self.traceparent)
+                    or self.deadline is not None or self.priority or self.labels or self.traceparent)
 
     def request(self) -> Any:
         return request_options(deadline=self.deadline, priority=self.priority, labels=self.labels,

@@ -27,7 +27,19 @@ Status IsNone() { return FailedPrecondition("The buffer owns nothing: it was del
 
 }  // namespace
 
+Buffer::Buffer() = default;
+
 Buffer::Buffer(Client& client, v1::Buffer buffer) : client_(&client), buffer_(std::move(buffer)) {}
+
+Buffer::Buffer(Client& client, const BufferView& view) : client_(&client) {
+  buffer_.set_id(view.buffer_id);
+  buffer_.set_generation(view.generation);
+  if (view.type.has_value()) {
+    buffer_.set_type(ToProto(*view.type));
+    buffer_.mutable_shape()->Add(view.shape.begin(), view.shape.end());
+    buffer_.set_size_bytes(TensorBytes(*view.type, view.shape).value_or(0));
+  }
+}
 
 Buffer::~Buffer() {
   if (!id().empty()) {

@@ -51,7 +51,11 @@ StatusOr<v1::RunRequest> Client::RunCall::Bind() {
   for (const auto& [name, id] : options_.output_buffers) {
     v1::OutputBinding& output = *request.add_outputs();
     output.set_name(name);
-    output.set_buffer_id(id);
+    if (id.empty()) {
+      output.set_new_buffer(true);
+    } else {
+      output.set_buffer_id(id);
+    }
   }
   local_.BindOutputs(options_.output_buffers, &request);
   return request;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -126,6 +127,46 @@ StatusOr<ServiceResult> Measure(std::unique_ptr<Servers>& servers, bool by_ring,
   return result;
 }
 
+double MedianUs(std::vector<int64_t> ns) {
+  std::nth_element(ns.begin(), ns.begin() + static_cast<ptrdiff_t>(ns.size() / 2), ns.end());
+  return static_cast<double>(ns[ns.size() / 2]) / 1e3;
+}
+
+// What the library adds to a call by gRPC: the same run by the generated stub alone, by the library's own call, and
+// with tensors; in short turns, so that all see the same machine.
+StatusOr<ServiceResult> MeasureAdded(std::unique_ptr<Servers>& servers, const ServiceOptions& options) {
+  if (servers == nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(servers, Servers::Start());
+  }
+  HPVMD_ASSIGN_OR_RETURN(
+      std::unique_ptr<Client> client,
+      Client::Connect(
+          {.endpoint = servers->daemon, .credentials = {.ticket = false}, .local_memory = false, .local_ring = false}));
+  std::array<std::unique_ptr<CallLoad>, 3> loads;
+  HPVMD_ASSIGN_OR_RETURN(loads[0], MakeStubLoad(servers->daemon, servers->handle));
+  HPVMD_ASSIGN_OR_RETURN(loads[1], MakeClientLoad(*client, servers->handle, 1));
+  HPVMD_ASSIGN_OR_RETURN(loads[2], MakeTensorLoad(*client, servers->handle));
+  constexpr uint32_t kTurn = 100;
+  std::array<std::vector<int64_t>, 3> took;
+  for (uint32_t turn = 0; turn < (options.quick ? 3 : 300); ++turn) {
+    for (size_t i = 0; i < loads.size(); ++i) {
+      HPVMD_ASSIGN_OR_RETURN(const CallLoad::Outcome outcome, loads[i]->Run(kTurn));
+      if (turn != 0) {  // The first is for warmth.
+        took[i].insert(took[i].end(), outcome.call_ns.begin(), outcome.call_ns.end());
+      }
+    }
+  }
+  const double bare = MedianUs(took[0]), call = MedianUs(took[1]), tensors = MedianUs(took[2]);
+  ServiceResult result;
+  result.Add("stub_median_us", bare);
+  result.Add("call_median_us", call);
+  result.Add("tensors_median_us", tensors);
+  result.Add("call_added_us", call - bare);
+  result.Add("tensors_added_us", tensors - bare);
+  result.verified = true;  // Every answer was compared.
+  return result;
+}
+
 // What looking for a while before sleeping does, on calls that nobody works for.
 StatusOr<ServiceResult> MeasureSpin(Duration spin, uint32_t threads, const ServiceOptions& options) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<RingEcho> echo, RingEcho::Start(spin));
@@ -165,6 +206,7 @@ int RunClients(const ServiceOptions& options, const std::string& command) {
            [&servers, by_ring, threads](const ServiceOptions& o) { return Measure(servers, by_ring, threads, o); }});
     }
   }
+  cases.push_back({"added/1", [&servers](const ServiceOptions& o) { return MeasureAdded(servers, o); }});
   for (const int us : {0, 5, 20, 50, 200}) {
     for (const uint32_t threads : {1, 16}) {
       cases.push_back(

@@ -46,6 +46,9 @@ StatusOr<std::unique_ptr<CallLoad>> MakeCallbackEchoLoad(const std::string& endp
 // every body back. Both are borrowed.
 StatusOr<std::unique_ptr<CallLoad>> MakeClientLoad(Client& client, const std::string& handle, uint32_t threads);
 StatusOr<std::unique_ptr<CallLoad>> MakeRingEchoLoad(RingCaller& caller, uint32_t threads);
+// The same run by one thread: with tensors, as programs write it, and by nothing but the generated stub and a channel.
+StatusOr<std::unique_ptr<CallLoad>> MakeTensorLoad(Client& client, const std::string& handle);
+StatusOr<std::unique_ptr<CallLoad>> MakeStubLoad(const std::string& endpoint, const std::string& handle);
 // Makes calls until the client's go by ring.
 Status AwaitRing(Client& client, CallLoad& load);
 

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads of threads that each make a call and wait for it.
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <thread>
 
+#include "client/status/status.h"
+#include "grpcpp/grpcpp.h"
+
 #include "bench/service/run_calls.h"
+#include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm::bench {
 namespace {
@@ -66,24 +71,56 @@ std::string Payload(uint32_t thread) {
   return data;
 }
 
+v1::RunRequest RequestOf(const std::string& handle, uint32_t thread) {
+  v1::RunRequest request;
+  request.set_handle(handle);
+  v1::InputBinding* input = request.add_inputs();
+  input->set_name("x");
+  input->mutable_tensor()->set_type(v1::ELEMENT_TYPE_U8);
+  input->mutable_tensor()->add_shape(kCallBytes);
+  input->mutable_tensor()->set_data(Payload(thread));
+  return request;
+}
+
+Status IsAnswer(const v1::RunRequest& request, const v1::RunResponse& response) {
+  return response.outputs_size() == 1 && response.outputs(0).tensor().data() == request.inputs(0).tensor().data()
+             ? absl::OkStatus()
+             : Internal("An answer does not hold the bytes that were sent.");
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<CallLoad>> MakeClientLoad(Client& client, const std::string& handle, uint32_t threads) {
   std::vector<v1::RunRequest> requests;
   for (uint32_t i = 0; i < threads; ++i) {
-    v1::RunRequest& request = requests.emplace_back();
-    request.set_handle(handle);
-    v1::InputBinding* input = request.add_inputs();
-    input->set_name("x");
-    input->mutable_tensor()->set_type(v1::ELEMENT_TYPE_U8);
-    input->mutable_tensor()->add_shape(kCallBytes);
-    input->mutable_tensor()->set_data(Payload(i));
+    requests.push_back(RequestOf(handle, i));
   }
   return std::make_unique<ThreadLoad>(threads, [&client, requests = std::move(requests)](uint32_t i) -> Status {
     HPVMD_ASSIGN_OR_RETURN(const v1::RunResponse response, client.Run(requests[i]));
-    return response.outputs_size() == 1 && response.outputs(0).tensor().data() == requests[i].inputs(0).tensor().data()
+    return IsAnswer(requests[i], response);
+  });
+}
+
+StatusOr<std::unique_ptr<CallLoad>> MakeTensorLoad(Client& client, const std::string& handle) {
+  const std::string payload = Payload(0);
+  std::map<std::string, Tensor> inputs = {{"x", {ElementType::kU8, {kCallBytes}, {payload.begin(), payload.end()}}}};
+  return std::make_unique<ThreadLoad>(1, [&client, handle, inputs = std::move(inputs)](uint32_t) -> Status {
+    HPVMD_ASSIGN_OR_RETURN(const RunOutcome outcome, client.Run(handle, inputs));
+    return outcome.outputs.at("y").data == inputs.at("x").data
                ? absl::OkStatus()
                : Internal("An answer does not hold the bytes that were sent.");
+  });
+}
+
+StatusOr<std::unique_ptr<CallLoad>> MakeStubLoad(const std::string& endpoint, const std::string& handle) {
+  const std::shared_ptr<grpc::Channel> channel = grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials());
+  // Shared, since a function that may be copied holds it.
+  const std::shared_ptr<v1::Hpvm::Stub> stub = v1::Hpvm::NewStub(channel);
+  return std::make_unique<ThreadLoad>(1, [stub, request = RequestOf(handle, 0)](uint32_t) -> Status {
+    grpc::ClientContext context;
+    v1::RunResponse response;
+    HPVMD_RETURN_IF_ERROR(FromGrpc(stub->Run(&context, request, &response)));
+    return IsAnswer(request, response);
   });
 }
 

@@ -1,492 +1,420 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries out a scenario (README.md) with the C++ client.
-//
-//   hpvm-scenario SERVER SCENARIO.json GRAPHS
-//
-// GRAPHS is a folder with the documents that steps name. At the step `restart` it prints "restart" and waits for a
-// line. Exit code 1: a step did something else than the scenario says; standard error says what.
-#include <cstring>
+// hpvm-scenario ENDPOINT SCENARIO GRAPHS: does each step of a scenario (README.md) with the C++ client. GRAPHS is a
+// folder of the documents that steps name, with their modules inside. Before it goes on after a step "restart" it says
+// so, and waits for a line. Ends with 1 and the step that did not go as it should.
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
-#include <memory>
 #include <set>
-#include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 
+#include "base/status.h"
 #include "hpvm/admin.h"
 #include "hpvm/client.h"
-#include "hpvm/diagnostics.h"
 
-namespace hpvm::scenario {
+namespace hpvm {
 namespace {
 
 using Json = nlohmann::json;
-
-Status Wrong(const std::string& what) { return absl::InternalError(absl::StrCat("Wrong: ", what)); }
-
-Status Expect(bool is_so, const std::string& what) { return is_so ? absl::OkStatus() : Wrong(what); }
 
 template <typename T>
 void Put(const Json& data, std::vector<uint8_t>* bytes) {
   for (const Json& element : data) {
     const T value = element.get<T>();
-    const size_t at = bytes->size();
-    bytes->resize(at + sizeof(T));
-    std::memcpy(bytes->data() + at, &value, sizeof(T));
+    const auto* const first = reinterpret_cast<const uint8_t*>(&value);
+    bytes->insert(bytes->end(), first, first + sizeof(value));
   }
 }
 
-Tensor TensorOf(const Json& value) {
-  Tensor tensor{
-      *ElementTypeFromName(value["type"].get<std::string>()), value["shape"].get<std::vector<uint64_t>>(), {}};
+StatusOr<Tensor> TensorOf(const Json& value) {
+  const std::optional<ElementType> type = ElementTypeFromName(value.at("type").get<std::string>());
+  Tensor tensor{type.value_or(ElementType::kBool), value.at("shape").get<std::vector<uint64_t>>(), {}};
+  const Json& data = value.at("data");
   switch (tensor.type) {
+    case ElementType::kI32:
+      Put<int32_t>(data, &tensor.data);
+      break;
+    case ElementType::kI64:
+      Put<int64_t>(data, &tensor.data);
+      break;
     case ElementType::kF32:
-      Put<float>(value["data"], &tensor.data);
+      Put<float>(data, &tensor.data);
       break;
     case ElementType::kF64:
-      Put<double>(value["data"], &tensor.data);
+      Put<double>(data, &tensor.data);
       break;
     default:
-      Put<int32_t>(value["data"], &tensor.data);
-      break;
+      return Unimplemented("The player has no values of type " + value.at("type").get<std::string>() + ".");
   }
   return tensor;
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+Status Check(bool is_so, const std::string& what) { return is_so ? absl::OkStatus() : Internal("Not so: " + what); }
+
+Status CheckSame(const Tensor& tensor, const Json& wanted) {
+  HPVMD_ASSIGN_OR_RETURN(const Tensor other, TensorOf(wanted));
+  return Check(tensor.type == other.type && tensor.shape == other.shape && tensor.data == other.data,
+               "the tensor is " + wanted.dump());
 }
 
-Status Same(const std::map<std::string, Tensor>& outputs, const Json& wanted) {
-  for (const auto& [name, value] : wanted.items()) {
-    const Tensor expected = TensorOf(value);
-    const auto found = outputs.find(name);
-    if (found == outputs.end() || found->second.type != expected.type || found->second.shape != expected.shape ||
-        found->second.data != expected.data) {
-      return Wrong("output \"" + name + "\" is another");
-    }
-  }
-  return absl::OkStatus();
-}
-
-std::set<std::string> Ids(const std::vector<v1::Device>& devices) {
-  std::set<std::string> ids;
-  for (const v1::Device& device : devices) {
-    ids.insert(device.id());
-  }
-  return ids;
-}
-
-// One thread. Members are named as the scenario's steps.
 class Player {
  public:
   Player(Client& client, std::string graphs) : client_(client), admin_(client), graphs_(std::move(graphs)) {}
 
+  // What a step says of its failure is part of it.
   Status Play(const Json& step) {
-    const auto found = steps_.find(step["do"].get<std::string>());
-    if (found == steps_.end()) {
-      return Wrong("there is no such step");
+    const auto done = kSteps.find(step.at("do").get<std::string>());
+    if (done == kSteps.end()) {
+      return Unimplemented("The player has no such step.");
     }
-    const Status done = (this->*found->second)(step);
+    const Status status = (this->*done->second)(step);
     if (!step.contains("error")) {
-      return done;
+      return status;
     }
-    return CheckFailure(done, step["error"]);
+    const Json& error = step.at("error");
+    const std::string codes = "|" + error.at("code").get<std::string>() + "|";
+    HPVMD_RETURN_IF_ERROR(Check(codes.find("|" + absl::StatusCodeToString(status.code()) + "|") != std::string::npos,
+                                "it fails with " + codes + ", but: " + status.ToString()));
+    HPVMD_RETURN_IF_ERROR(Check(Message(status).find(error.value("message", "")) != std::string::npos,
+                                "the message says that: " + Message(status)));
+    std::set<std::string> places;
+    for (const v1::Diagnostic& fault : DiagnosticsOf(status)) {
+      places.insert(fault.place());
+    }
+    for (const std::string place : error.value("places", Json::array())) {
+      HPVMD_RETURN_IF_ERROR(Check(places.contains(place), "a diagnostic is about " + place));
+    }
+    return absl::OkStatus();
   }
 
  private:
-  static Status CheckFailure(const Status& done, const Json& wanted) {
-    const std::vector<std::string> codes = absl::StrSplit(wanted["code"].get<std::string>(), '|');
-    const std::string code = absl::StatusCodeToString(done.code());
-    if (std::find(codes.begin(), codes.end(), code) == codes.end()) {
-      return Wrong("it ended with " + done.ToString());
+  using Step = Status (Player::*)(const Json&);
+  static const std::map<std::string, Step> kSteps;
+
+  static std::string As(const Json& step) { return step.value("as", ""); }
+
+  StatusOr<std::string> Document(const Json& step) {
+    std::ifstream file(graphs_ + "/" + step.at("graph").get<std::string>() + ".json");
+    Json document = Json::parse(file);
+    const Json patch = step.value("patch", Json::object());
+    for (const auto& [pointer, value] : patch.items()) {
+      document[Json::json_pointer(pointer)] = value;
     }
-    if (!absl::StrContains(done.message(), wanted.value("message", ""))) {
-      return Wrong("the message is \"" + std::string(done.message()) + "\"");
-    }
-    std::set<std::string> places;
-    for (const v1::Diagnostic& diagnostic : DiagnosticsOf(done)) {
-      places.insert(diagnostic.place());
-    }
-    for (const std::string& place : wanted.value("places", std::vector<std::string>())) {
-      if (!places.contains(place)) {
-        return Wrong("no diagnostic is about " + place);
+    return document.dump();
+  }
+
+  // Tensors into `inputs`, buffers into `buffers`.
+  Status Inputs(const Json& values, std::map<std::string, Tensor>* inputs, std::map<std::string, BufferView>* buffers) {
+    for (const auto& [name, value] : values.items()) {
+      if (value.contains("buffer")) {
+        (*buffers)[name] = {.buffer_id = ids_.at(value.at("buffer"))};
+      } else {
+        HPVMD_ASSIGN_OR_RETURN((*inputs)[name], TensorOf(value));
       }
     }
     return absl::OkStatus();
-  }
-
-  void Bind(const Json& inputs, std::map<std::string, Tensor>* tensors, std::map<std::string, BufferView>* buffers) {
-    for (const auto& [name, value] : inputs.items()) {
-      if (value.contains("buffer")) {
-        (*buffers)[name] = views_.at(value["buffer"]);
-      } else {
-        (*tensors)[name] = TensorOf(value);
-      }
-    }
   }
 
   Status Server(const Json& step) {
-    const StatusOr<v1::ServerInfoResponse> info = client_.ServerInfo();
-    if (!info.ok()) {
-      return info.status();
-    }
-    for (const std::string feature : step["features"]) {
-      if (std::find(info->features().begin(), info->features().end(), feature) == info->features().end()) {
-        return Wrong("there is no feature " + feature);
-      }
+    HPVMD_ASSIGN_OR_RETURN(const v1::ServerInfoResponse info, client_.ServerInfo());
+    const std::set<std::string> features(info.features().begin(), info.features().end());
+    for (const std::string feature : step.at("features")) {
+      HPVMD_RETURN_IF_ERROR(Check(features.contains(feature), "the server has " + feature));
     }
     return absl::OkStatus();
   }
-
+  template <typename Devices>
+  static Status CheckIds(const Devices& devices, const Json& step) {
+    Json ids = Json::array();
+    for (const v1::Device& device : devices) {
+      ids.push_back(device.id());
+    }
+    return Check(ids == step.at("ids"), "the devices are those: " + ids.dump());
+  }
   Status Devices(const Json& step) {
-    const auto devices = client_.ListDevices();
-    return devices.ok() ? Expect(Ids(*devices) == step["ids"].get<std::set<std::string>>(), "the devices are others")
-                        : devices.status();
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Device> devices, client_.ListDevices());
+    return CheckIds(devices, step);
   }
 
   Status Prepare(const Json& step) {
-    Json document = Json::parse(ReadFile(graphs_ + "/" + step["graph"].get<std::string>() + ".json"));
-    for (const auto& [pointer, value] : step.value("patch", Json::object()).items()) {
-      document[Json::json_pointer(pointer)] = value;
-    }
-    const auto prepared = client_.Prepare(document.dump(), {});
-    if (prepared.ok()) {
-      handles_[step["as"]] = prepared->handle;
-    }
-    return prepared.status();
-  }
-
-  Status Run(const Json& step) {
-    RunOptions options;
-    std::map<std::string, Tensor> inputs;
-    Bind(step["inputs"], &inputs, &options.input_buffers);
-    options.repetition.repeat = step.value("repeat", 1u);
-    options.repetition.rotations = step.value("rotations", std::map<std::string, std::string>());
-    for (const auto& [output, buffer] : step.value("into", Json::object()).items()) {
-      options.output_buffers[output] = views_.at(buffer).buffer_id;
-    }
-    const auto outcome = client_.Run(handles_.at(step["graph"]), inputs, options);
-    if (!outcome.ok()) {
-      return outcome.status();
-    }
-    if (outcome->prepared_again != step.value("prepared_again", outcome->prepared_again)) {
-      return Wrong("whether the graph was prepared again");
-    }
-    return Same(outcome->outputs, step.value("outputs", Json::object()));
-  }
-
-  Status RunMany(const Json& step) {
-    std::vector<RunItem> items(step["items"].size());
-    for (size_t i = 0; i < items.size(); ++i) {
-      Bind(step["items"][i], &items[i].inputs, &items[i].input_buffers);
-    }
-    std::vector<std::string> codes(items.size());
-    const Status done = client_.RunMany(handles_.at(step["graph"]), items, [&](size_t i, StatusOr<RunOutcome> outcome) {
-      codes[i] = absl::StatusCodeToString(outcome.status().code());
-      return true;
-    });
-    return done.ok() ? Expect(codes == step["codes"].get<std::vector<std::string>>(), "the codes are others") : done;
-  }
-
-  Status Keep(const Json& step, StatusOr<hpvm::Buffer> buffer) {
-    if (buffer.ok()) {
-      views_[step["as"]] = buffer->View();
-      buffers_[step["as"]] = *std::move(buffer);
-    }
-    return buffer.status();
-  }
-
-  Status Buffer(const Json& step) {
-    const Tensor value = TensorOf(step["value"]);
-    const Status made = Keep(step, client_.MakeBuffer(value.type, value.shape));
-    return made.ok() ? buffers_[step["as"]].Write(value.data) : made;
-  }
-
-  Status Empty(const Json& step) {
-    return Keep(step, client_.MakeBuffer(*ElementTypeFromName(step["type"].get<std::string>()),
-                                         step["shape"].get<std::vector<uint64_t>>()));
-  }
-
-  Status Shared(const Json& step) {
-    const Tensor value = TensorOf(step["value"]);
-    const Status made = Keep(step, client_.MakeLocalBuffer(value.type, value.shape));
-    if (made.ok()) {
-      std::copy(value.data.begin(), value.data.end(), buffers_[step["as"]].memory().begin());
-    }
-    return made;
-  }
-
-  Status Fill(const Json& step) {
-    const Tensor value = TensorOf(step["value"]);
-    std::copy(value.data.begin(), value.data.end(), buffers_.at(step["buffer"]).memory().begin());
+    HPVMD_ASSIGN_OR_RETURN(const std::string document, Document(step));
+    HPVMD_ASSIGN_OR_RETURN(const Prepared prepared, client_.Prepare(document, {}));
+    ids_[As(step)] = prepared.handle;
     return absl::OkStatus();
   }
+  Status Run(const Json& step) {
+    std::map<std::string, Tensor> inputs;
+    RunOptions options;
+    HPVMD_RETURN_IF_ERROR(Inputs(step.at("inputs"), &inputs, &options.input_buffers));
+    options.repetition.repeat = step.value("repeat", 1u);
+    options.repetition.rotations = step.value("rotations", std::map<std::string, std::string>());
+    const Json new_buffers = step.value("new_buffers", Json::object());
+    for (const auto& [output, label] : new_buffers.items()) {
+      options.output_buffers[output] = "";
+    }
+    HPVMD_ASSIGN_OR_RETURN(const RunOutcome outcome, client_.Run(ids_.at(step.at("graph")), inputs, options));
+    for (const auto& [output, label] : new_buffers.items()) {
+      Keep(label, Buffer(client_, outcome.buffers.at(output)));
+    }
+    const Json outputs = step.value("outputs", Json::object());
+    for (const auto& [name, wanted] : outputs.items()) {
+      HPVMD_RETURN_IF_ERROR(CheckSame(outcome.outputs.at(name), wanted));
+    }
+    return Check(outcome.prepared_again == step.value("prepared_again", outcome.prepared_again),
+                 "it was prepared again");
+  }
+  Status RunMany(const Json& step) {
+    std::vector<RunItem> items;
+    for (const Json& values : step.at("items")) {
+      RunItem& item = items.emplace_back();
+      HPVMD_RETURN_IF_ERROR(Inputs(values, &item.inputs, &item.input_buffers));
+    }
+    Json codes = Json::array();
+    HPVMD_RETURN_IF_ERROR(
+        client_.RunMany(ids_.at(step.at("graph")), items, [&](size_t index, const StatusOr<RunOutcome>& outcome) {
+          codes[index] = absl::StatusCodeToString(outcome.status().code());
+          return true;
+        }));
+    return Check(codes == step.at("codes"), "the runs end so: " + codes.dump());
+  }
+  Status Release(const Json& step) { return client_.Release(ids_.at(step.at("graph"))); }
 
+  void Keep(const std::string& label, hpvm::Buffer buffer) {
+    ids_[label] = buffer.id();
+    buffers_[label] = std::move(buffer);
+  }
+  Status MakeBuffer(const Json& step) {
+    HPVMD_ASSIGN_OR_RETURN(const Tensor tensor, TensorOf(step.at("value")));
+    HPVMD_ASSIGN_OR_RETURN(hpvm::Buffer buffer, client_.MakeBuffer(tensor.type, tensor.shape));
+    HPVMD_RETURN_IF_ERROR(buffer.Write(tensor.data));
+    Keep(As(step), std::move(buffer));
+    return absl::OkStatus();
+  }
+  Status Shared(const Json& step) {
+    HPVMD_ASSIGN_OR_RETURN(const Tensor tensor, TensorOf(step.at("value")));
+    HPVMD_ASSIGN_OR_RETURN(hpvm::Buffer buffer, client_.MakeLocalBuffer(tensor.type, tensor.shape));
+    std::copy(tensor.data.begin(), tensor.data.end(), buffer.memory().begin());
+    Keep(As(step), std::move(buffer));
+    return absl::OkStatus();
+  }
+  Status Fill(const Json& step) {
+    HPVMD_ASSIGN_OR_RETURN(const Tensor tensor, TensorOf(step.at("value")));
+    std::copy(tensor.data.begin(), tensor.data.end(), buffers_.at(step.at("buffer")).memory().begin());
+    return absl::OkStatus();
+  }
   Status Publish(const Json& step) {
-    const auto generation = buffers_.at(step["buffer"]).Publish();
-    return generation.ok() ? Expect(*generation > 1, "the generation did not grow") : generation.status();
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t generation, buffers_.at(step.at("buffer")).Publish());
+    return Check(generation > 1, "the generation grows");
   }
-
   Status Read(const Json& step) {
-    const auto tensor = buffers_.at(step["buffer"]).ReadTensor();
-    return tensor.ok() ? Same({{"it", *tensor}}, {{"it", step["value"]}}) : tensor.status();
+    HPVMD_ASSIGN_OR_RETURN(const Tensor tensor, buffers_.at(step.at("buffer")).ReadTensor());
+    return CheckSame(tensor, step.at("value"));
   }
-
-  Status Write(const Json& step) { return buffers_.at(step["buffer"]).Write(TensorOf(step["value"]).data); }
-
-  Status Delete(const Json& step) { return buffers_.at(step["buffer"]).Delete(); }
+  Status Write(const Json& step) {
+    HPVMD_ASSIGN_OR_RETURN(const Tensor tensor, TensorOf(step.at("value")));
+    return buffers_.at(step.at("buffer")).Write(tensor.data);
+  }
+  Status Delete(const Json& step) { return buffers_.at(step.at("buffer")).Delete(); }
 
   Status Submit(const Json& step) {
+    HPVMD_ASSIGN_OR_RETURN(const std::string document, Document(step));
+    std::map<std::string, Tensor> inputs;
+    std::map<std::string, BufferView> none;
+    HPVMD_RETURN_IF_ERROR(Inputs(step.at("inputs"), &inputs, &none));
     SubmitOptions options;
     options.name = step.value("name", "");
     options.call.request.set_idempotency_key(step.value("key", ""));
-    for (const auto& [key, value] : step.value("labels", std::map<std::string, std::string>())) {
-      (*options.call.request.mutable_labels())[key] = value;
+    const Json labels = step.value("labels", Json::object());
+    for (const auto& [name, value] : labels.items()) {
+      (*options.call.request.mutable_labels())[name] = value.get<std::string>();
     }
-    for (const std::string& name : step.value("after", std::vector<std::string>())) {
-      v1::JobDependency dependency;
-      dependency.set_job_id(jobs_.at(name));
-      options.after.push_back(dependency);
+    for (const std::string job : step.value("after", Json::array())) {
+      options.after.emplace_back().set_job_id(ids_.at(job));
     }
-    std::map<std::string, Tensor> inputs;
-    std::map<std::string, BufferView> buffers;
-    Bind(step["inputs"], &inputs, &buffers);
-    const std::string document = ReadFile(graphs_ + "/" + step["graph"].get<std::string>() + ".json");
-    const auto response = client_.Submit(document, {}, inputs, options);
-    if (!response.ok()) {
-      return response.status();
-    }
-    jobs_[step["as"]] = response->job().id();
-    return Expect(!step.contains("same_as") || response->job().id() == jobs_.at(step["same_as"]), "it is another job");
+    HPVMD_ASSIGN_OR_RETURN(const v1::SubmitResponse response, client_.Submit(document, {}, inputs, options));
+    ids_[As(step)] = response.job().id();
+    return Check(!step.contains("same_as") || ids_.at(step.at("same_as")) == response.job().id(), "it is the same job");
   }
-
+  static Json NameOf(v1::JobState state) { return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1); }
   Status Wait(const Json& step) {
+    const std::string& id = ids_.at(step.at("job"));
     WaitOptions options;
     options.call.timeout = std::chrono::seconds(60);
-    const auto job = client_.WaitJob(jobs_.at(step["job"]), options);
-    if (!job.ok()) {
-      return job.status();
+    HPVMD_ASSIGN_OR_RETURN(const v1::Job job, client_.WaitJob(id, options));
+    HPVMD_RETURN_IF_ERROR(
+        Check(NameOf(job.state()) == step.at("state"), "the job ends so, not as " + NameOf(job.state()).dump()));
+    const Json outputs = step.value("outputs", Json::object());
+    for (const auto& [name, wanted] : outputs.items()) {
+      HPVMD_ASSIGN_OR_RETURN(const Tensor tensor, client_.FetchOutput(id, name));
+      HPVMD_RETURN_IF_ERROR(CheckSame(tensor, wanted));
     }
-    if (v1::JobState_Name(job->state()) != "JOB_STATE_" + step["state"].get<std::string>()) {
-      return Wrong("the job ended as " + v1::JobState_Name(job->state()));
-    }
-    std::map<std::string, Tensor> outputs;
-    for (const auto& [name, value] : step.value("outputs", Json::object()).items()) {
-      auto tensor = client_.FetchOutput(job->id(), name);
-      if (!tensor.ok()) {
-        return tensor.status();
-      }
-      outputs[name] = *std::move(tensor);
-    }
-    return Same(outputs, step.value("outputs", Json::object()));
+    return absl::OkStatus();
   }
-
-  Status Cancel(const Json& step) { return client_.CancelJob(jobs_.at(step["job"])).status(); }
-
+  Status Cancel(const Json& step) { return client_.CancelJob(ids_.at(step.at("job"))).status(); }
   Status Retry(const Json& step) {
-    const auto response = client_.RetryJob(jobs_.at(step["job"]));
-    if (response.ok()) {
-      jobs_[step["as"]] = response->job().id();
-    }
-    return response.status();
+    HPVMD_ASSIGN_OR_RETURN(const v1::SubmitResponse response, client_.RetryJob(ids_.at(step.at("job"))));
+    ids_[As(step)] = response.job().id();
+    return absl::OkStatus();
   }
-
   Status Jobs(const Json& step) {
     v1::ListJobsRequest request;
-    for (const auto& [key, value] : step["labels"].items()) {
-      (*request.mutable_labels())[key] = value.get<std::string>();
+    for (const auto& [name, value] : step.at("labels").items()) {
+      (*request.mutable_labels())[name] = value.get<std::string>();
     }
-    const auto jobs = client_.ListAllJobs(request, 100);
-    if (!jobs.ok()) {
-      return jobs.status();
-    }
-    std::vector<std::string> names;
-    for (const v1::Job& job : *jobs) {
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, client_.ListAllJobs(request, 100));
+    Json names = Json::array();
+    for (const v1::Job& job : jobs) {
       names.push_back(job.name());
     }
-    return Expect(names == step["names"].get<std::vector<std::string>>(), "the jobs are others");
+    return Check(names == step.at("names"), "the jobs are those: " + names.dump());
   }
-
   Status WatchJobs(const Json& step) {
-    bool is_seen = false;
     WatchJobsOptions options;
     options.call.timeout = std::chrono::seconds(60);
-    const Status watched = client_.WatchJobs(options, [&](const v1::JobChange& change) {
-      is_seen |= change.job().id() == jobs_.at(step["job"]) &&
-                 v1::JobState_Name(change.job().state()) == "JOB_STATE_" + step["state"].get<std::string>();
-      return !is_seen;
+    return client_.WatchJobs(options, [&](const v1::JobChange& change) {
+      return change.job().id() != ids_.at(step.at("job")) || NameOf(change.job().state()) != step.at("state");
     });
-    return watched.ok() ? Expect(is_seen, "the change was not told") : watched;
   }
-
   Status WatchDevices(const Json& step) {
-    std::set<std::string> ids;
-    const Status watched = client_.WatchDevices([&](const v1::ListDevicesResponse& now, const auto&) {
-      ids = Ids({now.devices().begin(), now.devices().end()});
-      return false;
-    });
-    return watched.ok() ? Expect(ids == step["ids"].get<std::set<std::string>>(), "the devices are others") : watched;
+    hpvm::Status same;
+    CallOptions call;
+    call.timeout = std::chrono::seconds(30);
+    HPVMD_RETURN_IF_ERROR(client_.WatchDevices(
+        [&](const v1::ListDevicesResponse& now, const std::vector<DeviceChange>&) {
+          same = CheckIds(now.devices(), step);
+          return false;
+        },
+        call));
+    return same;
   }
-
   Status Costs(const Json& step) {
-    const auto costs = client_.ListCosts(handles_.at(step["graph"]));
-    if (!costs.ok()) {
-      return costs.status();
-    }
+    HPVMD_ASSIGN_OR_RETURN(const v1::ListCostsResponse costs, client_.ListCosts(ids_.at(step.at("graph"))));
     std::set<std::string> kernels;
-    for (const v1::KernelCost& cost : costs->kernels()) {
-      kernels.insert(cost.kernel());
+    for (const v1::KernelCost& kernel : costs.kernels()) {
+      kernels.insert(kernel.kernel());
     }
-    return Expect(kernels == step["kernels"].get<std::set<std::string>>(), "the kernels are others");
+    return Check(Json(kernels) == step.at("kernels"), "the kernels are those: " + Json(kernels).dump());
   }
 
   Status CreateTenant(const Json& step) {
     v1::Tenant tenant;
-    tenant.set_name(step["name"]);
-    tenant.set_weight(step["weight"]);
+    tenant.set_name(step.at("name"));
+    tenant.set_weight(step.at("weight"));
     return admin_.CreateTenant(tenant).status();
   }
-
   Status Tenant(const Json& step) {
-    const auto tenant = admin_.GetTenant(step["name"]);
-    return tenant.ok() ? Expect(tenant->weight() == step["weight"].get<uint32_t>(), "the weight is another")
-                       : tenant.status();
+    HPVMD_ASSIGN_OR_RETURN(const v1::Tenant tenant, admin_.GetTenant(step.at("name")));
+    return Check(tenant.weight() == step.at("weight"), "the weight is that");
   }
-
   Status UpdateTenant(const Json& step) {
     v1::UpdateTenantRequest request;
-    request.set_name(step["name"]);
-    request.set_weight(step["weight"]);
+    request.set_name(step.at("name"));
+    request.set_weight(step.at("weight"));
     return admin_.UpdateTenant(request).status();
   }
-
   Status CreateToken(const Json& step) {
     v1::CreateTokenRequest request;
-    request.set_tenant(step["tenant"]);
-    const auto made = admin_.CreateToken(request);
-    if (!made.ok()) {
-      return made.status();
-    }
-    tokens_[step["as"]] = made->token().id();
-    return Expect(made->secret().starts_with("hpvm_") && made->secret().size() == 69, "the secret has another form");
+    request.set_tenant(step.at("tenant"));
+    HPVMD_ASSIGN_OR_RETURN(const v1::CreateTokenResponse made, admin_.CreateToken(request));
+    ids_[As(step)] = made.token().id();
+    return Check(made.secret().starts_with("hpvm_") && made.secret().size() == 69, "the secret is one");
   }
-
   Status Tokens(const Json& step) {
-    const auto tokens = admin_.ListTokens(step["tenant"]);
-    return tokens.ok() ? Expect(tokens->size() == step["count"].get<size_t>(), "there are others") : tokens.status();
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Token> tokens, admin_.ListTokens(step.at("tenant")));
+    return Check(tokens.size() == step.at("count"), "there are as many tokens");
   }
-
-  Status RevokeToken(const Json& step) { return admin_.RevokeToken(tokens_.at(step["token"])); }
-
+  Status RevokeToken(const Json& step) { return admin_.RevokeToken(ids_.at(step.at("token"))); }
   Status Usage(const Json& step) {
-    const auto usage = admin_.GetUsage("");
-    if (!usage.ok()) {
-      return usage.status();
-    }
+    HPVMD_ASSIGN_OR_RETURN(const v1::GetUsageResponse usage, admin_.GetUsage(""));
     std::set<std::string> names;
-    for (const v1::ResourceUsage& resource : usage->resources()) {
+    for (const v1::ResourceUsage& resource : usage.resources()) {
       names.insert(resource.resource());
     }
-    for (const std::string resource : step["resources"]) {
-      if (!names.contains(resource)) {
-        return Wrong("there is no resource " + resource);
-      }
+    for (const std::string wanted : step.at("resources")) {
+      HPVMD_RETURN_IF_ERROR(Check(names.contains(wanted), "the use of " + wanted + " is known"));
     }
     return absl::OkStatus();
   }
-
   Status Audit(const Json& step) {
-    bool is_seen = false;
-    const Status read = admin_.ReadAudit({}, [&](std::string_view record) {
-      is_seen |= absl::StrContains(record, step["names"].get<std::string>());
+    bool is_named = false;
+    HPVMD_RETURN_IF_ERROR(admin_.ReadAudit({}, [&](std::string_view record) {
+      is_named = is_named || record.find(step.at("names").get<std::string>()) != std::string_view::npos;
       return true;
-    });
-    return read.ok() ? Expect(is_seen, "no record names it") : read;
+    }));
+    return Check(is_named, "the audit names it");
   }
-
-  Status Release(const Json& step) { return client_.Release(handles_.at(step["graph"])); }
-
   Status Restart(const Json&) {
     std::cout << "restart" << std::endl;
     std::string line;
-    return Expect(static_cast<bool>(std::getline(std::cin, line)), "nobody restarted the server");
+    std::getline(std::cin, line);
+    return client_.ServerInfo().status();  // Waits for it.
   }
 
   Client& client_;
   Admin admin_;
   const std::string graphs_;
-  std::map<std::string, std::string> handles_, jobs_, tokens_;
-  std::map<std::string, hpvm::Buffer> buffers_;
-  std::map<std::string, BufferView> views_;  // Also of those that were deleted.
-  const std::map<std::string, Status (Player::*)(const Json&)> steps_ = {
-      {"server", &Player::Server},
-      {"devices", &Player::Devices},
-      {"prepare", &Player::Prepare},
-      {"run", &Player::Run},
-      {"run_many", &Player::RunMany},
-      {"buffer", &Player::Buffer},
-      {"empty", &Player::Empty},
-      {"shared", &Player::Shared},
-      {"fill", &Player::Fill},
-      {"publish", &Player::Publish},
-      {"read", &Player::Read},
-      {"write", &Player::Write},
-      {"delete", &Player::Delete},
-      {"submit", &Player::Submit},
-      {"wait", &Player::Wait},
-      {"cancel", &Player::Cancel},
-      {"retry", &Player::Retry},
-      {"jobs", &Player::Jobs},
-      {"watch_jobs", &Player::WatchJobs},
-      {"watch_devices", &Player::WatchDevices},
-      {"costs", &Player::Costs},
-      {"create_tenant", &Player::CreateTenant},
-      {"tenant", &Player::Tenant},
-      {"update_tenant", &Player::UpdateTenant},
-      {"create_token", &Player::CreateToken},
-      {"tokens", &Player::Tokens},
-      {"revoke_token", &Player::RevokeToken},
-      {"usage", &Player::Usage},
-      {"audit", &Player::Audit},
-      {"release", &Player::Release},
-      {"restart", &Player::Restart},
-  };
+  std::map<std::string, std::string> ids_;  // Of what steps name: handles, jobs, buffers, tokens.
+  std::map<std::string, Buffer> buffers_;
 };
 
-int Main(const std::vector<std::string>& arguments) {
-  if (arguments.size() != 4) {
-    std::cerr << "usage: hpvm-scenario SERVER SCENARIO.json GRAPHS\n";
-    return 2;
+const std::map<std::string, Player::Step> Player::kSteps = {
+    {"server", &Player::Server},
+    {"devices", &Player::Devices},
+    {"prepare", &Player::Prepare},
+    {"run", &Player::Run},
+    {"run_many", &Player::RunMany},
+    {"release", &Player::Release},
+    {"buffer", &Player::MakeBuffer},
+    {"shared", &Player::Shared},
+    {"fill", &Player::Fill},
+    {"publish", &Player::Publish},
+    {"read", &Player::Read},
+    {"write", &Player::Write},
+    {"delete", &Player::Delete},
+    {"submit", &Player::Submit},
+    {"wait", &Player::Wait},
+    {"cancel", &Player::Cancel},
+    {"retry", &Player::Retry},
+    {"jobs", &Player::Jobs},
+    {"watch_jobs", &Player::WatchJobs},
+    {"watch_devices", &Player::WatchDevices},
+    {"costs", &Player::Costs},
+    {"create_tenant", &Player::CreateTenant},
+    {"tenant", &Player::Tenant},
+    {"update_tenant", &Player::UpdateTenant},
+    {"create_token", &Player::CreateToken},
+    {"tokens", &Player::Tokens},
+    {"revoke_token", &Player::RevokeToken},
+    {"usage", &Player::Usage},
+    {"audit", &Player::Audit},
+    {"restart", &Player::Restart},
+};
+
+Status PlayAll(const std::string& endpoint, const std::string& scenario, const std::string& graphs) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
+                         Client::Connect({.endpoint = endpoint, .connect_timeout = std::chrono::seconds(30)}));
+  std::ifstream file(scenario);
+  Player player(*client, graphs);
+  for (const Json& step : Json::parse(file)) {
+    HPVMD_RETURN_IF_ERROR(While(player.Play(step), "doing " + step.dump()));
   }
-  const auto client = Client::Connect({.endpoint = arguments[1]});
-  if (!client.ok()) {
-    std::cerr << client.status() << "\n";
-    return 1;
-  }
-  Player player(**client, arguments[3]);
-  for (const Json& step : Json::parse(ReadFile(arguments[2]))) {
-    if (const Status done = player.Play(step); !done.ok()) {
-      std::cerr << step.dump() << "\n  " << done << "\n";
-      return 1;
-    }
-  }
-  return 0;
+  return absl::OkStatus();
 }
 
 }  // namespace
-}  // namespace hpvm::scenario
+}  // namespace hpvm
 
-int main(int argc, char** argv) { return hpvm::scenario::Main({argv, argv + argc}); }
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::cerr << "usage: hpvm-scenario ENDPOINT SCENARIO GRAPHS\n";
+    return 2;
+  }
+  const hpvm::Status status = hpvm::PlayAll(argv[1], argv[2], argv[3]);
+  if (!status.ok()) {
+    std::cerr << "hpvm-scenario: " << hpvm::Message(status) << "\n";
+  }
+  return status.ok() ? 0 : 1;
+}

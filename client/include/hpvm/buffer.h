@@ -31,9 +31,10 @@ inline namespace client_api {
 // Movable. One thread at a time; `memory` may be used by any. The client outlives it.
 class Buffer {
  public:
-  Buffer() = default;  // Owns none.
-  // Takes over one that exists.
+  Buffer();  // Owns none.
+  // Takes over one that exists: as a server describes it, or as a run's outcome does.
   Buffer(Client& client, v1::Buffer buffer);
+  Buffer(Client& client, const BufferView& view);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;

@@ -70,8 +70,8 @@ struct RunOptions {
   Repetition repetition;
   // Inputs that are in buffers, besides those that are given as tensors.
   std::map<std::string, BufferView> input_buffers;
-  // Outputs that go to buffers, by their ids, instead of coming back. A run that fails leaves the old contents, but
-  // where the memory is the client's own.
+  // Outputs that go to buffers, by their ids, instead of coming back; an empty id is a new buffer, which is the
+  // caller's (Buffer takes it over). A run that fails leaves the old contents, but where the memory is the client's.
   std::map<std::string, std::string> output_buffers;
   // How many placements to return.
   uint32_t placements_max = 0;

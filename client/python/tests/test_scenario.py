@@ -74,10 +74,12 @@ class Player:
         return self.client.prepare(patched(graph.to_dict(), step.get("patch", {})), modules=graph.modules())
 
     def run(self, step):
-        out = {name: self.known[buffer] for name, buffer in step.get("into", {}).items()}
+        out = {name: hpvm.NEW_BUFFER for name in step.get("new_buffers", {})}
         result = self.known[step["graph"]].run(self.inputs(step["inputs"]), repeat=step.get("repeat", 1),
                                                rotations=step.get("rotations"), out=out)
         self.same(result, step.get("outputs", {}))
+        for name, label in step.get("new_buffers", {}).items():
+            self.known[label] = result[name]
         self.test.assertEqual(result.prepared_again, step.get("prepared_again", result.prepared_again))
 
     def run_many(self, step):
@@ -86,9 +88,6 @@ class Player:
 
     def buffer(self, step):
         return self.client.buffer(array_of(step["value"]))
-
-    def empty(self, step):
-        return self.client.empty(step["shape"], step["type"])
 
     def shared(self, step):
         value = array_of(step["value"])

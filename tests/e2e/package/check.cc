@@ -91,7 +91,8 @@ void CheckCancellation(Engine& engine, const std::string& endless, const std::st
 void CheckBuffers(hpvm::Client& client, const std::string& add) {
   const uint64_t shape[] = {2};
   {
-    hpvm::Buffer x = Get(client.MakeBuffer(kI32, shape), "making a buffer");
+    hpvm::Buffer x;
+    x = Get(client.MakeBuffer(kI32, shape), "making a buffer");
     hpvm::Buffer out = Get(client.MakeLocalBuffer(kI32, shape), "making a buffer of shared memory");
     Expect(x.Write(Of({7, 8}).data).ok(), "a buffer is written");
     hpvm::RunOptions options;

@@ -18,7 +18,7 @@ target_link_libraries(bench_peer_proto PUBLIC gRPC::grpc++ protobuf::libprotobuf
 find_package(SQLite3 REQUIRED)
 target_sources(hpvm-bench PRIVATE
   service/connections.cc service/daemon_cases.cc executor_cases.cc service/local_cases.cc service/peer_server.cc
-  service/clients.cc service/ring_cases.cc service/ring_echo.cc service/run_calls.cc service/thread_calls.cc service/service.cc service/service_daemon.cc service/service_load.cc service/service_many.cc
+  service/clients.cc service/python_cases.cc service/ring_cases.cc service/ring_echo.cc service/run_calls.cc service/thread_calls.cc service/service.cc service/service_daemon.cc service/service_load.cc service/service_many.cc
   service/service_overload.cc
   service/service_restart.cc service/service_run.cc service/service_setup.cc service/service_sqlite.cc
     service/service_submit.cc
@@ -42,4 +42,8 @@ if(TARGET hpvmd AND TARGET hpvm-executor AND TARGET hpvm-compiler)
   set_tests_properties(bench_connections_check PROPERTIES TIMEOUT 300)
   add_test(NAME bench_tenants_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/tenants/tenants_check.py ${CMAKE_BINARY_DIR}/bin)
   set_tests_properties(bench_tenants_check PROPERTIES TIMEOUT 300)
+endif()
+configure_file(${CMAKE_CURRENT_SOURCE_DIR}/service/python_calls.py ${CMAKE_BINARY_DIR}/bin/python_calls.py COPYONLY)
+if(TARGET python_package)
+  add_dependencies(hpvm-bench python_package)
 endif()

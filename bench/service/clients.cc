@@ -214,6 +214,7 @@ int RunClients(const ServiceOptions& options, const std::string& command) {
            [us, threads](const ServiceOptions& o) { return MeasureSpin(std::chrono::microseconds(us), threads, o); }});
     }
   }
+  AddPythonCases(cases);
   return RunSuite("clients", cases, options, command);
 }
 

@@ -11,6 +11,8 @@
 
 namespace hpvm::bench {
 
+void AddPythonCases(std::vector<ServiceCase>& cases);  // python_cases.cc
+
 // Exit code as RunSuite.
 int RunClients(const ServiceOptions& options, const std::string& command);
 

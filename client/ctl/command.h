@@ -22,14 +22,17 @@ enum class Format : uint8_t { kTable, kWide, kJson, kName };
 enum class Progress : uint8_t { kAuto, kPlain, kNone };
 
 struct Globals {
-  std::string server;  // Empty: $HPVM_SERVER, else the default socket.
-  std::string tenant;  // Empty: whom the server takes for the caller.
+  std::string server;   // Empty: the default socket.
+  std::string tenant;   // Empty: whom the server takes for the caller.
+  std::string profile;  // Empty: $HPVM_PROFILE, else the file's default.
   // What is empty here comes from the environment, or is not there.
   std::string token_file, ca_file, certificate_file, key_file, server_name;
   Format format = Format::kTable;
   Progress progress = Progress::kAuto;
   double connect_seconds = 5;
   std::string patience = "5m";  // How long an outage of the server may last.
+
+  Status found_place = absl::OkStatus();  // Why FindPlace failed: told when a server is needed.
 
   StatusOr<std::unique_ptr<Client>> Connect() const;
   // Whether progress lines are wanted on standard error.
@@ -49,6 +52,9 @@ void SetWork(Commands commands, CLI::App& command, std::function<Status(const Gl
 void SetWork(Commands commands, CLI::App& command, std::function<Status(const Globals&)> work);
 // --token-file, --ca, --cert and what belongs to them.
 void AddCredentialOptions(CLI::App& app, Globals& globals);
+// Fills what no option gave: from the profile that is named, else the environment ($HPVM_SERVER, $HPVM_TENANT), else
+// the file's default profile, which is not for a server that was named. `globals->found_place` says how that went.
+void FindPlace(Globals* globals);
 // Whether a secret stands on the command line; says what is wrong about that.
 bool HasSecretOption(int argc, char** argv);
 // For that endpoint, with what the environment has. Once: takes secrets out of the environment.

@@ -38,6 +38,7 @@ void SayUnanswered(const Status& status) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
+  HPVMD_RETURN_IF_ERROR(found_place);
   ClientOptions options;
   options.endpoint = server.empty() ? DefaultEndpoint() : server;
   options.tenant = tenant;
@@ -136,12 +137,12 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "hpvmctl " HPVMD_VERSION);
   app.add_option("-s,--server", globals.server,
                  "unix:/path, host:port or https://host:port; default: /run/hpvmd/hpvmd.sock if it is there, else "
-                 "127.0.0.1:50061")
-      ->envname("HPVM_SERVER")
-      ->capture_default_str();
+                 "127.0.0.1:50061 (or $HPVM_SERVER)");
   app.add_option("--tenant", globals.tenant,
-                 "In whose name: for administrators, and for servers that take the caller's word (hpvmd --dev)")
-      ->envname("HPVM_TENANT");
+                 "In whose name: for administrators, and for servers that take the caller's word (hpvmd --dev; or "
+                 "$HPVM_TENANT)");
+  app.add_option("--profile", globals.profile,
+                 "A server and credentials by name, in ~/.config/hpvm/profiles.toml (or $HPVM_PROFILE)");
   AddCredentialOptions(app, globals);
   AddChoice<Format>(
       app, "-o,--format", globals.format,
@@ -171,6 +172,7 @@ int Main(int argc, char** argv) {
     }
     return app.exit(error) == 0 ? kOk : kUsage;
   }
+  FindPlace(&globals);
   try {
     return action ? action() : kUsage;
   } catch (const std::bad_alloc&) {

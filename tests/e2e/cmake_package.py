@@ -101,7 +101,7 @@ class Package(unittest.TestCase):
         names = [line[19:] for line in run("nm", "-DC", "--defined-only", self.library).splitlines() if line[17] != "A"]
         public = re.compile(r"(vtable for |typeinfo for |typeinfo name for |guard variable for )?hpvm::"
                             r"(v1::(?!Hpvm::|Admin::)|Client::|Admin::|client_api::Buffer::|Block::|Graph::|LocalEngine::|"
-                            r"(TensorBytes|TensorSizeBytes|Describe|ReadTensorFile|WriteTensorFile|DiagnosticsOf|DetailOf|ToText|Version)\b)")
+                            r"(TensorBytes|TensorSizeBytes|Describe|ReadTensorFile|WriteTensorFile|DiagnosticsOf|DetailOf|ToText|Version|LoadProfile|ProfileFile)\b)")
         self.assertEqual([name for name in names if not public.match(name)], [])
         hidden = re.compile(r"hpvm::(Client::(Connection|LocalRun|RunCall|AsyncRuns|Many\w+)|LocalEngine::Process|Admin::Stub)::")
         self.assertEqual([name for name in names if hidden.match(name)], [])
@@ -122,6 +122,20 @@ class Package(unittest.TestCase):
             self.assertEqual(gone.returncode, 1)
             self.assertIn("/nowhere.wasm", gone.stderr)
         self.assertTrue((self.cache / "hpvm/artifact.key").is_file())
+
+    def test_the_first_page(self):
+        """README's C++ program, as it stands there."""
+        block = next(block for block in re.findall(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "int main" in block)
+        source = self.folder / "first"
+        source.mkdir()
+        (source / "matmul.cc").write_text(block)
+        shutil.copy(ROOT / "examples/cmake-client/CMakeLists.txt", source)
+        program = self.build(source, "first-build") / "matmul"
+        daemon = self.daemon("first-page")
+        try:
+            self.assertEqual(run(program, env={**os.environ, "HPVM_SERVER": daemon.server}, cwd=ROOT), "400\n")
+        finally:
+            self.assertEqual(daemon.stop(), 0, daemon.log.read_text())
 
     def test_calls(self):
         check = self.build(HERE / "package", "check") / "check"

@@ -122,6 +122,34 @@ class EndToEnd(WithDaemon):
                                                 f"log: {self.daemon.log.read_text()[-2000:]}")
         return done
 
+    def with_profiles(self, text, *arguments, **variables):
+        """hpvmctl without a server in its environment, and with these profiles."""
+        path = self.write("profiles.toml", text)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HPVM_")}
+        done = subprocess.run([BIN / "hpvmctl", *arguments], capture_output=True, text=True, timeout=60,
+                              env={**environment, "HPVM_PROFILES": str(path), **variables})
+        return done.returncode, done.stdout + done.stderr
+
+    def test_profiles(self):
+        here = f'[profile.here]\nserver = "{self.daemon.server}"\ntenant = "lab"\n'
+        ask = ("devices", "-o", "name")
+        nowhere = {"HPVM_SERVER": "unix:/nowhere"}
+        for text, arguments, variables, code in (
+                ('default = "here"\n' + here, (), {}, OK),
+                (here, ("--profile", "here"), nowhere, OK),
+                (here, (), {"HPVM_PROFILE": "here"}, OK),
+                ('default = "here"\n' + here, (), nowhere, UNREACHABLE),
+                (here, ("--profile", "here", "--server", "unix:/nowhere"), {}, UNREACHABLE),
+                ('default = "gone"\n' + here, ("--server", self.daemon.server), {}, OK)):
+            with self.subTest(arguments=arguments, **variables):
+                self.assertEqual(self.with_profiles(text, *ask, "--connect-timeout", "1", *arguments, **variables)[0], code)
+        code, text = self.with_profiles(here, *ask, "--profile", "gone")
+        self.assertEqual(code, FAILED)
+        self.assertIn('no profile "gone"; there are: here', text)
+        code, text = self.with_profiles(here, "completion", "bash", "--profile", "gone")  # Needs no server.
+        self.assertEqual(code, OK, text)
+        self.assertIn('"tenant": "lab"', self.with_profiles(here, "quota", "-o", "json", "--profile", "here")[1])
+
     def start_spinning(self, *arguments):
         """A job that runs until it is cancelled."""
         document = one_node("spin", [port("out", "inout")], instances="1")

@@ -80,17 +80,17 @@ std::string SendDescriptor(Task&) {
   return Send(envelope, 0, memory.get()), kOn;
 }
 // The rings themselves.
-std::string RingAhead(Task&) { return DaemonRings().to_server.written.fetch_add(kRingBytes + 16), RingAndWait(), kOn; }
-// Again and again: other threads of the runner put frames, too.
-std::string RingBehind(Task&) {
-  const uint32_t at = DaemonRings().to_server.written.load();
+// Again and again: other threads of the runner put frames, too, and then the position is right once more.
+std::string PutPosition(uint32_t beyond) {
   for (int i = 0; i < 80; ++i) {
-    DaemonRings().to_server.written.store(at - 16);
+    DaemonRings().to_server.written.fetch_add(beyond);
     Ring();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return kOn;
 }
+std::string RingAhead(Task&) { return PutPosition(kRingBytes + 16); }
+std::string RingBehind(Task&) { return PutPosition(static_cast<uint32_t>(-16)); }
 std::string RingNotWhole(Task&) { return SendHeader(kFrameMagic, 1024, 0, 0), kOn; }
 // Seen at the daemon's next request.
 std::string RingTaken(Task&) { return DaemonRings().to_client.taken.fetch_add(kRingBytes), kOn; }

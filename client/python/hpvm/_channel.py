@@ -195,7 +195,7 @@ class Channel:
         try:
             return call(step.request, timeout=remaining(step.deadline), metadata=step.metadata)
         except grpc.RpcError as error:
-            raise self._explain(error) from None
+            raise self.explain(error) from None
         except ValueError as error:  # gRPC's word for a channel that another thread has closed.
             raise errors.ClosedError(f"The client is closed: {error}") from None
         except BaseException as interrupt:
@@ -206,7 +206,7 @@ class Channel:
         try:
             return self.get().stream_unary(step.method)(step.parts(), timeout=remaining(step.deadline), metadata=step.metadata)
         except grpc.RpcError as error:
-            raise self._explain(error) from None
+            raise self.explain(error) from None
         except ValueError as error:
             raise errors.ClosedError(f"The client is closed: {error}") from None
         except BaseException as interrupt:
@@ -221,7 +221,7 @@ class Channel:
                 if step.take(part) is False:
                     break
         except grpc.RpcError as error:
-            raise self._explain(error) from None
+            raise self.explain(error) from None
         finally:
             if call is not None:
                 call.cancel()
@@ -233,7 +233,7 @@ class Channel:
         except ValueError as error:
             raise errors.ClosedError(f"The client is closed: {error}") from None
 
-    def _explain(self, error: grpc.RpcError) -> errors.HpvmError:
+    def explain(self, error: grpc.RpcError) -> errors.HpvmError:
         if self._closed:
             return errors.ClosedError("The client was closed during the call.")
         return errors.from_rpc(error)

@@ -12,7 +12,7 @@ import numpy as np
 from hpvm import _arrays, _memory, _wire, errors
 from hpvm._channel import Pause, Steps
 from hpvm._core import Core, Retries, new_key, request_options
-from hpvm._runs import _INLINE_BYTES_MAX, _INLINE_TOTAL_BYTES_MAX, _is_buffer
+from hpvm._runs import INLINE_BYTES_MAX, INLINE_TOTAL_BYTES_MAX, is_buffer
 from hpvm.v1 import job_pb2, tensor_pb2
 
 if TYPE_CHECKING:
@@ -84,11 +84,11 @@ def _bind(core: Core, inputs: Mapping[str, Any], created: List[str],
     parts: List[Any] = []
     total = 0
     for name, value in inputs.items():
-        if _is_buffer(value):
+        if is_buffer(value):
             parts.append((name, value._hpvm_view()))
             continue
         array, number = _arrays.as_tensor(value, f"Input {name!r}")
-        if array.nbytes <= _INLINE_BYTES_MAX and total + array.nbytes <= _INLINE_TOTAL_BYTES_MAX:
+        if array.nbytes <= INLINE_BYTES_MAX and total + array.nbytes <= INLINE_TOTAL_BYTES_MAX:
             total += array.nbytes
             parts.append((name, (array, number)))
             continue

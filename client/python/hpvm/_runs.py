@@ -18,8 +18,8 @@ from hpvm.v1 import graph_pb2, job_pb2, tensor_pb2
 if TYPE_CHECKING:
     from hpvm.prepared import PreparedState
 
-_INLINE_BYTES_MAX = 256 << 10
-_INLINE_TOTAL_BYTES_MAX = 3 << 20
+INLINE_BYTES_MAX = 256 << 10
+INLINE_TOTAL_BYTES_MAX = 3 << 20
 _CLEANUP_SECONDS = 5.0
 _RUN = "/hpvm.v1.Hpvm/Run"
 
@@ -57,7 +57,7 @@ class RunOptions:
     def is_plain(self) -> bool:
         """Nothing is asked for but the outputs."""
         return not (self.symbols or self.repeat != 1 or self.rotations or self.until or self.placements or self.log or self.out
-                    or self.deadline or self.priority or self.labels or self.traceparent)
+                    or self.deadline is not None or self.priority or self.labels or self.traceparent)
 
     def request(self) -> Any:
         return request_options(deadline=self.deadline, priority=self.priority, labels=self.labels,
@@ -123,7 +123,7 @@ class _Work:
         self.created = []
 
 
-def _is_buffer(value: Any) -> bool:
+def is_buffer(value: Any) -> bool:
     return hasattr(value, "_hpvm_view")
 
 
@@ -135,11 +135,11 @@ def _bind_inputs(work: _Work, inputs: Mapping[str, Any]) -> "Steps[List[_wire.Pa
     parts: List[_wire.Part] = []
     total = 0
     for name, value in inputs.items():
-        if _is_buffer(value):
+        if is_buffer(value):
             parts.append(_binding(name, value._hpvm_view()))
             continue
         array, number = _arrays.as_tensor(value, f"Input {name!r}")
-        if array.nbytes <= _INLINE_BYTES_MAX and total + array.nbytes <= _INLINE_TOTAL_BYTES_MAX:
+        if array.nbytes <= INLINE_BYTES_MAX and total + array.nbytes <= INLINE_TOTAL_BYTES_MAX:
             total += array.nbytes
             parts += _wire.tensor_binding(name, number, array.shape, _arrays.view_of(array))
         else:
@@ -153,7 +153,7 @@ def _bind_outputs(work: _Work, out: Mapping[str, Any], request: job_pb2.RunReque
             request.outputs.add(name=name, new_buffer=True)
         elif value is DISCARD:
             request.outputs.add(name=name, discard=True)
-        elif _is_buffer(value):
+        elif is_buffer(value):
             request.outputs.add(name=name, buffer_id=value.id)
         elif not isinstance(value, np.ndarray):
             raise TypeError(f"out[{name!r}] is a {type(value).__name__}; it has to be an array of numpy, a Buffer, "
@@ -192,7 +192,7 @@ def _take_output(work: _Work, value: tensor_pb2.OutputValue, out: Any, client: A
         array = _arrays.from_bytes(tensor.data, tensor.type, tuple(tensor.shape), copy=not is_wanted_elsewhere)
         return _fill(out, array, value.name) if is_wanted_elsewhere else array
     view = value.buffer
-    if _is_buffer(out):
+    if is_buffer(out):
         out._hpvm_written(view)
         return out
     if out is NEW_BUFFER:
@@ -293,8 +293,9 @@ def _run_with_fallback(core: Core, client: Any, state: "PreparedState", handle: 
     except (errors.NotFoundError, errors.InvalidArgumentError) as failure:
         if pool.refusal or not (had_local or _may_be_pooled(failure)):
             raise
+        if isinstance(failure, errors.NotFoundError):
+            pool.clear()  # Another daemon, or one that has let go of what was long unused.
     pool.learn(kind, {})
-    pool.clear()
     return (yield from _run_once(core, client, state, kind, inputs, options, deadline))
 
 
@@ -349,13 +350,13 @@ def _item(inputs: Mapping[str, Any], symbols: Optional[Mapping[str, int]], index
     item = many_pb2.RunManyRequest.Item(symbols=symbols or {})
     size = 64
     for name, value in inputs.items():
-        if _is_buffer(value):
+        if is_buffer(value):
             item.inputs.add(name=name, buffer=value._hpvm_view())
             continue
         array, number = _arrays.as_tensor(value, f"Input {name!r} of run {index}")
-        if array.nbytes > _INLINE_BYTES_MAX:
+        if array.nbytes > INLINE_BYTES_MAX:
             raise ValueError(f"Input {name!r} of run {index} has {array.nbytes} bytes; run_many takes arrays of up to "
-                             f"{_INLINE_BYTES_MAX} bytes, and buffers of any size.")
+                             f"{INLINE_BYTES_MAX} bytes, and buffers of any size.")
         tensor = tensor_pb2.Tensor(type=number, shape=array.shape, data=bytes(_arrays.view_of(array)))  # type: ignore[arg-type]
         item.inputs.add(name=name, tensor=tensor)
         size += array.nbytes + 64
@@ -380,7 +381,7 @@ def run_many(core: Core, client: Any, state: "PreparedState", items: List[Mappin
         first, total = at, 0
         while at < len(items) and at - first < count_max:
             item, size = _item(items[at], options.symbols, at)
-            if total > 0 and total + size > _INLINE_TOTAL_BYTES_MAX:
+            if total > 0 and total + size > INLINE_TOTAL_BYTES_MAX:
                 break
             request.items.append(item)
             total, at = total + size, at + 1

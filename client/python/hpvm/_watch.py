@@ -119,7 +119,7 @@ def follow(channel: Channel, core: Core, watch: Any, deadline: Optional[float],
                 yield message
             pause = 0.05  # The server ended the watch in order.
         except grpc.RpcError as error:
-            pause = outages.pause_after(channel._explain(error))
+            pause = outages.pause_after(channel.explain(error))
         finally:
             call.cancel()
         if deadline is not None and time.monotonic() + pause >= deadline:

@@ -7,6 +7,7 @@ import importlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,22 @@ class Package(support.WithServer):
                               env={**os.environ, "HPVM_SERVER": self.server, "PYTHONPATH": str(support.PACKAGE)})
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("True", done.stdout)
+
+    def test_the_first_page_in_a_shell(self):
+        """README's commands for the same matmul, as they stand there: the kernel is built, and the graph submitted."""
+        readme = (support.ROOT / "README.md").read_text()
+        commands = [line.strip() for line in readme.split("\n") if re.match("    (clang-22|hpvmctl submit) .*matmul", line)]
+        self.assertEqual(len(commands), 2)
+        with tempfile.TemporaryDirectory() as folder:
+            for file in ("matmul.c", "matmul.json"):
+                shutil.copy(support.ROOT / "examples/matmul" / file, folder)
+            a, b = np.random.rand(30, 20).astype("f4"), np.random.rand(20, 40).astype("f4")
+            np.save(folder + "/a.npy", a)
+            np.save(folder + "/b.npy", b)
+            for command in commands:
+                subprocess.run(["bash", "-c", command.replace("-Iclient/kernel", f"-I{support.ROOT}/client/kernel")], cwd=folder,
+                               check=True, env={**os.environ, "HPVM_SERVER": self.server, "PATH": f"{support.BIN}:{os.environ['PATH']}"})
+            np.testing.assert_allclose(np.load(folder + "/c.npy"), a @ b, rtol=1e-5)
 
     def test_without_generated_messages(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -207,12 +207,14 @@ Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const Cal
 
 StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const LocalMemory* local, const CallOptions& call) {
   if (value.has_tensor()) {
-    HPVMD_ASSIGN_OR_RETURN(Tensor tensor, EmptyTensor(value.tensor().type(), value.tensor().shape()));
-    if (value.tensor().data().size() != tensor.data.size()) {
+    uint64_t bytes = 0;
+    HPVMD_ASSIGN_OR_RETURN(Tensor tensor, TensorWithoutData(value.tensor().type(), value.tensor().shape(), &bytes));
+    if (value.tensor().data().size() != bytes) {
       return Internal("The server sent " + std::to_string(value.tensor().data().size()) + " bytes for " +
                       Describe(tensor.type, tensor.shape) + ".");
     }
-    std::copy(value.tensor().data().begin(), value.tensor().data().end(), tensor.data.begin());
+    const std::span<const uint8_t> data = BytesOf(value.tensor().data());
+    tensor.data.assign(data.begin(), data.end());
     return tensor;
   }
   uint64_t bytes = 0;
@@ -237,9 +239,15 @@ void Client::DeleteAll(const std::vector<std::string>& buffers, const CallOption
 }
 
 StatusOr<v1::RunResponse> Client::Run(const v1::RunRequest& request, const CallOptions& call) {
+  return SendRun(request, call);
+}
+
+StatusOr<v1::RunResponse> Client::SendRun(v1::RunRequest request, const CallOptions& call) {
+  *request.mutable_options() = call.request;
   HPVMD_ASSIGN_OR_RETURN(std::optional<v1::RunResponse> by_ring, connection_->ring->Run(request, call));
   if (!by_ring.has_value()) {
-    HPVMD_ASSIGN_OR_RETURN(by_ring, connection_->Once(&v1::Hpvm::Stub::Run, request, call));
+    HPVMD_ASSIGN_OR_RETURN(by_ring,
+                           connection_->OnceOn(*connection_->stub, &v1::Hpvm::Stub::Run, std::move(request), call));
   }
   v1::RunResponse& response = *by_ring;
   if (!response.has_log()) {
@@ -253,8 +261,8 @@ std::string Client::CallPath() const { return connection_->ring->Path(); }
 StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,
                                  const RunOptions& options) {
   RunCall run(*this, handle, inputs, options);
-  HPVMD_ASSIGN_OR_RETURN(const v1::RunRequest request, run.Bind());
-  return run.Finish(Run(request, options.call));
+  HPVMD_ASSIGN_OR_RETURN(v1::RunRequest request, run.Bind());
+  return run.Finish(SendRun(std::move(request), options.call));
 }
 
 StatusOr<RunOutcome> Client::TakeRun(v1::RunResponse& response, const CallOptions& call,

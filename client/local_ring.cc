@@ -202,11 +202,9 @@ std::string LocalRing::Path() const {
 namespace {
 
 // Empty: it is too large for a ring.
-std::string BodyOf(const v1::RunRequest& request, const CallOptions& call) {
-  v1::RunRequest sent = request;
-  *sent.mutable_options() = call.request;
+std::string BodyOf(const v1::RunRequest& request) {
   std::string body;
-  if (sent.ByteSizeLong() > RingCaller::kBodyBytesMax || !sent.SerializeToString(&body)) {
+  if (request.ByteSizeLong() > RingCaller::kBodyBytesMax || !request.SerializeToString(&body)) {
     body.clear();
   }
   return body;
@@ -219,7 +217,7 @@ StatusOr<std::optional<v1::RunResponse>> LocalRing::Run(const v1::RunRequest& re
   if (stream == nullptr) {
     return std::nullopt;
   }
-  const std::string body = BodyOf(request, call);
+  const std::string body = BodyOf(request);
   if (body.empty()) {
     return std::nullopt;
   }
@@ -237,7 +235,7 @@ StatusOr<std::optional<v1::RunResponse>> LocalRing::Run(const v1::RunRequest& re
 std::optional<std::function<void()>> LocalRing::Start(const v1::RunRequest& request, const CallOptions& call,
                                                       Done done) {
   const std::shared_ptr<Stream> stream = call.timeout == kNever ? Find() : nullptr;
-  const std::string body = stream != nullptr ? BodyOf(request, call) : std::string();
+  const std::string body = stream != nullptr ? BodyOf(request) : std::string();
   if (body.empty()) {
     return std::nullopt;
   }

@@ -33,8 +33,8 @@ class LocalRing {
   LocalRing(const LocalRing&) = delete;
   LocalRing& operator=(const LocalRing&) = delete;
 
-  // None: the run was not sent, and has to go by gRPC. kUnavailable when the ring ended meanwhile: what became of the
-  // run is not known, as when a connection breaks.
+  // `request` has the call's options. None: the run was not sent, and has to go by gRPC. kUnavailable when the ring
+  // ended meanwhile: what became of the run is not known, as when a connection breaks.
   StatusOr<std::optional<v1::RunResponse>> Run(const v1::RunRequest& request, const CallOptions& call);
   // Begins a run that no thread waits for. `done` gets what Run would give, on a thread that must not be kept; the
   // answer cancels it. None: as with Run, and `done` is not called. Calls with a timeout are none of these.

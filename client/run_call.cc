@@ -62,8 +62,8 @@ StatusOr<v1::RunRequest> Client::RunCall::Bind() {
 }
 
 StatusOr<v1::RunResponse> Client::RunCall::Send() {
-  HPVMD_ASSIGN_OR_RETURN(const v1::RunRequest request, Bind());
-  return client_.Run(request, options_.call);
+  HPVMD_ASSIGN_OR_RETURN(v1::RunRequest request, Bind());
+  return client_.SendRun(std::move(request), options_.call);
 }
 
 StatusOr<bool> Client::RunCall::IsWorthAnother(const Status& failure) {

@@ -183,6 +183,7 @@ class Client {
                     LocalRun* local = nullptr);
   // `local`: the memory that the output is in already, or null.
   StatusOr<Tensor> TakeOutput(v1::OutputValue& value, const LocalMemory* local, const CallOptions& call);
+  StatusOr<v1::RunResponse> SendRun(v1::RunRequest request, const CallOptions& call);
   StatusOr<Prepared> PrepareOnce(std::string_view document, const Modules& modules, const CallOptions& call,
                                  const PrepareOptions& options);
   // The server does not know `used`, its own name of `handle`. Whether there is another name now.

@@ -224,8 +224,10 @@ StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const LocalMemory* l
       return Internal("The server says that " + Describe(tensor.type, tensor.shape) + " is in a buffer of " +
                       std::to_string(local->memory.size()) + " bytes.");
     }
+    Reserve(bytes, &tensor.data);
     tensor.data.assign(local->memory.data(), local->memory.data() + bytes);
   } else if (bytes > 0) {
+    Reserve(bytes, &tensor.data);
     tensor.data.resize(bytes);
     HPVMD_RETURN_IF_ERROR(ReadBuffer(value.buffer().buffer_id(), tensor.data, 0, call));
   }

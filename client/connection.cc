@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/connection.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -80,9 +82,20 @@ StatusOr<Tensor> TensorWithoutData(v1::ElementType type, const google::protobuf:
   return tensor;
 }
 
+void Reserve(uint64_t bytes, std::vector<uint8_t>* data) {
+  constexpr uint64_t kHugePage = uint64_t{2} << 20;
+  data->reserve(bytes);
+  const uint64_t begin = (reinterpret_cast<uintptr_t>(data->data()) + kHugePage - 1) / kHugePage * kHugePage;
+  const uint64_t end = (reinterpret_cast<uintptr_t>(data->data()) + bytes) / kHugePage * kHugePage;
+  if (end > begin) {
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // A wish: small pages do as well.
+  }
+}
+
 StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape) {
   uint64_t bytes = 0;
   HPVMD_ASSIGN_OR_RETURN(Tensor tensor, TensorWithoutData(type, shape, &bytes));
+  Reserve(bytes, &tensor.data);
   tensor.data.resize(bytes);
   return tensor;
 }

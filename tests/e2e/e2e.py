@@ -144,7 +144,7 @@ class EndToEnd(WithDaemon):
             with self.subTest(arguments=arguments, **variables):
                 self.assertEqual(self.with_profiles(text, *ask, "--connect-timeout", "1", *arguments, **variables)[0], code)
         code, text = self.with_profiles(here, *ask, "--profile", "gone")
-        self.assertEqual(code, FAILED)
+        self.assertEqual(code, USAGE)
         self.assertIn('no profile "gone"; there are: here', text)
         code, text = self.with_profiles(here, "completion", "bash", "--profile", "gone")  # Needs no server.
         self.assertEqual(code, OK, text)

@@ -136,6 +136,10 @@ class LocalPool:
             self._idle.clear()
         return ids
 
+    def knows_outputs(self) -> bool:
+        """Of any run."""
+        return bool(self._outputs)
+
     def outputs_of(self, run: Any) -> Dict[str, int]:
         """Sizes of the outputs of an earlier run of this kind, by name."""
         return self._outputs.get(run, {})

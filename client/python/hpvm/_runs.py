@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
 from hpvm import _arrays, _copies, _memory, _wire, errors
 from hpvm._channel import Steps, Unary
 from hpvm._core import Core, request_options
-from hpvm.results import Log, Placement, RunResult, Timing
+from hpvm.results import Log, RunResult
 from hpvm.v1 import graph_pb2, job_pb2, tensor_pb2
 
 if TYPE_CHECKING:
@@ -82,11 +82,16 @@ def deadline_of(timeout: Optional[float]) -> Optional[float]:
 class _Work:
     """One run: what it borrows of the client's memory, and what it has made on the server."""
 
-    def __init__(self, core: Core, pool: _memory.LocalPool, kind: Any, deadline: Optional[float]) -> None:
-        self.core, self.pool, self.kind, self.deadline = core, pool, kind, deadline
+    def __init__(self, core: Core, pool: _memory.LocalPool, deadline: Optional[float],
+                 kind: Optional[Callable[[], Any]] = None) -> None:
+        self.core, self.pool, self.deadline, self.kind = core, pool, deadline, kind
         self.locals: Dict[str, _memory.Local] = {}
         self.created: List[str] = []
         self.tries_local = not pool.refusal
+
+    def outputs_before(self) -> Dict[str, int]:
+        """Sizes of the outputs of an earlier run of this kind, by name."""
+        return self.pool.outputs_of(self.kind()) if self.kind is not None and self.pool.knows_outputs() else {}
 
     def take_local(self, size: int) -> "Steps[Optional[_memory.Local]]":
         if not self.tries_local or self.pool.refusal:
@@ -158,7 +163,7 @@ def _bind_outputs(work: _Work, out: Mapping[str, Any], request: job_pb2.RunReque
         elif not isinstance(value, np.ndarray):
             raise TypeError(f"out[{name!r}] is a {type(value).__name__}; it has to be an array of numpy, a Buffer, "
                             "hpvm.NEW_BUFFER or hpvm.DISCARD.")
-    for name, size in work.pool.outputs_of(work.kind).items():
+    for name, size in work.outputs_before().items():
         if name not in out or isinstance(out[name], np.ndarray):
             local = yield from work.take_local(size)
             if local is not None:
@@ -212,12 +217,6 @@ def _take_output(work: _Work, value: tensor_pb2.OutputValue, out: Any, client: A
     return array
 
 
-def result_of(response: job_pb2.RunResponse, outputs: Dict[str, Any], log: Optional[Log]) -> RunResult:
-    return RunResult(outputs, timing=Timing.of(response.timing), placements=[Placement.of(p) for p in response.placements],
-                     log=log, nodes_run=response.nodes_run, repetitions=response.repetitions, converged=response.converged,
-                     moved_bytes=response.traffic.moved_bytes, lost_devices=response.traffic.lost_devices)
-
-
 def _kind_of(handle: str, inputs: Mapping[str, Any], symbols: Optional[Mapping[str, int]]) -> Any:
     """Runs of one kind have outputs of the same sizes, unless data decides."""
     shapes = tuple([(name, getattr(value, "shape", None), getattr(value, "dtype", None)) for name, value in inputs.items()])
@@ -226,7 +225,7 @@ def _kind_of(handle: str, inputs: Mapping[str, Any], symbols: Optional[Mapping[s
 
 def _send(work: _Work, state: "PreparedState", handle: str, inputs: Mapping[str, Any],
           options: RunOptions) -> "Steps[job_pb2.RunResponse]":
-    if options.is_plain() and not work.pool.outputs_of(work.kind):
+    if options.is_plain() and not work.outputs_before():
         head = state.plain_request(handle)
     else:
         request = job_pb2.RunRequest(handle=handle, options=options.request(), symbols=options.symbols or {},
@@ -239,10 +238,9 @@ def _send(work: _Work, state: "PreparedState", handle: str, inputs: Mapping[str,
         lambda metadata: Unary(_RUN, data, work.deadline, metadata))))
 
 
-def _run_once(core: Core, client: Any, state: "PreparedState", kind: Any, inputs: Mapping[str, Any],
+def _run_once(core: Core, client: Any, state: "PreparedState", handle: str, inputs: Mapping[str, Any],
               options: RunOptions, deadline: Optional[float]) -> "Steps[RunResult]":
-    handle = kind[0]
-    work = _Work(core, client._pool, kind, deadline)
+    work = _Work(core, client._pool, deadline, lambda: _kind_of(handle, inputs, options.symbols))
     is_good = False
     try:
         response = yield from _send(work, state, handle, inputs, options)
@@ -260,9 +258,9 @@ def _run_once(core: Core, client: Any, state: "PreparedState", kind: Any, inputs
             outputs[value.name] = yield from _take_output(work, value, wanted, client)
             if value.HasField("buffer") and isinstance(outputs[value.name], np.ndarray):
                 sizes[value.name] = outputs[value.name].nbytes
-        if work.tries_local and (sizes or work.pool.outputs_of(work.kind)):
-            work.pool.learn(work.kind, sizes)
-        return result_of(response, outputs, log)
+        if work.tries_local and (sizes or work.outputs_before()):
+            work.pool.learn(_kind_of(handle, inputs, options.symbols), sizes)
+        return RunResult(outputs, response, log)
     finally:
         if work.locals or work.created:
             yield from work.end(is_good)
@@ -285,18 +283,18 @@ def run(core: Core, client: Any, state: "PreparedState", inputs: Mapping[str, An
 def _run_with_fallback(core: Core, client: Any, state: "PreparedState", handle: str, inputs: Mapping[str, Any],
                        options: RunOptions, deadline: Optional[float]) -> "Steps[RunResult]":
     """Once more without shared memory, where the server let go of a buffer or an output is larger than last time."""
-    kind = _kind_of(handle, inputs, options.symbols)
     pool = client._pool
-    had_local = bool(pool.outputs_of(kind))
     try:
-        return (yield from _run_once(core, client, state, kind, inputs, options, deadline))
+        return (yield from _run_once(core, client, state, handle, inputs, options, deadline))
     except (errors.NotFoundError, errors.InvalidArgumentError) as failure:
+        kind = _kind_of(handle, inputs, options.symbols)
+        had_local = bool(pool.outputs_of(kind))
         if pool.refusal or not (had_local or _may_be_pooled(failure)):
             raise
         if isinstance(failure, errors.NotFoundError):
             pool.clear()  # Another daemon, or one that has let go of what was long unused.
     pool.learn(kind, {})
-    return (yield from _run_once(core, client, state, kind, inputs, options, deadline))
+    return (yield from _run_once(core, client, state, handle, inputs, options, deadline))
 
 
 def _may_be_pooled(failure: errors.HpvmError) -> bool:
@@ -406,9 +404,9 @@ def _of_many(core: Core, client: Any, response: Any, options: RunOptions,
     if failure is not None:
         failure.log = log
         return failure
-    work = _Work(core, client._pool, None, deadline)
+    work = _Work(core, client._pool, deadline)
     outputs = {}
     for value in response.outputs:
         outputs[value.name] = yield from _take_output(work, value, None, client)
     yield from work.end(True)
-    return result_of(response, outputs, log)
+    return RunResult(outputs, response, log)

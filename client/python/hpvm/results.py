@@ -73,24 +73,45 @@ class RunResult(Mapping[str, Any]):
     An output is a numpy array (bf16: uint16 with the same bits, or ml_dtypes.bfloat16 where that is imported), or a
     Buffer where `out=` asked for one. `torch.from_dlpack(result["C"])` takes an array over without a copy."""
 
-    def __init__(self, outputs: Dict[str, Any], *, timing: Timing, placements: Optional[List[Placement]] = None,
-                 log: Optional[Log] = None, nodes_run: int = 0, repetitions: int = 1, converged: bool = False,
-                 moved_bytes: int = 0, lost_devices: int = 0, prepared_again: bool = False) -> None:
+    def __init__(self, outputs: Dict[str, Any], record: Any, log: Optional[Log] = None) -> None:
         self._outputs = outputs
-        self.timing = timing
-        #: With `placements=True`.
-        self.placements = placements or []
+        self._record = record  # A RunResponse.
         #: With `log=True`, else None.
         self.log = log
-        self.nodes_run, self.repetitions = nodes_run, repetitions
-        #: `until` ended the repetitions.
-        self.converged = converged
-        #: Bytes between host memory and devices.
-        self.moved_bytes = moved_bytes
-        #: Devices that failed while the run went on without them.
-        self.lost_devices = lost_devices
         #: The server was restarted since the graph was prepared, so that the client prepared it again.
-        self.prepared_again = prepared_again
+        self.prepared_again = False
+
+    @property
+    def timing(self) -> Timing:
+        return Timing.of(self._record.timing)
+
+    @property
+    def placements(self) -> List[Placement]:
+        """With `placements=True`: where each node ran."""
+        return [Placement.of(placement) for placement in self._record.placements]
+
+    @property
+    def nodes_run(self) -> int:
+        return int(self._record.nodes_run)
+
+    @property
+    def repetitions(self) -> int:
+        return int(self._record.repetitions)
+
+    @property
+    def converged(self) -> bool:
+        """`until` ended the repetitions."""
+        return bool(self._record.converged)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes between host memory and devices."""
+        return int(self._record.traffic.moved_bytes)
+
+    @property
+    def lost_devices(self) -> int:
+        """Devices that failed while the run went on without them."""
+        return int(self._record.traffic.lost_devices)
 
     def __getitem__(self, name: str) -> Any:
         try:

@@ -184,7 +184,7 @@ inline bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEED
 // A tensor of this type and shape, and how many bytes its data has; kInternal for what a server must not send.
 StatusOr<Tensor> TensorWithoutData(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape,
                                    uint64_t* bytes);
-// Makes room for so many bytes, in huge pages where there are many: a page that is written for the first time is a fault.
+// Makes room for so many bytes, in huge pages where there are many: each page costs a fault when it is first written.
 void Reserve(uint64_t bytes, std::vector<uint8_t>* data);
 // The same with room for its data.
 StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape);

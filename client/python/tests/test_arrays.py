@@ -98,6 +98,28 @@ class Arrays(support.WithServer):
         with self.client.buffer(torch.ones(3, requires_grad=True)) as buffer:
             self.assertEqual(buffer.read().tolist(), [1, 1, 1])
 
+    def test_arrays_of_a_device_go_through_the_host(self):
+        """As CuPy's and JAX's, whose libraries want a GPU; device_arrays.py has the real ones."""
+        plain = np.arange(10, dtype="i4")
+
+        class OnDevice:
+            def __dlpack_device__(self):
+                return 2, 0  # CUDA.
+
+            def __dlpack__(self, stream=None):
+                raise AssertionError("Nobody here can read a device's memory.")
+
+        class LikeCupy(OnDevice):
+            def get(self):
+                return plain
+
+        class LikeJax(OnDevice):
+            def __array__(self, dtype=None):
+                return plain
+
+        for array in (LikeCupy(), LikeJax()):
+            self.assertEqual(self.through(array).tolist(), plain.tolist())
+
     def test_something_with_dlpack_that_fails(self):
         class Odd:
             def __dlpack_device__(self):

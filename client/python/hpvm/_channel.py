@@ -128,7 +128,10 @@ def _end_interrupted_call(interrupt: BaseException) -> None:
     frame of gRPC's own; it is cancelled, and its end is taken."""
     trace = interrupt.__traceback__
     while trace is not None:
-        call: Any = trace.tb_frame.f_locals.get("call")
+        frame, trace = trace.tb_frame, trace.tb_next
+        # Of other frames nothing is asked: what their f_locals answers stays with them, the interrupt included, and a circle
+        # of references would keep the call until somebody collects garbage.
+        call: Any = frame.f_locals.get("call") if frame.f_globals.get("__name__") == "grpc._channel" else None
         if hasattr(call, "next_event") and hasattr(call, "cancel"):
             try:
                 call.cancel(1, "The caller was interrupted.")
@@ -136,7 +139,6 @@ def _end_interrupted_call(interrupt: BaseException) -> None:
             except Exception:  # Another version of gRPC's: then the connection is as it is.
                 pass
             return
-        trace = trace.tb_next
 
 
 class Channel:

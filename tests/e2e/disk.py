@@ -7,6 +7,7 @@
 The state folder is a small tmpfs, which needs root and a host that lets it mount.
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -143,7 +144,9 @@ class FullDisk(unittest.TestCase):
         self.start()
         expected = self.image(self.submit(*LARGE))
         self.fill(3 * MIB)
-        waiting = [self.submit(*LARGE) for _ in range(3)]  # The third has no turn.
+        # At once, before the first has used the room up. The third has no turn.
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            waiting = sorted(pool.map(lambda _: self.submit(*LARGE), range(3)))
         self.within(SHOWN_WITHIN + 5, lambda: self.is_shown(), "shown, with the runs themselves")
         why = lambda job: self.jobs()[job].get("waits_for", "")
         self.within(SHOWN_WITHIN, lambda: all("Waits for room on the server's disk" in why(job) for job in waiting), "each job says why")

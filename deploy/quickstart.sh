@@ -21,7 +21,7 @@ step "Building"
 mkdir -p build
 # Programs only, so that what only tests need does not have to be installed.
 cmake --preset release -DHPVMD_TESTS=OFF >build/quickstart.configure.log 2>&1 || { cat build/quickstart.configure.log; exit 1; }
-cmake --build --preset release --target hpvmd hpvm-executor hpvm-compiler hpvmctl >build/quickstart.build.log 2>&1 ||
+cmake --build --preset release --target hpvmd hpvm-executor hpvm-compiler hpvmctl python_package >build/quickstart.build.log 2>&1 ||
   { tail -n 50 build/quickstart.build.log; exit 1; }
 echo "built: $(ls build/release/bin | tr '\n' ' ')"
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 import time
@@ -22,15 +21,13 @@ CHUNK_BYTES = 1 << 20
 _UNAVAILABLE_FIRST_S, _UNAVAILABLE_LONGEST_S = 0.05, 2.0
 
 
-@dataclasses.dataclass
 class Options:
     """What `hpvm.connect` was given."""
-    endpoint: Endpoint
-    credentials: Credentials
-    tenant: str = ""
-    patience: float = 30.0
-    local_memory: bool = True
-    on_unanswered: Optional[Callable[[errors.HpvmError], None]] = None
+
+    def __init__(self, endpoint: Endpoint, credentials: Credentials, tenant: str, patience: float, local_memory: bool,
+                 on_unanswered: Optional[Callable[[errors.HpvmError], None]]) -> None:
+        self.endpoint, self.credentials, self.tenant = endpoint, credentials, tenant
+        self.patience, self.local_memory, self.on_unanswered = patience, local_memory, on_unanswered
 
 
 def request_options(*, deadline: Optional[float] = None, priority: int = 0, labels: Optional[Mapping[str, str]] = None,

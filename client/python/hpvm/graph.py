@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from types import MappingProxyType
@@ -315,6 +314,7 @@ class Graph(Scope):
                       modules: Optional[Mapping[str, bytes]] = None, where: str = "the document") -> "Graph":
         """A document as JSON text or as a dictionary. `modules` has bytes for modules that name a file; others are read from
         `folder`."""
+        import json  # Here and below, because importing it costs as much as all of this module.
         try:
             loaded = json.loads(document) if isinstance(document, str) else json.loads(json.dumps(document))
         except ValueError as error:
@@ -346,6 +346,7 @@ class Graph(Scope):
 
     def document(self) -> str:
         """The document as JSON text."""
+        import json
         return json.dumps(self.to_dict())
 
     def modules(self) -> Dict[str, bytes]:
@@ -354,6 +355,7 @@ class Graph(Scope):
 
     def save(self, path: Union[str, "os.PathLike[str]"], *, inline: bool = False) -> None:
         """Writes the document, and its modules as files beside it; with `inline` into it, in base64."""
+        import json
         place = pathlib.Path(path)
         document = json.loads(self.document())
         for name, data in self._bytes.items():

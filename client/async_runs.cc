@@ -152,7 +152,7 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
 
   void DoTheRest() {
     if (absl::IsUnauthenticated(answer_.status())) {
-      answer_ = owner_.client_.Run(request_, options_.call);  // Which looks for other credentials.
+      answer_ = owner_.client_.Run(request_, options_.call);  // It looks for other credentials.
     }
     Complete(call_->Finish(std::move(answer_)));
   }

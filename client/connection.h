@@ -160,7 +160,7 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
 // The limit of one message's inline tensors together, below the server's for a message.
 inline constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
 
-// What ends a call before its time; a token of nothing when nothing does.
+// The token that ends a call before its time; one of nothing when nothing does.
 inline std::stop_token StopOf(const CallOptions& call) {
   return call.cancel.has_value() ? call.cancel->token() : std::stop_token();
 }

@@ -11,7 +11,7 @@ namespace {
 class StringPlaces {
  public:
   void StartLine() { place_ = place_ == Place::kNowhere ? place_ : Place::kStart; }
-  // Whether the quote begins one.
+  // True: the quote begins one.
   bool Begin() {
     const bool begins = place_ == Place::kValue;
     place_ = begins ? Place::kDone : Place::kNowhere;

@@ -133,7 +133,7 @@ double MedianUs(std::vector<int64_t> ns) {
   return static_cast<double>(ns[ns.size() / 2]) / 1e3;
 }
 
-// What the library adds to a call by gRPC: the same run by the generated stub alone, by the library's own call, and
+// The library adds so much to a call by gRPC: the same run by the generated stub alone, by the library's own call, and
 // with tensors; in short turns, so that all see the same machine.
 StatusOr<ServiceResult> MeasureAdded(std::unique_ptr<Servers>& servers, const ServiceOptions& options) {
   if (servers == nullptr) {
@@ -149,8 +149,7 @@ StatusOr<ServiceResult> MeasureAdded(std::unique_ptr<Servers>& servers, const Se
   HPVMD_ASSIGN_OR_RETURN(loads[2], MakeTensorLoad(*client, servers->handle));
   constexpr uint32_t kTurn = 100;
   std::array<std::vector<int64_t>, 3> took;
-  std::array<int64_t, 3>
-      cpu_ns{};  // Of this thread, which makes the calls: what waiting and others' work do not touch.
+  std::array<int64_t, 3> cpu_ns{};  // Spent by this thread, which makes the calls; waiting does not count.
   const auto cpu_now = [] {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every interface speaks of: errors and time.
+// Errors and time, as every interface speaks of them.
 #ifndef HPVMD_BASE_INCLUDE_HPVM_TYPES_H_
 #define HPVMD_BASE_INCLUDE_HPVM_TYPES_H_
 

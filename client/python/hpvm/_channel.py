@@ -83,6 +83,11 @@ def _count_fork() -> None:
 os.register_at_fork(after_in_child=_count_fork)
 
 
+def fork_count() -> int:
+    """How many forks lie between this process and the one that imported the package."""
+    return _fork_count
+
+
 def remaining(deadline: Optional[float]) -> Optional[float]:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 

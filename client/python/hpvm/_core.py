@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
 
@@ -81,7 +80,6 @@ class Core:
         self.options, self.bearer = options, bearer
         self._limits: Optional[service_pb2.Limits] = None
         self._signed: Tuple[str, Metadata] = ("", self._metadata(""))
-        self.lock = threading.Lock()
 
     # --- One call ---
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from hpvm import _arrays, _copies, _wire, errors
+from hpvm import _arrays, _channel, _copies, _wire, errors
 from hpvm._channel import Steps
 from hpvm._core import Core
 from hpvm.v1 import buffer_pb2
@@ -108,11 +108,21 @@ class LocalPool:
         #: Why it is not used; "" while it is.
         self.refusal = ("" if is_wanted else "local_memory is False.") if unix_path else (
             "The server is not reached through a Unix socket.")
+        self._outputs: Dict[Any, Dict[str, int]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._idle: List[Local] = []
-        self._outputs: Dict[Any, Dict[str, int]] = {}
+        self._forks = _channel.fork_count()
+
+    def _leave_the_parents(self) -> None:
+        """After a fork the memory is the parent's, too: both would write their arrays to one place."""
+        if self._forks != _channel.fork_count():
+            self._begin()
 
     def take(self, size: int) -> Optional[Local]:
+        self._leave_the_parents()
         with self._lock:
             fits = [local for local in self._idle if size <= local.memory.size and local.memory.size // 4 <= size]
             if not fits:
@@ -124,6 +134,7 @@ class LocalPool:
     def give(self, locals_: List[Local]) -> List[str]:
         """Keeps them, and answers the ids of those that are too many now."""
         gone = []
+        self._leave_the_parents()
         with self._lock:
             self._idle.extend(locals_)
             while len(self._idle) > _IDLE_MAX or sum(local.memory.size for local in self._idle) > _IDLE_BYTES_MAX:
@@ -131,6 +142,7 @@ class LocalPool:
         return gone
 
     def clear(self) -> List[str]:
+        self._leave_the_parents()
         with self._lock:
             ids = [local.id for local in self._idle]
             self._idle.clear()

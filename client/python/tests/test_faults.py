@@ -137,6 +137,25 @@ if __name__ == "__main__":
 """, "fork")
         self.assertEqual(done.stdout, f"{[2.0 * i for i in range(20)]}\n10.0\n", done.stderr)
 
+    def test_forked_children_share_no_memory_with_their_parent(self):
+        done = self.script(BEGIN + """
+import multiprocessing
+matmul = client.prepare(support.matmul())
+def work(factor):
+    a = np.full((600, 600), factor, "f4")
+    return all((matmul.run(A=a, B=np.ones((600, 600), "f4"))["C"] == 600 * factor).all() for _ in range(8))
+print(work(1), client.tensor_path)  # There is memory to use again now.
+children = [multiprocessing.get_context("fork").Process(target=lambda factor=factor: os._exit(0 if work(factor) else 9))
+            for factor in range(2, 5)]
+for child in children:
+    child.start()
+print(work(7))
+for child in children:
+    child.join()
+print([child.exitcode for child in children])
+""")
+        self.assertEqual(done.stdout, "True shared memory\nTrue\n[0, 0, 0]\n", done.stderr)
+
     def test_a_data_loader_of_torch(self):
         done = self.script(BEGIN + """
 import torch

@@ -157,12 +157,13 @@ class JobWatcher:
         if call is not None:
             call.cancel()
 
-    def _ended(self, job_id: str, message: job_pb2.Job) -> None:
+    def _ended(self, job_id: str, message: Optional[job_pb2.Job]) -> None:
+        """Without a message nobody here knows how it ended, and the job is as it was seen last."""
         from hpvm.jobs import run_callback
         with self._lock:
             callbacks = self._waiting.pop(job_id, [])
         for job, callback in callbacks:
-            job._message = message
+            job._message = message if message is not None else job._message
             run_callback(callback, job)
 
     def _set_call(self, call: Any) -> None:
@@ -177,7 +178,7 @@ class JobWatcher:
                     if change.job is not None and has_ended(change.job.state):
                         self._ended(change.job.id, change.job)
                     elif change.job is None:
-                        self._look(change.gone_id)
+                        self._ended(change.gone_id, None)  # It is stored no longer.
                 with self._lock:
                     if not self._waiting:
                         self._thread = None
@@ -185,18 +186,11 @@ class JobWatcher:
         except errors.HpvmError as failure:
             self._give_up(failure)
 
-    def _look(self, job_id: str) -> None:
-        """A job that is stored no longer has ended, and nobody can say how."""
-        with self._lock:
-            is_waited_for = job_id in self._waiting
-        if is_waited_for:
-            self._ended(job_id, job_pb2.Job(id=job_id, state=job_pb2.JOB_STATE_DEAD))
-
     def _give_up(self, failure: errors.HpvmError) -> None:
-        import logging
+        """The server has been gone for longer than the client's patience, or the client was closed."""
         with self._lock:
-            count = sum(map(len, self._waiting.values()))
-            self._waiting.clear()
+            job_ids = list(self._waiting)
             self._thread = None
-        if count and not isinstance(failure, errors.ClosedError):
-            logging.getLogger("hpvm").error("%d callbacks of jobs will not be called: %s", count, failure)
+        if not isinstance(failure, errors.ClosedError):
+            for job_id in job_ids:
+                self._ended(job_id, None)

@@ -15,6 +15,7 @@ from hpvm.results import Log, Timing
 from hpvm.v1 import job_pb2
 
 _log = logging.getLogger("hpvm")
+_LOOKS_EVERY_S = 0.5  # For a client that was closed.
 
 
 class JobState(enum.IntEnum):
@@ -160,8 +161,9 @@ class Job(JobFacts):
         return Job(self._client, self._client._drive(_jobs.retry(self._core(), self.id, key, deadline_of(timeout))))
 
     def add_done_callback(self, callback: Callable[["Job"], None]) -> None:
-        """Calls `callback(job)` when it has ended, from a thread of the client's; at once when it has. What it raises is
-        logged. All callbacks of a client share one watch on the server."""
+        """Calls `callback(job)` when it has ended, from a thread of the client's; at once when it has. Also when nobody can say
+        any more: the job is stored no longer, or no server answered for the client's patience; then `result` raises that.
+        Not when the client is closed. What the callback raises is logged. All callbacks of a client share one watch."""
         if self.state.has_ended:
             run_callback(callback, self)
         else:
@@ -183,11 +185,17 @@ def as_completed(jobs: Sequence[Job], timeout: Optional[float] = None) -> Iterat
     for job in jobs:
         job.add_done_callback(ended.put)
     for count in range(len(jobs)):
-        try:
-            yield ended.get(timeout=None if deadline is None else max(0.001, deadline - time.monotonic()))
-        except queue.Empty:
-            raise errors.DeadlineExceededError(
-                f"Of {len(jobs)} jobs {count} had ended after {timeout:g} s; the others go on.") from None
+        while True:
+            left = _LOOKS_EVERY_S if deadline is None else min(_LOOKS_EVERY_S, deadline - time.monotonic())
+            try:
+                yield ended.get(timeout=max(0.001, left))
+                break
+            except queue.Empty:
+                for job in jobs:
+                    job._client._channel.get()  # ClosedError: nobody will tell any more.
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise errors.DeadlineExceededError(
+                        f"Of {len(jobs)} jobs {count} had ended after {timeout:g} s; the others go on.") from None
 
 
 def wait_all(jobs: Sequence[Job], timeout: Optional[float] = None, *, progress: bool = False) -> List[Job]:

@@ -269,6 +269,26 @@ class Restarts(support.WithServer):
             self.assertTrue(told.wait(30))
             self.assertGreaterEqual(len(outages), 1)
 
+    def test_nobody_waits_for_ever(self):
+        with hpvm.connect(self.server, patience=0.5) as client:
+            job = client.submit(support.spin(), ZERO)
+            told = []
+            job.add_done_callback(told.append)
+            self.daemon.stop(signal.SIGKILL)
+            self.assertEqual(list(hpvm.as_completed([job])), [job])  # Nobody can say any more.
+            self.assertEqual(told, [job])
+            with self.assertRaises(hpvm.UnavailableError):
+                job.result(5)
+        type(self).start()
+        support.wait_until(self.answers, what="the server")
+        self.client.job(job.id).cancel()
+        client = hpvm.connect(self.server)
+        endless = client.submit(support.spin(), ZERO)
+        threading.Timer(0.5, client.close).start()
+        with self.assertRaises(hpvm.ClosedError):
+            list(hpvm.as_completed([endless]))
+        self.client.job(endless.id).cancel()
+
     def test_a_server_that_dies_in_a_run(self):
         spin = self.client.prepare(support.spin())
         threading.Timer(0.5, self.restart).start()

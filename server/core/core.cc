@@ -124,11 +124,13 @@ void Core::Drain() {
   }
   context_.shutdown.draining = true;
   lifecycle_.LeaveQueues(scope);
+  devices_.LeaveQueues(scope);
 }
 
 void Core::StopRunning() {
   CoreScope scope(context_.monitor);
   context_.shutdown.draining = context_.shutdown.breaking_off = true;
+  devices_.LeaveQueues(scope);
   for (const auto& [key, run] : std::map(runs_.all())) {  // Stopping one takes it out.
     if (run->stored != nullptr && run->stored->attempt != nullptr) {
       run->stored->attempt->broken_off = true;

@@ -291,7 +291,7 @@ TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
   lost.done.add_lost_devices("opencl:0");
   spawner_.last().AnswerRun(lost);
   v1::ListDevicesResponse response;
-  core_->devices().ListDevices(**core_->tenants().FindTenant("bob"), &response);
+  core_->devices().ListDevices(*core_->tenants().FindTenant("bob"), &response, [](const Outcome&) {});
   ASSERT_EQ(response.devices_size(), 1);
   EXPECT_EQ(response.devices(0).state(), v1::Device::STATE_PROBING);
   EXPECT_EQ(response.devices(0).detail(), "A run lost it.");
@@ -374,6 +374,41 @@ TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
   core_->devices().DevicesKnown();
   ASSERT_EQ(spawner_.executors().size(), 1u);
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
+}
+
+// A list of devices waits until each family has answered, and is never one of a machine without any; a server that stops
+// answers it, and one tenant's many calls are refused.
+TEST_F(CoreTest, ListsOfDevicesWaitForDiscovery) {
+  Restart(Config(), /*awaits_devices=*/true);
+  v1::ListDevicesResponse response;
+  std::vector<Status> answers;
+  const auto list = [&] {
+    core_->devices().ListDevices(tenant_, &response, [&](const Outcome& outcome) { answers.push_back(outcome.status); });
+  };
+  list();
+  core_->devices().SetFound("cpu", Found("cpu:0"));
+  EXPECT_TRUE(answers.empty());
+  core_->devices().DevicesKnown();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_TRUE(answers[0].ok());
+  ASSERT_EQ(response.devices_size(), 1);
+  EXPECT_EQ(response.devices(0).id(), "cpu:0");
+  list();
+  EXPECT_EQ(answers.size(), 2u);
+
+  Restart(Config(), /*awaits_devices=*/true);
+  answers.clear();
+  for (int n = 0; n < 65; ++n) {
+    list();
+  }
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_THAT(Message(answers[0]), HasSubstr("too many calls"));
+  core_->Drain();
+  list();
+  ASSERT_EQ(answers.size(), 66u);
+  for (const Status& answer : answers) {
+    EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable);
+  }
 }
 
 // The ordinary way: one executor is spawned, one prepare sent, and runs reach it at once.
@@ -667,7 +702,7 @@ TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
 // What the last executor said of its sandbox is shown with the devices and in health.
 TEST_F(CoreTest, ShowsTheSandbox) {
   v1::ListDevicesResponse before, after;
-  core_->devices().ListDevices(*tenant_, &before);
+  core_->devices().ListDevices(tenant_, &before, [](const Outcome&) {});
   EXPECT_FALSE(before.sandbox().known());
   EXPECT_EQ(before.sandbox().level_min(), 1u);
   EXPECT_FALSE(core_->Snapshot(false).sandbox.has_value());
@@ -676,7 +711,7 @@ TEST_F(CoreTest, ShowsTheSandbox) {
   ready.said.set_sandbox_level(4);
   ready.said.set_sandbox_detail("empty root");
   spawner_.last().on_ready(ready);
-  core_->devices().ListDevices(*tenant_, &after);
+  core_->devices().ListDevices(tenant_, &after, [](const Outcome&) {});
   EXPECT_TRUE(after.sandbox().known());
   EXPECT_EQ(after.sandbox().level(), 4u);
   EXPECT_EQ(after.sandbox().detail(), "empty root");

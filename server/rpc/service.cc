@@ -100,10 +100,10 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* ListDevices(Context* context, const v1::ListDevicesRequest* request,
                                         v1::ListDevicesResponse* response) override {
-    return Answer(context, Method("ListDevices"), *request, [&](const TenantRef& tenant, const Principal&) {
-      core_.devices().ListDevices(*tenant, response);
-      return absl::OkStatus();
-    });
+    return AnswerLater(context, Method("ListDevices"), *request, Key::kRefused, Begins::kAtOnce,
+                       [this, response](const TenantRef& tenant, DeferredCall& call) {
+                         core_.devices().ListDevices(tenant, response, call.Finisher());
+                       });
   }
   grpc::ServerUnaryReactor* ListCosts(Context* context, const v1::ListCostsRequest* request,
                                       v1::ListCostsResponse* response) override {

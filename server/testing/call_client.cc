@@ -71,7 +71,7 @@ void CallClient::Info(ActionKind kind, const Numbers& numbers) {
     v1::ServerInfoResponse info;
     v1::ListDevicesResponse devices;
     core_->ServerInfo(tenant, &info);
-    core_->devices().ListDevices(tenant, &devices);
+    core_->devices().ListDevices(*core_->tenants().FindTenant(name()), &devices, [](const Outcome&) {});
     core_->Snapshot(/*with_tenants=*/numbers[0] % 2 == 0);
     core_->Health();
     *answer = info.SerializeAsString() + devices.SerializeAsString();

@@ -8,9 +8,11 @@ of each. `drive` and `drive_async` carry the steps out. A step that fails is thr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
+import weakref
 from typing import Any, Awaitable, Callable, Generator, Iterator, List, Optional, Tuple, TypeVar, Union
 
 import grpc
@@ -75,12 +77,37 @@ _can_fork = os.environ.get("GRPC_ENABLE_FORK_SUPPORT", "0").lower() in ("1", "tr
 _fork_count = 0
 
 
+_channels: "weakref.WeakSet[Channel]" = weakref.WeakSet()
+_resting: "List[Channel]" = []  # From before a fork until after it.
+
+#: How long a fork waits for a thread of gRPC that has nothing left to do.
+_THREADS_END_S = 0.5
+
+
+def _before_fork() -> None:
+    """gRPC ends a child (exit code 64) that it cannot put in order, and it cannot where a thread of its own is at work, which
+    happens now and then on a loaded machine. A fork between calls therefore meets no gRPC at all: connections without calls
+    are closed first, and opened again by the next call, here as in the child."""
+    _resting.extend(channel for channel in list(_channels) if channel._rest())
+    until = time.monotonic() + _THREADS_END_S
+    while time.monotonic() < until and any("(managed_target)" in thread.name for thread in threading.enumerate()):
+        time.sleep(0.001)
+
+
+def _after_fork() -> None:
+    while _resting:
+        _resting.pop()._wake()
+
+
 def _count_fork() -> None:
     global _fork_count
     _fork_count += 1
+    _resting.clear()
+    for channel in list(_channels):
+        channel._forget()
 
 
-os.register_at_fork(after_in_child=_count_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_count_fork)
 
 
 def fork_count() -> int:
@@ -147,13 +174,17 @@ def _end_interrupted_call(interrupt: BaseException) -> None:
 
 
 class Channel:
-    """A connection for threads. After a fork the child has one of its own."""
+    """A connection for threads, opened when it is needed. After a fork the child has one of its own."""
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials) -> None:
         self._endpoint, self._credentials = endpoint, credentials
         self._lock = threading.Lock()
         self._closed = False
-        self._open()
+        self._channel: Any = None
+        self._calls = 0  # In progress; under the lock.
+        self._unary: "dict[str, Any]" = {}
+        self._forked = False
+        _channels.add(self)
 
     def _open(self) -> None:
         arguments = channel_arguments(self._credentials)
@@ -161,84 +192,127 @@ class Channel:
             self._channel = grpc.secure_channel(self._endpoint.target, channel_credentials(self._credentials), arguments)
         else:
             self._channel = grpc.insecure_channel(self._endpoint.target, arguments)
-        self._forks = _fork_count
-        self._unary: "dict[str, Any]" = {}
 
-    def _reopen_after_fork(self) -> None:
-        if not _can_fork:
+    def _forget(self) -> None:
+        """In the child of a fork: the connection, the calls and whoever holds the lock are the parent's."""
+        self._lock = threading.Lock()
+        self._unary, self._channel = {}, None
+        self._calls, self._forked = 0, True
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise errors.ClosedError("The client is closed.")
+
+    def _begin(self) -> Any:
+        """gRPC's channel for a call that ends by _end."""
+        self.check_open()
+        if self._forked and not _can_fork:
             raise errors.FailedPreconditionError(
                 "This process was forked from one in which gRPC was at work without support for that. Import hpvm before "
                 "grpc, set GRPC_ENABLE_FORK_SUPPORT=1 before the program starts, or start processes by spawn "
                 "(multiprocessing.set_start_method).")
-        self._lock = threading.Lock()
-        self._open()
+        with self._lock:
+            self.check_open()
+            if self._channel is None:
+                self._open()
+            self._calls += 1
+            return self._channel
 
-    def get(self) -> grpc.Channel:
-        if self._closed:
-            raise errors.ClosedError("The client is closed.")
-        if self._forks != _fork_count:
-            self._reopen_after_fork()
-        return self._channel
+    def _end(self) -> None:
+        with self._lock:
+            self._calls -= 1
+
+    def _rest(self) -> bool:
+        """Before a fork: closes the connection unless a call is in progress, and lets none begin until _wake. Answers whether it
+        did."""
+        # A fork in a signal handler may have come in the middle of a few lines that hold it.
+        if not self._lock.acquire(timeout=1):
+            return False
+        if self._calls > 0:
+            self._lock.release()
+            return False
+        self._unary.clear()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        return True
+
+    def _wake(self) -> None:
+        self._lock.release()
 
     def await_ready(self, timeout: float) -> None:
         """Raises UnavailableError, or UnauthenticatedError where a certificate is not believed."""
+        channel = self._begin()
         try:
-            grpc.channel_ready_future(self.get()).result(timeout=timeout)
+            grpc.channel_ready_future(channel).result(timeout=timeout)
         except grpc.FutureTimeoutError:
-            raise no_answer(self._endpoint, timeout, self._why()) from None
+            raise no_answer(self._endpoint, timeout, self._why(channel)) from None
+        finally:
+            self._end()
 
-    def _why(self) -> str:
+    def _why(self, channel: Any) -> str:
         try:
-            self.get().unary_unary("/hpvm.v1.Hpvm/ServerInfo")(b"", timeout=0.5)
+            channel.unary_unary("/hpvm.v1.Hpvm/ServerInfo")(b"", timeout=0.5)
         except grpc.RpcError as error:
             return error.details() or ""
         return ""
 
     def unary(self, step: Unary) -> bytes:
-        channel = self.get()
-        call = self._unary.get(step.method)
-        if call is None:
-            call = self._unary[step.method] = channel.unary_unary(step.method)
+        channel = self._begin()
         try:
+            call = self._unary.get(step.method)
+            if call is None:
+                call = self._unary[step.method] = channel.unary_unary(step.method)
             return call(step.request, timeout=remaining(step.deadline), metadata=step.metadata)
-        except grpc.RpcError as error:
-            raise self.explain(error) from None
-        except ValueError as error:  # gRPC's word for a channel that another thread has closed.
-            raise errors.ClosedError(f"The client is closed: {error}") from None
-        except BaseException as interrupt:
-            _end_interrupted_call(interrupt)
-            raise
+        except BaseException as error:
+            raise self._ended_by(error) from None
+        finally:
+            self._end()
 
     def upload(self, step: Upload) -> bytes:
+        channel = self._begin()
         try:
-            return self.get().stream_unary(step.method)(step.parts(), timeout=remaining(step.deadline), metadata=step.metadata)
-        except grpc.RpcError as error:
-            raise self.explain(error) from None
-        except ValueError as error:
-            raise errors.ClosedError(f"The client is closed: {error}") from None
-        except BaseException as interrupt:
-            _end_interrupted_call(interrupt)
-            raise
+            return channel.stream_unary(step.method)(step.parts(), timeout=remaining(step.deadline), metadata=step.metadata)
+        except BaseException as error:
+            raise self._ended_by(error) from None
+        finally:
+            self._end()
+
+    def _ended_by(self, error: BaseException) -> BaseException:
+        """Under which name a blocking call's failure is raised."""
+        if isinstance(error, grpc.RpcError):
+            return self.explain(error)
+        if isinstance(error, ValueError):  # gRPC's word for a channel that another thread has closed.
+            return errors.ClosedError(f"The client is closed: {error}")
+        _end_interrupted_call(error)
+        return error
 
     def download(self, step: Download) -> None:
-        call = None
-        try:
-            call = self.stream(step.method, step.request, step.deadline, step.metadata)
-            for part in call:
-                if step.take(part) is False:
-                    break
-        except grpc.RpcError as error:
-            raise self.explain(error) from None
-        finally:
-            if call is not None:
-                call.cancel()
+        with self.stream(step.method, step.request, step.deadline, step.metadata) as call:
+            try:
+                for part in call:
+                    if step.take(part) is False:
+                        break
+            except grpc.RpcError as error:
+                raise self.explain(error) from None
 
-    def stream(self, method: str, request: bytes, deadline: Optional[float], metadata: Metadata) -> Any:
-        """A call of gRPC whose iterator has the answers' bytes. The caller cancels it."""
+    @contextlib.contextmanager
+    def stream(self, method: str, request: bytes, deadline: Optional[float], metadata: Metadata) -> Iterator[Any]:
+        """A call of gRPC whose iterator has the answers' bytes. It is cancelled at the end."""
+        channel = self._begin()
         try:
-            return self.get().unary_stream(method)(request, timeout=remaining(deadline), metadata=metadata)
+            call = channel.unary_stream(method)(request, timeout=remaining(deadline), metadata=metadata)
         except ValueError as error:
+            self._end()
             raise errors.ClosedError(f"The client is closed: {error}") from None
+        except BaseException:
+            self._end()
+            raise
+        try:
+            yield call
+        finally:
+            call.cancel()
+            self._end()
 
     def explain(self, error: grpc.RpcError) -> errors.HpvmError:
         if self._closed:
@@ -249,7 +323,7 @@ class Channel:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                if self._forks == _fork_count:
+                if self._channel is not None:
                     self._channel.close()
 
     def drive(self, steps: "Steps[_T]") -> _T:

@@ -110,18 +110,16 @@ def follow(channel: Channel, core: Core, watch: Any, deadline: Optional[float],
     outages = Outages(core)
     while True:
         _, metadata = channel.drive(core.sign())
-        call = channel.stream("/hpvm.v1.Hpvm/" + watch.METHOD, watch.request(), deadline, metadata)
-        if on_call is not None:
-            on_call(call)
-        try:
-            for message in call:
-                outages.answered()
-                yield message
-            pause = 0.05  # The server ended the watch in order.
-        except grpc.RpcError as error:
-            pause = outages.pause_after(channel.explain(error))
-        finally:
-            call.cancel()
+        with channel.stream("/hpvm.v1.Hpvm/" + watch.METHOD, watch.request(), deadline, metadata) as call:
+            if on_call is not None:
+                on_call(call)
+            try:
+                for message in call:
+                    outages.answered()
+                    yield message
+                pause = 0.05  # The server ended the watch in order.
+            except grpc.RpcError as error:
+                pause = outages.pause_after(channel.explain(error))
         if deadline is not None and time.monotonic() + pause >= deadline:
             raise errors.DeadlineExceededError("The watch has taken as long as it was given.")
         time.sleep(pause)

@@ -192,7 +192,7 @@ def as_completed(jobs: Sequence[Job], timeout: Optional[float] = None) -> Iterat
                 break
             except queue.Empty:
                 for job in jobs:
-                    job._client._channel.get()  # ClosedError: nobody will tell any more.
+                    job._client._channel.check_open()  # ClosedError: nobody will tell any more.
                 if deadline is not None and time.monotonic() >= deadline:
                     raise errors.DeadlineExceededError(
                         f"Of {len(jobs)} jobs {count} had ended after {timeout:g} s; the others go on.") from None

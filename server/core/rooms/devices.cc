@@ -13,11 +13,38 @@ namespace {
 // executor.
 constexpr Duration kDriverStopGrace = std::chrono::milliseconds(1'000);
 
+// Calls that wait for the devices.
+constexpr int kListingsOfTenantMax = 64;
+constexpr size_t kListingsMax = 1024;
+
 }  // namespace
 
-void Devices::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
+void Devices::ListDevices(const TenantRef& tenant, v1::ListDevicesResponse* response,
+                          std::function<void(const Outcome&)> done) {
   CoreScope scope(monitor_);
-  Fill(tenant, response);
+  if (devices_known_) {
+    Fill(*tenant, response);
+    scope.Defer([done = std::move(done)] { done({}); });
+    return;
+  }
+  const auto of_tenant = [&](const Listing& listing) { return listing.tenant == tenant; };
+  if (shutdown_.draining) {
+    scope.Defer([done = std::move(done)] { done(Later(Unavailable("The server is stopping."))); });
+  } else if (listings_.size() >= kListingsMax ||
+             std::count_if(listings_.begin(), listings_.end(), of_tenant) >= kListingsOfTenantMax) {
+    scope.Defer([done = std::move(done)] {
+      done(Later(Unavailable("The devices are not known yet, and too many calls wait for them.")));
+    });
+  } else {
+    listings_.push_back({tenant, response, std::move(done)});
+  }
+}
+
+void Devices::LeaveQueues(CoreScope& scope) {
+  for (Listing& listing : listings_) {
+    scope.Defer([done = std::move(listing.done)] { done(Later(Unavailable("The server is stopping."))); });
+  }
+  listings_.clear();
 }
 
 bool Devices::ListKnownDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
@@ -101,6 +128,11 @@ void Devices::SetSandbox(CoreScope& scope, const SandboxFacts& facts, std::optio
 void Devices::DevicesKnown() {
   CoreScope scope(monitor_);
   devices_known_ = true;
+  for (Listing& listing : listings_) {
+    Fill(*listing.tenant, listing.response);
+    scope.Defer([done = std::move(listing.done)] { done({}); });
+  }
+  listings_.clear();
   on_changed_(scope);
   scope.Defer([this, profile = devices_.Profile()] { options_.spawner->Expect(profile, !HasDriver(profile)); });
   on_settled_(scope);

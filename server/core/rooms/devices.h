@@ -37,11 +37,16 @@ class Devices : private CoreRoom {
   void OnProbed(const std::string& id, const Status& outcome);
   // Called, from any thread, when DueProbe has something earlier than it last said. Set before anything else.
   void SetProbeWake(std::function<void()> wake);
-  void ListDevices(Tenant& tenant, v1::ListDevicesResponse* response);
-  // Likewise, when every family has answered; false before: what is missing is not gone.
+  // Answers when every family has: at once, or from the thread that looks for devices. Unavailable when the server stops
+  // before, or too many calls of the tenant wait. `response` lives until then.
+  void ListDevices(const TenantRef& tenant, v1::ListDevicesResponse* response,
+                   std::function<void(const Outcome&)> done);
+  // Answers at once; false before every family has answered: a device that is missing is not gone.
   bool ListKnownDevices(Tenant& tenant, v1::ListDevicesResponse* response);
 
   // --- For other rooms, with the mutex ---
+  // The server stops: calls that wait for the devices are answered.
+  void LeaveQueues(CoreScope& scope);
   const DeviceTable& table() const { return devices_; }
   bool known() const { return devices_known_; }
   // Of the executor that started last; empty: none has.
@@ -62,10 +67,16 @@ class Devices : private CoreRoom {
   bool HasDriver(const std::vector<std::string>& profile) const;
 
  private:
+  struct Listing {
+    TenantRef tenant;
+    v1::ListDevicesResponse* response;
+    std::function<void(const Outcome&)> done;
+  };
   void Fill(const Tenant& tenant, v1::ListDevicesResponse* response) const;
 
   DeviceTable devices_{config_->devices_backends};
   bool devices_known_ = !options_.awaits_devices;
+  std::vector<Listing> listings_;  // That wait for the devices.
   std::optional<SandboxFacts> sandbox_;
   std::function<void()> probe_wake_;
   std::function<void(CoreScope&)> on_settled_ = [](CoreScope&) {};

@@ -48,7 +48,11 @@ good=1
 ctest --preset release -E "$daemons|$alone" --parallel $(($(nproc) + 2)) --no-tests=error | tee build/release.ctest.log || good=0
 ctest --preset release -R "$daemons" --parallel "$(nproc)" --no-tests=error | tee -a build/release.ctest.log || good=0
 ctest --preset release -R "$alone" --no-tests=error | tee -a build/release.ctest.log || good=0
-[ "$good" -eq 1 ] || exit 1
+if [ "$good" -eq 0 ]; then
+  step "What failed, once more"  # Here, where a log that was cut still has it.
+  awk '/ Test +#[0-9]+: .*(Passed|\*\*\*)/ { failed = /\*\*\*/; lines = 0 } failed && lines++ < 150' build/release.ctest.log
+  exit 1
+fi
 passed=$(grep -c '   Passed ' build/release.ctest.log)
 if [ "$fast" -eq 0 ]; then
   step "A subset under AddressSanitizer and UndefinedBehaviorSanitizer"

@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 proto=$here/../../proto
 into=${1:-$here}
 protos=("$proto"/hpvm/v1/*.proto)
-services=(service admin)
+services=(service admin operations)
 mkdir -p "$into/hpvm/v1"
 protoc -I "$proto" --python_out="$into" --pyi_out="$into" "${protos[@]}"
 for service in "${services[@]}"; do

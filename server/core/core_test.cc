@@ -376,14 +376,15 @@ TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
 }
 
-// A list of devices waits until each family has answered, and is never one of a machine without any; a server that stops
-// answers it, and one tenant's many calls are refused.
+// A list of devices waits until each family has answered, and is never one of a machine without any; a server that
+// stops answers it, and one tenant's many calls are refused.
 TEST_F(CoreTest, ListsOfDevicesWaitForDiscovery) {
   Restart(Config(), /*awaits_devices=*/true);
   v1::ListDevicesResponse response;
   std::vector<Status> answers;
   const auto list = [&] {
-    core_->devices().ListDevices(tenant_, &response, [&](const Outcome& outcome) { answers.push_back(outcome.status); });
+    core_->devices().ListDevices(tenant_, &response,
+                                 [&](const Outcome& outcome) { answers.push_back(outcome.status); });
   };
   list();
   core_->devices().SetFound("cpu", Found("cpu:0"));

@@ -37,8 +37,8 @@ class Devices : private CoreRoom {
   void OnProbed(const std::string& id, const Status& outcome);
   // Called, from any thread, when DueProbe has something earlier than it last said. Set before anything else.
   void SetProbeWake(std::function<void()> wake);
-  // Answers when every family has: at once, or from the thread that looks for devices. Unavailable when the server stops
-  // before, or too many calls of the tenant wait. `response` lives until then.
+  // Answers when every family has: at once, or from the thread that looks for devices. Unavailable when the server
+  // stops before, or too many calls of the tenant wait. `response` lives until then.
   void ListDevices(const TenantRef& tenant, v1::ListDevicesResponse* response,
                    std::function<void(const Outcome&)> done);
   // Answers at once; false before every family has answered: a device that is missing is not gone.

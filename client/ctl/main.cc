@@ -160,7 +160,7 @@ int Main(int argc, char** argv) {
   app.fallthrough();  // Global options may stand after the command, where people type them.
   Commands commands{app, globals, action};
   for (const auto add : {AddSubmit, AddRun, AddDevices, AddCosts, AddJobs, AddRetry, AddGraph, AddKernel, AddModule,
-                         AddBuffers, AddQuota, AddTenant, AddToken, AddAudit, AddCompletion}) {
+                         AddBuffers, AddQuota, AddTenant, AddToken, AddAudit, AddTop, AddIntake, AddDoctor, AddCompletion}) {
     add(commands);
   }
   try {

@@ -265,7 +265,13 @@ Grid TenantGrid(const Rates& rates, const v1::GetOverviewResponse& now) {
   return grid;
 }
 
-Grid WorkGrid(const v1::GetOverviewResponse& now) {
+// On a narrow screen the beginning of an id, which would leave room for nothing else.
+std::string IdText(const std::string& id, size_t width) {
+  constexpr size_t kNarrow = 72, kBeginning = 12;
+  return id.empty() ? "-" : width < kNarrow ? Fitted(id, kBeginning) : id;
+}
+
+Grid WorkGrid(const v1::GetOverviewResponse& now, size_t width) {
   Grid grid({{"JOB", 1},
              {"TENANT", 0},
              {"GRAPH", 4},
@@ -276,7 +282,7 @@ Grid WorkGrid(const v1::GetOverviewResponse& now) {
              {"NAME", 8},
              {"NOW", 7}});
   for (const v1::RunningWork& work : now.running()) {
-    grid.Add({Or(work.job_id(), !work.job_id().empty()), work.tenant(), Or(work.graph(), !work.graph().empty()),
+    grid.Add({IdText(work.job_id(), width), work.tenant(), Or(work.graph(), !work.graph().empty()),
               StateText(work.state()), Since(work.since_unix_ns(), now.time_unix_ns()),
               Or(std::to_string(work.nodes_run()) + "/" +
                      (work.nodes_total() > 0 ? std::to_string(work.nodes_total()) : "?"),
@@ -293,7 +299,7 @@ std::vector<std::string> TopLines(const v1::GetOverviewResponse* before, const v
                                   const ScreenSize& size) {
   const Rates rates(before, now);
   std::vector<std::string> lines = Heading(rates, now, size.width);
-  const Grid grids[] = {DeviceGrid(rates, now), TenantGrid(rates, now), WorkGrid(now)};
+  const Grid grids[] = {DeviceGrid(rates, now), TenantGrid(rates, now), WorkGrid(now, size.width)};
   const uint64_t left_out[] = {0, 0, now.running_left_out()};
   // An empty line, the heading and a line that counts what is missing belong to each; the rest is shared: half of it
   // for what runs, the others get what that leaves.

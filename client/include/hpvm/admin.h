@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Administration over a client's connection: tenants, tokens, use, the audit, and the machine as a whole. Which calls a caller may make
-// depends on its role; see hpvm/v1/admin.proto.
+// Administration over a client's connection: tenants, tokens, use, the audit, and the machine. Which calls a caller may
+// make depends on its role; see hpvm/v1/admin.proto.
 //
 // Threads and errors as for Client. Calls that may be carried out twice are sent again as Client's are; CreateTenant
 // and CreateToken are sent once.

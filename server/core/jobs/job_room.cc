@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When no job is started: a disk without room, whose rest goes to those that run; a tenant that is disabled; a server that
-// an administrator has closed.
+// When no job is started: a disk without room, whose rest goes to those that run; a tenant that is disabled; a server
+// that an administrator has closed.
 #include <vector>
 
 #include "server/core/jobs/job_lifecycle.h"

@@ -88,7 +88,7 @@ else
   cp "$build/bin/bench_cpu/kernels.wasm" "$build"/bin/bench_cpu/*.{cl,h} "$root/bin/bench_cpu/"
 fi
 cp -r examples "$root/share/hpvm/"
-cp client/kernel/hpvm.h deploy/hpvmd.toml deploy/hpvmd.service deploy/alerts.yml docs/OPERATIONS.md README.md CHANGELOG.md "$root/share/hpvm/"
+cp client/kernel/hpvm.h deploy/hpvmd.toml deploy/hpvmd.service deploy/alerts.yml deploy/prometheus.yml deploy/dashboard.json docs/OPERATIONS.md README.md CHANGELOG.md "$root/share/hpvm/"
 
 if $tests; then
   mkdir -p "$root/tests"

@@ -23,12 +23,7 @@ mapfile -t packages < <(for library in "${libraries[@]}"; do
 done | sort -u)
 echo "image: base with ${#packages[@]} packages: ${packages[*]}"
 if ! "${podman[@]}" image exists localhost/hpvmd-base; then
-  sources=()
-  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
-    [ ! -s "$file" ] || sources+=("$file")
-  done
-  mmdebstrap --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
-    --dpkgopt='path-exclude=/usr/share/{doc,man,locale}/*' bookworm "$work/base.tar" "${sources[@]}"
+  deploy/base.sh "$work/base.tar" "${packages[@]}"
   "${podman[@]}" import "$work/base.tar" localhost/hpvmd-base >/dev/null
 fi
 

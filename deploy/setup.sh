@@ -29,6 +29,8 @@ tests=(
   mesa-vulkan-drivers vulkan-validationlayers glslang-tools llvm-spirv-15 pocl-opencl-icd opencl-c-headers
   # deploy/bundle.sh; NVIDIA's Vulkan driver wants libEGL where there is no display.
   patchelf xz-utils zstd libegl1 libglvnd0
+  # The tests of packages, and of alarms and dashboards.
+  dpkg-dev mmdebstrap logrotate prometheus
   # Tests and benchmark peers.
   libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev nodejs binaryen
   # The Python client's tests: types, wheels, tensors of torch, bars, notebooks and their pictures.
@@ -65,6 +67,10 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
+# Tests start a Prometheus of their own; the machine is not to get one that serves at once.
+if [[ " ${missing[*]} " == *" prometheus "* ]] && [ -d /run/systemd/system ]; then
+  "${as_root[@]}" systemctl mask -q prometheus.service
+fi
 "${as_root[@]}" apt-get update -q >/dev/null
 "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}" >/dev/null
 echo "setup: done."

@@ -34,10 +34,11 @@ NOT_RUN = {
     "dmesg": "it is the kernel's own log, of which a container has none",
     "journalctl -k | grep -i oom": "it is the kernel's own log, of which a container has none",
     "chronyc tracking": "chrony is not ours, and need not be installed",
+    "systemctl enable --now hpvmd-backup.timer": "the packages have the timer; debian_package.py runs what it starts",
     "hpvm-bench service --filter submit": "it measures for minutes; the daemon's archive does not bring it",
 }
 
-EXAMPLE = "/opt/hpvmd/share/hpvm/examples/mandelbrot/mandelbrot.json"
+EXAMPLE = "/usr/share/hpvm/examples/mandelbrot/mandelbrot.json"
 WORK = pathlib.Path("/srv/work")
 
 
@@ -105,9 +106,16 @@ TLS = (r"""sed -i -e 's|^listen = "unix.*|listen = "unix:/run/hpvmd/hpvmd.sock,1
        " && chmod 600 /etc/hpvm/server.pem && chown hpvm /etc/hpvm/server.pem && systemctl restart hpvmd"
        " && hpvmctl --server https://localhost:50061 --ca /etc/hpvm/fullchain.pem --token-file admin.token whoami | grep -q admin")
 
+PACKAGES = "apt-get install -y ./hpvmd_VERSION-1_amd64.deb ./hpvm-engine_VERSION-1_amd64.deb ./hpvm-client_VERSION-1_amd64.deb"
 RULES = {
+    # The rest of the page is followed with the archive, debian_package.py with the packages.
+    PACKAGES: Rule(
+        typed=f"{PACKAGES} >/dev/null 2>&1; hpvmd --config /etc/hpvm/hpvmd.toml --check-config && hpvmctl run --local {EXAMPLE} --symbol w=16"
+              " --symbol h=16 -O image=/tmp/packaged.png && getent passwd hpvm",
+        after="dpkg --purge hpvmd hpvm-client hpvm-engine && userdel hpvm && rm -r /var/backups/hpvmd && ! [ -e /usr/bin/hpvmd ]",
+        prints="^hpvm:"),
     # Most machines set these, says the document; here also that GPUs of the machine are left alone.
-    "install -m 0644 /opt/hpvmd/share/hpvm/hpvmd.toml /etc/hpvm/hpvmd.toml": Rule(
+    "install -m 0644 /usr/share/hpvm/hpvmd.toml /etc/hpvm/hpvmd.toml": Rule(
         after=r"""sed -i -e '/^\[metrics\]/,/^\[/ s|^listen = .*|listen = "127.0.0.1:9464"|' -e 's|^backends = .*|backends = "cpu"|' /etc/hpvm/hpvmd.toml"""),
     "usermod -aG video,render hpvm": Rule(before="groupadd -f video; groupadd -f render"),
     "systemctl is-active hpvmd": Rule(prints="^active$"),
@@ -135,6 +143,7 @@ RULES = {
     "systemctl stop hpvmd && rm -r /var/lib/hpvmd/cache": Rule(),
     "journalctl -u hpvmd | grep -i tls": Rule(prints="certificate"),
     "hpvmctl jobs cancel ID": Rule(typed=f"hpvmctl jobs cancel {A_JOB}"),
+    "hpvmctl retry ID": Rule(typed=f"job={A_JOB}; hpvmctl jobs wait $job; hpvmctl retry --detach $job"),
     "hpvmctl run --check GRAPH": Rule(typed=f"hpvmctl run --check {EXAMPLE} --symbol w=16 --symbol h=16"),
     "hpvmd --check-jobs --state /var/lib/hpvmd": Rule(before="systemctl stop hpvmd", after="systemctl start hpvmd"),
     'curl -fsS -H "Authorization: Bearer $(cat /etc/hpvm/scrape.token)" http://127.0.0.1:9464/metrics': Rule(
@@ -150,6 +159,9 @@ RULES = {
     "hpvmctl audit verify /backup/hpvmd": Rule(
         before="install -d -m 0700 -o hpvm /backup; runuser -u hpvm -- hpvmd --config /etc/hpvm/hpvmd.toml --backup /backup/hpvmd"),
 }
+if not (BIN.parent / "CPackConfig.cmake").exists():
+    NOT_RUN[PACKAGES] = "a build with sanitizers makes no packages"
+    del RULES[PACKAGES]
 # Between the documents: the second one's tenants are nobody's yet.
 AFRESH = "systemctl stop hpvmd; rm -r /var/lib/hpvmd; systemctl start hpvmd"
 
@@ -211,6 +223,8 @@ class Documents(unittest.TestCase):
             program.write_text(f"#!/bin/bash\n{body}\n")
             program.chmod(0o755)
         pack(WORK)
+        if PACKAGES not in NOT_RUN:
+            subprocess.run([ROOT / "deploy/package.sh", "--fast", "--build", BIN.parent, "--output", WORK], check=True)
         self.systemd = Systemd(Machine)
         self.addCleanup(lambda: self.systemd.process and self.systemd.stop())
         ran = 0

@@ -183,7 +183,7 @@ class Machine:
     def __init__(self):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="hpvmd-ops-"))
         self.port = free_port()
-        for folder in ("bin", "usr/bin", "etc/systemd/system", "var/lib", "var/backups", "run", "opt", "tmp", "work"):
+        for folder in ("bin", "usr/bin", "usr/share", "etc/systemd/system", "var/lib", "var/backups", "run", "opt", "tmp", "work"):
             (self.prefix / folder).mkdir(parents=True, exist_ok=True)
         for name, body in STAND_INS.items():
             (self.prefix / "bin" / name).write_text(f"#!/bin/bash\n{body}\n")
@@ -193,7 +193,7 @@ class Machine:
 
     def moved(self, text):
         """Absolute paths of the machine, under the prefix; nologin stays what it is."""
-        text = re.sub(r"(?<![\w./])/(opt|usr/bin|etc|var|run|tmp)/", rf"{self.prefix}/\1/", text)
+        text = re.sub(r"(?<![\w./])/(opt|usr/bin|usr/share|etc|var|run|tmp)/", rf"{self.prefix}/\1/", text)
         return text.replace("127.0.0.1:9464", f"127.0.0.1:{self.port}")
 
     def configured(self, config):
@@ -237,7 +237,7 @@ class Machine:
 class Submitter(threading.Thread):
     """Submits small jobs until it is told to stop; keeps the ids that were acknowledged."""
 
-    COMMAND = ("hpvmctl submit --detach /opt/hpvmd/share/hpvm/examples/mandelbrot/mandelbrot.json"
+    COMMAND = ("hpvmctl submit --detach /usr/share/hpvm/examples/mandelbrot/mandelbrot.json"
                " --symbol w=16 --symbol h=16")
 
     def __init__(self, machine):
@@ -322,6 +322,7 @@ class Operations(unittest.TestCase):
         listed = (ROOT / "docs/METRICS.md").read_text()
         for name in sorted(set(re.findall(r"\b(?:hpvm|process)_[a-z_]+", DOCUMENT + expressions))):
             with self.subTest(metric=name):
+                name = re.sub(r"_(count|sum|bucket)$", "", name)  # A histogram's series.
                 self.assertIn(f"# TYPE {name} ", scraped)
                 self.assertIn(name, listed)
 

@@ -65,6 +65,9 @@ inline constexpr MethodFacts kMethods[] = {
     {"/hpvm.v1.Admin/RevokeToken", Role::kOperator, Change::kState},
     {"/hpvm.v1.Admin/GetUsage", Role::kUser, Change::kNone},
     {"/hpvm.v1.Admin/ReadAudit", Role::kOperator, Change::kNone},
+    // Likewise of other tenants for administrators (operations_calls.cc).
+    {"/hpvm.v1.Operations/ListAccounts", Role::kUser, Change::kNone},
+    {"/hpvm.v1.Operations/GetConfig", Role::kAdmin, Change::kNone},
 };
 
 // Null: not in the table.

@@ -22,6 +22,7 @@
 #include "server/rpc/calls.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/gate.h"
+#include "server/rpc/operations_calls.h"
 #include "server/rpc/ring_calls.h"
 
 namespace hpvm::server {
@@ -484,13 +485,17 @@ struct GrpcServer::Parts {
               AgeOf(*core.config()),
               std::chrono::milliseconds(core.config()->limits_write_stall_ms)},
         service(core, admission, gate, rings),
-        admin(CreateAdminService(core, gate, *access.directory)) {}
+        admin(CreateAdminService(core, gate, *access.directory)),
+        access(access),
+        operations(CreateOperationsService(core, gate, this->access)) {}
   Admission admission;
   CallScopes scopes;
   Gate gate;
   RingParts rings;
   Service service;
   std::unique_ptr<grpc::Service> admin;
+  const Access access;
+  std::unique_ptr<grpc::Service> operations;
   std::unique_ptr<grpc::Server> server;
   // A connection's way to the server; each is called by the thread of the next.
   std::unique_ptr<ConnectionTaker> taker;
@@ -518,6 +523,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   HPVMD_RETURN_IF_ERROR(server->Listen(config, addresses, core.observer(), builder));
   builder.RegisterService(&server->parts_->service);
   builder.RegisterService(server->parts_->admin.get());
+  builder.RegisterService(server->parts_->operations.get());
   server->parts_->scopes.AddTo(builder);
   server->parts_->server = builder.BuildAndStart();
   if (server->parts_->server == nullptr) {

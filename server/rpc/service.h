@@ -20,16 +20,19 @@ namespace hpvm::server {
 
 class AuditLog;
 class Authenticator;
+class ConfigInForce;
 class Core;
 class Directory;
 class Observer;
 struct LocalCallers;
 
-// Who may come in, and where it is written down. Borrowed; live longer than the server.
+// Who may come in, where it is written down, and what operators ask for. Borrowed; live longer than the server.
 struct Access {
   Directory* directory = nullptr;
   const Authenticator* authenticator = nullptr;
   AuditLog* audit = nullptr;
+  std::string accounts_file;              // Of what tenants used (server/accounts).
+  const ConfigInForce* config = nullptr;  // What the server says of it.
 };
 
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.

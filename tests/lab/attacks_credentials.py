@@ -10,6 +10,7 @@ from attacks_api import METHODS
 from target import ATTACKER, NEIGHBOUR
 from wire import encode, first
 
+OPERATIONS_METHODS = ("ListAccounts GetConfig").split()
 ADMIN_METHODS = ("CreateTenant ListTenants GetTenant UpdateTenant CreateToken ListTokens RevokeToken GetUsage ReadAudit").split()
 
 
@@ -44,7 +45,7 @@ def every_method_without_the_right_credential(session):
     for what, metadata in bad_credentials(session):
         # Refusals are counted by address, so that guessing becomes slow; that too is a refusal.
         api = api_with(session, *metadata)
-        for service, methods in ((calls.SERVICE, METHODS), (calls.ADMIN, ADMIN_METHODS)):
+        for service, methods in ((calls.SERVICE, METHODS), (calls.ADMIN, ADMIN_METHODS), (calls.OPERATIONS, OPERATIONS_METHODS)):
             for method in methods:
                 answer = api.call(method, b"", service=service)
                 if answer.code not in ("UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"):

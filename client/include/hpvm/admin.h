@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Administration of tenants over a client's connection: tenants, tokens, use, the audit. Which calls a caller may make
-// depends on its role; see hpvm/v1/admin.proto.
+// Administration over a client's connection: tenants, tokens, use, the audit, the server's configuration. Which calls a
+// caller may make depends on its role; see hpvm/v1/admin.proto and hpvm/v1/operations.proto.
 //
 // Threads and errors as for Client. Calls that may be carried out twice are sent again as Client's are; CreateTenant
 // and CreateToken are sent once.
@@ -16,6 +16,7 @@
 #include "hpvm/client.h"
 #include "hpvm/types.h"
 #include "hpvm/v1/admin.pb.h"
+#include "hpvm/v1/operations.pb.h"
 
 namespace hpvm {
 
@@ -40,6 +41,11 @@ class Admin {
   Status RevokeToken(const std::string& id, const CallOptions& call = {});
 
   StatusOr<v1::GetUsageResponse> GetUsage(const std::string& tenant, const CallOptions& call = {});
+
+  // What tenants used on each day that the request names, by day and tenant: all pages.
+  StatusOr<std::vector<v1::Account>> ListAccounts(const v1::ListAccountsRequest& request, const CallOptions& call = {});
+  // The configuration in force; for administrators.
+  StatusOr<v1::GetConfigResponse> GetConfig(const CallOptions& call = {});
 
   // `on_record` gets each line until it returns false. Sent once.
   Status ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Administration: tenants, tokens, use, the audit. Answers are the server's messages (hpvm.v1.admin_pb2)."""
+"""Administration: tenants, tokens, use, the audit, the configuration. Answers are the server's messages (hpvm.v1.admin_pb2,
+hpvm.v1.operations_pb2)."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
@@ -12,7 +14,7 @@ from google.protobuf.message import Message
 from hpvm import errors
 from hpvm._channel import Download, Steps, Unary
 from hpvm._runs import deadline_of
-from hpvm.v1 import admin_pb2
+from hpvm.v1 import admin_pb2, operations_pb2
 
 _Answer = TypeVar("_Answer", bound=Message)
 _ROLES = {"user": 1, "operator": 2, "admin": 3}
@@ -25,25 +27,31 @@ class NewToken:
     secret: str = dataclasses.field(repr=False)
 
 
+def _day_of(date: Optional[datetime.date]) -> int:
+    return 0 if date is None else (date - datetime.date(1970, 1, 1)).days
+
+
 class Admin:
     """The administrator's calls, over a client's connection. Any thread. Sent once each, but for questions."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def _call(self, method: str, request: Message, answer: Type[_Answer], timeout: Optional[float]) -> _Answer:
+    def _call(self, method: str, request: Message, answer: Type[_Answer], timeout: Optional[float],
+              service: str = "Admin") -> _Answer:
         core, deadline = self._client._core, deadline_of(timeout)
 
         def steps() -> "Steps[bytes]":
-            return (yield from core.attempt(lambda metadata: Unary("/hpvm.v1.Admin/" + method, request.SerializeToString(),
+            return (yield from core.attempt(lambda metadata: Unary(f"/hpvm.v1.{service}/{method}", request.SerializeToString(),
                                                                    deadline, metadata)))
         return answer.FromString(self._client._drive(steps()))
 
-    def _pages(self, method: str, request: Any, answer: Any, items: str, timeout: Optional[float]) -> List[Any]:
+    def _pages(self, method: str, request: Any, answer: Any, items: str, timeout: Optional[float],
+               service: str = "Admin") -> List[Any]:
         found: List[Any] = []
         request.page_size = 1000
         while True:
-            page = self._call(method, request, answer, timeout)
+            page = self._call(method, request, answer, timeout, service)
             found.extend(getattr(page, items))
             if not page.next_page_token:
                 return found
@@ -109,6 +117,18 @@ class Admin:
     def usage(self, tenant: str = "", *, timeout: Optional[float] = None) -> admin_pb2.GetUsageResponse:
         """What a tenant uses of what it may; "": the caller's."""
         return self._call("GetUsage", admin_pb2.GetUsageRequest(tenant=tenant), admin_pb2.GetUsageResponse, timeout)
+
+    def accounts(self, tenant: str = "", *, first: Optional[datetime.date] = None, last: Optional[datetime.date] = None,
+                 timeout: Optional[float] = None) -> List[operations_pb2.Account]:
+        """What a tenant used, by day; "": the caller's, "*": all, by day and tenant. Days are those of UTC, both included;
+        without any the last 30. An account's day counts from 1970: datetime.date(1970, 1, 1) + timedelta(account.day)."""
+        request = operations_pb2.ListAccountsRequest(tenant=tenant, first_day=_day_of(first), last_day=_day_of(last))
+        return self._pages("ListAccounts", request, operations_pb2.ListAccountsResponse, "accounts", timeout, "Operations")
+
+    def config(self, *, timeout: Optional[float] = None) -> operations_pb2.GetConfigResponse:
+        """The server's configuration as it is in force, as TOML with its hash."""
+        return self._call("GetConfig", operations_pb2.GetConfigRequest(), operations_pb2.GetConfigResponse, timeout,
+                          "Operations")
 
     def audit(self, *, from_sequence: int = 0, tenant: str = "", count_max: int = 0,
               timeout: Optional[float] = None) -> List[Dict[str, Any]]:

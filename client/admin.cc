@@ -84,6 +84,17 @@ StatusOr<v1::SetIntakeResponse> Admin::SetIntake(bool closed, const std::string&
   return client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::SetIntake, request, call);
 }
 
+StatusOr<std::vector<v1::Account>> Admin::ListAccounts(const v1::ListAccountsRequest& request,
+                                                       const CallOptions& call) {
+  return client_.connection_->List<v1::Account>(*stub_->operations, &v1::Operations::Stub::ListAccounts,
+                                                &v1::ListAccountsResponse::mutable_accounts, call, request);
+}
+
+StatusOr<v1::GetConfigResponse> Admin::GetConfig(const CallOptions& call) {
+  return client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::GetConfig, v1::GetConfigRequest(),
+                                     call);
+}
+
 Status Admin::ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,
                         const CallOptions& call) {
   v1::ReadAuditRequest sent = request;

@@ -93,12 +93,12 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
 
   // All that a list call answers, page by page.
   template <typename Item, typename Stub, typename Request, typename Response>
-  StatusOr<std::vector<Item>> List(
-      Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-      google::protobuf::RepeatedPtrField<Item> * (Response::*items)(), const CallOptions& call) const {
+  StatusOr<std::vector<Item>> List(Stub & on,
+                                   grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                   google::protobuf::RepeatedPtrField<Item> * (Response::*items)(),
+                                   const CallOptions& call, Request request = Request()) const {
     constexpr uint32_t kPageMax = 1'000;
     std::vector<Item> all;
-    Request request;
     request.set_page_size(kPageMax);
     do {
       HPVMD_ASSIGN_OR_RETURN(Response page, CallOn(on, method, request, call));

@@ -95,6 +95,9 @@ void CheckState(const Config& config, Diagnostics* faults) {
                {"/identity.sqlite", Kind::kFile},
                {"/artifact.key", Kind::kFile},
                {"/spent.json", Kind::kFile},
+               {"/accounts.sqlite", Kind::kFile},
+               {"/accounts.sqlite-wal", Kind::kFile},
+               {"/accounts.sqlite-shm", Kind::kFile},
                {"/reserve", Kind::kFile},
                {"/identity.sqlite-wal", Kind::kFile},
                {"/identity.sqlite-shm", Kind::kFile}};

@@ -73,6 +73,8 @@ TEST_F(CheckFilesTest, NamesEachFault) {
        "server.state_dir: ", "server.pem"},
       {"JobsAreFolder", [&] { fs::create_directories(config_.server_state_dir + "/jobs.db"); },
        "server.state_dir: ", "jobs.db\" is not a file"},
+      {"AccountsIsFolder", [&] { fs::create_directories(config_.server_state_dir + "/accounts.sqlite"); },
+       "server.state_dir: ", "accounts.sqlite\" is not a file"},
       {"SpentIsFolder", [&] { fs::create_directories(config_.server_state_dir + "/spent.json"); },
        "server.state_dir: ", "spent.json\" is not a file"},
       {"NoScrapeSecret", [&] { config_.metrics_token_file = folder_ + "/none"; }, "metrics.token_file: ", "none"},

@@ -92,6 +92,17 @@ Status Daemon::OpenAudit(const Config& config) {
   return absl::OkStatus();
 }
 
+// The keeper of what is spent writes them, on its thread.
+void Daemon::OpenAccounts(const SpentByTenant& spent) {
+  AccountsOptions options;
+  options.path = folder_->path() + kAccountsFile;
+  options.clock = &RealClock();
+  options.keep_days = [this] { return core_->config()->accounts_keep_days; };
+  options.spent = spent;
+  accounts_ = std::make_unique<Accounts>(std::move(options));
+  events_.Subscribe(*accounts_);
+}
+
 // What the daemon itself did.
 void Daemon::Note(std::string_view event, std::string_view detail) {
   events_.On(events::Recorded{.who = "hpvmd", .method = event, .verdict = "ok", .detail = detail});
@@ -100,6 +111,8 @@ void Daemon::Note(std::string_view event, std::string_view detail) {
 Status Daemon::Open(DaemonOptions& options) {
   const Time start = RealClock().Now();
   const Config& config = options.config;
+  origin_ = options.origin;
+  in_force_.Set(config, origin_, RealClock().WallNs(), {});
   HPVMD_ASSIGN_OR_RETURN(const std::vector<ListenAddress> addresses, ParseListen(config.server_listen));
   HPVMD_ASSIGN_OR_RETURN(folder_, StateFolder::Open(config.server_state_dir));
   room_ = std::make_unique<DiskRoom>(DiskRoomOptions{
@@ -151,8 +164,13 @@ Status Daemon::Open(DaemonOptions& options) {
     LogWarning("Starts nothing until an administrator says so",
                {{"reason", core.intake.reason}, {"by", core.intake.changed_by}});
   }
+  OpenAccounts(*spent);
   core_ = std::make_unique<Core>(std::move(core));
-  spent_ = std::make_unique<SpentKeeper>(spent_file, *std::move(spent), [this] { return core_->tenants().Spent(); });
+  spent_ = std::make_unique<SpentKeeper>(spent_file, *std::move(spent), [this] {
+    SpentByTenant now = core_->tenants().Spent();
+    accounts_->Keep(now);
+    return now;
+  });
   core_->OnRoom(!room_->is_full());  // Before jobs are taken up, which would start.
   HPVMD_RETURN_IF_ERROR(While(core_->Restore(), "reading the jobs of \"" + folder_->path() + "\""));
   timer_ =
@@ -167,7 +185,9 @@ Status Daemon::Open(DaemonOptions& options) {
   probe_ = std::make_unique<ProbeThread>(*core_, *spawner_);
   WatchRoom();
   jobs_->SetOnDamage([this](const JobDamage& damage) { core_->OnDamage(damage); });
-  LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)}, {"state", folder_->path()}});
+  LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)},
+                      {"state", folder_->path()},
+                      {"config_sha256", in_force_.Get().sha256}});
   return absl::OkStatus();
 }
 
@@ -180,9 +200,11 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
   }
   // Before the service, so that a client whose call finds the daemon finds its tickets, too.
   HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
-  const Access access{
-      &identity_->directory(), &identity_->authenticator(), audit_,
-      [path = folder_->path() + "/intake.json"](const Intake& next) { return WriteIntake(path, next); }};
+  Access access{&identity_->directory(), &identity_->authenticator(), audit_, folder_->path() + kAccountsFile,
+                &in_force_};
+  access.keep_intake = [path = folder_->path() + "/intake.json"](const Intake& next) {
+    return WriteIntake(path, next);
+  };
   if (!unix_paths.empty()) {
     HPVMD_ASSIGN_OR_RETURN(
         inbox_, DescriptorInbox::Start(unix_paths, static_cast<mode_t>(config.server_socket_mode), RealClock()));
@@ -265,6 +287,7 @@ void Daemon::Watch() {
   parts.wake_timer = [this] { timer_->Wake(); };
   parts.set_health = [this](bool live, bool ready) { server_->SetHealth(live, ready); };
   parts.store_folder = folder_->path();
+  parts.in_force = [this] { return in_force_.Get(); };
   parts.may_see_tenants = [this](std::string_view authorization) {
     return MaySeeTenants(authorization, *core_->config(), identity_->authenticator(), identity_->directory().is_open());
   };
@@ -308,9 +331,11 @@ Status Daemon::Reload(const StatusOr<Config>& next) {
     LogError("The default tenant could not be made", {{"error", Message(made)}});
   }
   core_->SetConfig(reload->config);
+  in_force_.Set(reload->config, origin_, RealClock().WallNs(), reload->kept);
   spawner_->SetConfig(reload->config);
   StartLog(reload->config.log_level, reload->config.log_format);
-  LogInfo("The configuration was read again", {{"changed", changes.empty() ? "nothing" : Join(changes)}});
+  LogInfo("The configuration was read again",
+          {{"changed", changes.empty() ? "nothing" : Join(changes)}, {"sha256", in_force_.Get().sha256}});
   if (!reload->kept.empty()) {
     LogWarning("Some keys keep their values until a restart", {{"keys", Join(reload->kept)}});
   }

@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "base/round_thread.h"
+#include "server/accounts/accounts.h"
 #include "server/audit/audit_log.h"
 #include "server/audit/audit_observer.h"
+#include "server/config/config_print.h"
 #include "server/core/core.h"
 #include "server/front/descriptor_inbox.h"
 #include "server/identity/identity.h"
@@ -51,6 +53,7 @@ class ProbeThread {
 
 struct DaemonOptions {
   Config config;
+  ConfigOrigin origin;  // Of it, and of every later one.
   // The job store takes no more writes: once, on a thread of its own; must not block. The daemon has to be stopped.
   std::function<void(const Status&)> on_broken = nullptr;
   // How often `on_alive` is called at least, as long as the core does its work; kNever: as it comes.
@@ -63,7 +66,9 @@ class Daemon {
   // Serves when it returns; health and metrics do already while the jobs are read. kResourceExhausted: the disk of the
   // state folder has no room for a start.
   static StatusOr<std::unique_ptr<Daemon>> Start(DaemonOptions options);
-  static StatusOr<std::unique_ptr<Daemon>> Start(const Config& config) { return Start(DaemonOptions{config}); }
+  static StatusOr<std::unique_ptr<Daemon>> Start(const Config& config) {
+    return Start(DaemonOptions{.config = config});
+  }
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
@@ -91,24 +96,28 @@ class Daemon {
   Status OpenAudit(const Config& config);
   Status Serve(const Config& config, const std::vector<ListenAddress>& addresses);
   void AwaitOperations(Duration within, const std::function<bool()>& hurry);
+  void OpenAccounts(const SpentByTenant& spent);
   void Note(std::string_view event, std::string_view detail);
 
   void Watch();
   void WatchRoom();
 
+  ConfigOrigin origin_;
+  ConfigInForce in_force_;
   std::unique_ptr<Observation> observation_;  // Outlives the others, who tell it things.
   std::unique_ptr<StateFolder> folder_;
   std::unique_ptr<DiskRoom> room_;
   std::unique_ptr<AuditLog> kept_audit_;  // None without audit.enabled.
   AuditLog* audit_ = &NoAuditLog();
   std::unique_ptr<AuditObserver> audit_observer_;
+  std::unique_ptr<Accounts> accounts_;
   EventList events_;
   std::unique_ptr<Identity> identity_;
   std::unique_ptr<ExecutorSpawner> spawner_;
   std::unique_ptr<JobStore> jobs_;
   std::unique_ptr<Core> core_;
-  std::unique_ptr<SpentKeeper> spent_;  // Asks the core.
-  std::unique_ptr<RoundThread> timer_;  // Calls Core::OnTime.
+  std::unique_ptr<SpentKeeper> spent_;      // Asks the core.
+  std::unique_ptr<RoundThread> timer_;      // Calls Core::OnTime.
   std::unique_ptr<DescriptorInbox> inbox_;  // None without a Unix socket.
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;

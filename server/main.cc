@@ -18,8 +18,10 @@
 #include "base/failpoint.h"
 #include "base/io/disk.h"
 #include "base/io/secret_file.h"
+#include "server/accounts/account_store.h"
 #include "server/audit/audit_log.h"
 #include "server/check_files.h"
+#include "server/config/config_print.h"
 #include "server/daemon.h"
 #include "server/identity/identity.h"
 #include "server/jobs/job_admin.h"
@@ -39,7 +41,7 @@ constexpr int kBrokenSignal = SIGUSR1;
 
 struct Arguments {
   std::string config, listen, state, devices, backup, token_tenant, token_role = "user", token_output;
-  bool dev = false, check = false, check_jobs = false, revoke_all = false;
+  bool dev = false, check = false, print = false, check_jobs = false, revoke_all = false;
 };
 
 int Fail(int code, const std::string& text) {
@@ -71,6 +73,24 @@ StatusOr<Config> MakeConfig(const Arguments& arguments) {
   }
   HPVMD_RETURN_IF_ERROR(ToStatus(CheckConfig(config)));
   return config;
+}
+
+// Where MakeConfig's values come from.
+ConfigOrigin OriginOf(const Arguments& arguments) {
+  const std::pair<const char*, bool> by_command[] = {
+      {"server.listen", !arguments.listen.empty() || (arguments.dev && arguments.config.empty())},
+      {"server.state_dir", !arguments.state.empty()},
+      {"server.reflection", arguments.dev},
+      {"tenants.from_metadata", arguments.dev},
+      {"devices.backends", !arguments.devices.empty()}};
+  ConfigOrigin origin;
+  origin.file = arguments.config;
+  for (const auto& [key, is_set] : by_command) {
+    if (is_set) {
+      origin.by_command.emplace_back(key);
+    }
+  }
+  return origin;
 }
 
 // Blocks the signals in every thread; the main thread fetches them.
@@ -151,6 +171,7 @@ int Run(const Config& config, const Arguments& arguments) {
   std::atomic<bool> is_broken{false};
   DaemonOptions options;
   options.config = config;
+  options.origin = OriginOf(arguments);
   options.on_broken = [&is_broken](const Status&) { EndBroken(is_broken); };
   options.alive_every = notifier.watchdog();
   if (notifier.watchdog() != kNever) {
@@ -214,6 +235,7 @@ int Check(Config config, const Arguments& arguments) {
 Status BackUp(const Config& config, const std::string& target) {
   HPVMD_ASSIGN_OR_RETURN(const JobBackup backup, BackUpJobs(config.server_state_dir, target));
   HPVMD_RETURN_IF_ERROR(BackUpIdentity(config.server_state_dir, target));
+  HPVMD_RETURN_IF_ERROR(BackUpAccounts(config.server_state_dir, target));
   HPVMD_ASSIGN_OR_RETURN(const uint64_t audit, BackUpAudit(RealDisk(), config.server_state_dir, target));
   const StatusOr<SpentByTenant> spent = ReadSpent(config.server_state_dir + "/spent.json");
   if (spent.ok()) {
@@ -228,7 +250,8 @@ Status BackUp(const Config& config, const std::string& target) {
               static_cast<unsigned long long>(backup.jobs), static_cast<unsigned long long>(backup.blobs),
               static_cast<unsigned long long>(backup.blob_bytes));
   std::printf(
-      "With tenants and tokens, and %llu files of the audit. Not in it: the configuration, TLS files, and compiled "
+      "With tenants and tokens, what tenants used, and %llu files of the audit. Not in it: the configuration, TLS "
+      "files, and compiled "
       "kernels, which are made anew. Tokens that are revoked from now on are valid in it.\n",
       static_cast<unsigned long long>(audit));
   return absl::OkStatus();
@@ -275,6 +298,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
       "  hpvmd --config /etc/hpvm/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
+      "  hpvmd --config hpvmd.toml --print-config\n"
       "  hpvmd --config /etc/hpvm/hpvmd.toml --backup /var/backups/hpvmd-monday\n"
       "  hpvmd --config /etc/hpvm/hpvmd.toml --create-token local --role admin --output admin.token\n"
       "Signals: SIGHUP reads the configuration again and looks for devices; SIGTERM and SIGINT stop, a second one at "
@@ -295,10 +319,12 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_flag("--check-config", arguments.check,
                "Check the configuration, and the files, folders and programs that it names, and exit; a daemon may be "
                "running");
-  app.add_option(
-         "--backup", arguments.backup,
-         "Copy the jobs, tenants, tokens and audit of the state folder into a new folder and exit; a daemon may be "
-         "running on it")
+  app.add_flag("--print-config", arguments.print,
+               "Print every key of the configuration with its value, as a file that gives the same, and exit");
+  app.add_option("--backup", arguments.backup,
+                 "Copy the jobs, tenants, tokens, accounts and audit of the state folder into a new folder and exit; a "
+                 "daemon may be "
+                 "running on it")
       ->type_name("DIR");
   app.add_flag("--check-jobs", arguments.check_jobs,
                "Read every job of the state folder, say what is damaged and exit; a daemon may be running on it");
@@ -343,6 +369,10 @@ int Main(int argc, char** argv) {
   }
   if (arguments.check) {
     return Check(*config, arguments);
+  }
+  if (arguments.print) {
+    std::fputs(PrintConfig(*config, OriginOf(arguments)).c_str(), stdout);
+    return std::fflush(stdout) == 0 ? kExitOk : Fail(kExitFailed, "Standard output took not all of it.");
   }
   int code = kExitOk;
   Status done;

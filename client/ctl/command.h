@@ -75,6 +75,8 @@ void AddModule(Commands commands);
 void AddTenant(Commands commands);
 void AddToken(Commands commands);
 void AddQuota(Commands commands);
+void AddUsage(Commands commands);
+void AddServer(Commands commands);
 void AddAudit(Commands commands);
 void AddTop(Commands commands);
 void AddIntake(Commands commands);

@@ -83,7 +83,7 @@ constexpr char kFooter[] =
     "  hpvmctl submit --detach sweep.json --array 0-99 --input i=@index --idempotency-key sweep-1\n"
     "  hpvmctl list --state live\n"
     "  hpvmctl kernel explain matmul.wasm matmul\n"
-    "  hpvmctl whoami; hpvmctl quota\n"
+    "  hpvmctl whoami; hpvmctl quota; hpvmctl usage --days 7\n"
     "  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg\n"
     "\n"
     "Exit codes: 0 done, 1 the job failed, 2 usage or wrong input, 3 no device can run a node, 4 not allowed,\n"
@@ -159,9 +159,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.fallthrough();  // Global options may stand after the command, where people type them.
   Commands commands{app, globals, action};
-  for (const auto add :
-       {AddSubmit, AddRun, AddDevices, AddCosts, AddJobs, AddRetry, AddGraph, AddKernel, AddModule, AddBuffers,
-        AddQuota, AddTenant, AddToken, AddAudit, AddTop, AddIntake, AddDoctor, AddCompletion}) {
+  for (const auto add : {AddSubmit, AddRun, AddDevices, AddCosts, AddJobs, AddRetry, AddGraph, AddKernel, AddModule,
+                         AddBuffers, AddQuota, AddUsage, AddTenant, AddToken, AddAudit, AddServer, AddTop, AddIntake,
+                         AddDoctor, AddCompletion}) {
     add(commands);
   }
   try {

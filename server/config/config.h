@@ -145,6 +145,9 @@ struct Config {
 
   bool audit_enabled = true;
   uint64_t audit_file_bytes_max = 67108864;
+
+  // Days of what tenants used (hpvmctl usage).
+  uint64_t accounts_keep_days = 400;
 };
 
 struct ConfigKey {

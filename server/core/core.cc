@@ -59,7 +59,7 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   response->set_version(HPVMD_VERSION);
   response->set_api_version(1);
   for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry", "register-buffer", "run-many",
-                              "submit-many", "watch", "ring", "overview", "intake"}) {
+                              "submit-many", "watch", "ring", "overview", "intake", "accounts", "config"}) {
     response->add_features(feature);
   }
   if (config.jobs_store == "sqlite") {

@@ -162,16 +162,7 @@ Status IdentityDatabase::Put(const StoredToken& token, const std::vector<std::st
 }
 
 Status BackUpIdentity(const std::string& folder, const std::string& to) {
-  const std::string from = folder + "/identity.sqlite", copy = to + "/identity.sqlite";
-  if (const StatusOr<std::unique_ptr<DiskFile>> file = RealDisk().Open(from, Disk::Mode::kRead); !file.ok()) {
-    return absl::IsNotFound(file.status()) ? absl::OkStatus() : file.status();
-  }
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> connection,
-                         SqliteConnection::Open(from, "", SqliteConnection::Mode::kReader));
-  // So that it has mode 0600.
-  HPVMD_RETURN_IF_ERROR(RealDisk().Open(copy, Disk::Mode::kCreate).status());
-  HPVMD_RETURN_IF_ERROR(connection->CopyTo(copy, ""));
-  return RealDisk().SyncFolder(to);
+  return BackUpSqliteFile(folder + "/identity.sqlite", to + "/identity.sqlite");
 }
 
 }  // namespace hpvm::server

@@ -67,6 +67,9 @@ inline constexpr MethodFacts kMethods[] = {
     {"/hpvm.v1.Admin/ReadAudit", Role::kOperator, Change::kNone},
     {"/hpvm.v1.Operations/GetOverview", Role::kUser, Change::kNone},
     {"/hpvm.v1.Operations/SetIntake", Role::kAdmin, Change::kState},
+    // Likewise of other tenants for administrators (operations_calls.cc).
+    {"/hpvm.v1.Operations/ListAccounts", Role::kUser, Change::kNone},
+    {"/hpvm.v1.Operations/GetConfig", Role::kAdmin, Change::kNone},
 };
 
 // Null: not in the table.

@@ -35,6 +35,15 @@ void DescribeOurselves(Families& families, const SpanExporter* spans) {
                    counts.failures);
 }
 
+void DescribeConfig(Families& families, const ConfigFacts& facts) {
+  families.Gauge("hpvm_config_info", "1; the label is the hash of the configuration in force.");
+  families.Add({{"sha256", facts.sha256}}, 1);
+  families.Gauge("hpvm_config_loaded_time_seconds", "Since when it is in force, since the Unix epoch.",
+                 static_cast<double>(facts.loaded_unix_ns) / 1e9);
+  families.Gauge("hpvm_config_awaiting_restart_keys", "Keys whose values in the file wait for a restart.",
+                 facts.awaiting_restart.size());
+}
+
 }  // namespace
 
 struct Observation::Parts {
@@ -56,6 +65,7 @@ struct Observation::Parts {
   std::mutex mutex;
   std::string store_folder;  // Guarded by the mutex, like the next.
   std::function<StatusOr<bool>(std::string_view)> may_see_tenants;
+  std::function<ConfigFacts()> in_force;
   PrometheusObserver metrics;
   Heart heart;
   std::unique_ptr<SpanExporter> exporter;
@@ -94,6 +104,9 @@ std::string Observation::Parts::Text(bool with_tenants) {
   {
     std::lock_guard lock(mutex);
     DescribeDisk(families, store_folder, state_dir);
+    if (in_force) {
+      DescribeConfig(families, in_force());
+    }
   }
   DescribeOurselves(families, exporter.get());
   DescribeProcess(families);
@@ -174,6 +187,7 @@ void Observation::Watch(WatchedParts parts) {
     std::lock_guard lock(parts_->mutex);
     parts_->store_folder = parts.store_folder;
     parts_->may_see_tenants = parts.may_see_tenants;
+    parts_->in_force = parts.in_force;
   }
   parts.wants_tenants = parts_->endpoint != nullptr;
   parts_->watch.Start(std::move(parts));
@@ -183,6 +197,7 @@ void Observation::Unwatch() {
   {
     std::lock_guard lock(parts_->mutex);
     parts_->may_see_tenants = nullptr;
+    parts_->in_force = nullptr;
   }
   parts_->watch.Stop();
 }

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/round_thread.h"
-#include "server/config/config.h"
+#include "server/config/config_print.h"
 #include "server/core/state/core_snapshot.h"
 #include "server/observe/health.h"
 #include "server/observe/prometheus_observer.h"
@@ -45,7 +45,8 @@ struct WatchedParts {
   // Whether whoever shows these credentials ("Bearer …") may see metrics that name tenants; empty: nobody showed any.
   // kUnauthenticated when they are wrong. On the endpoint's thread. Without it nobody may.
   std::function<StatusOr<bool>(std::string_view authorization)> may_see_tenants;
-  bool wants_tenants = false;  // Once a second; they are walked over with the core held.
+  std::function<ConfigFacts()> in_force;  // Of the configuration, for the metrics. On the endpoint's thread.
+  bool wants_tenants = false;             // Once a second; they are walked over with the core held.
 };
 
 class Watch {

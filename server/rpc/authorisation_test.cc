@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/failpoint.h"
+#include "hpvm/v1/operations.pb.h"
 #include "server/identity/methods.h"
 #include "hpvm/v1/operations.pb.h"
 #include "server/testing/access_fixture.h"

@@ -11,9 +11,13 @@
 #include <vector>
 
 #include "hpvm/v1/operations.grpc.pb.h"
+#include "server/accounts/account_list.h"
+#include "server/accounts/accounts.h"
+#include "server/config/config_print.h"
 #include "server/identity/directory.h"
 #include "server/process/process_facts.h"
 #include "server/rpc/identified_calls.h"
+#include "server/rpc/service.h"
 
 namespace hpvm::server {
 namespace {
@@ -45,8 +49,7 @@ void AddProcess(int pid, v1::GetOverviewResponse* response) {
 
 class OperationsService final : public v1::Operations::CallbackService, private IdentifiedCalls {
  public:
-  OperationsService(Core& core, Gate& gate, Directory& directory, KeepIntake keep)
-      : IdentifiedCalls(core, gate), directory_(directory), keep_(std::move(keep)) {}
+  OperationsService(Core& core, Gate& gate, const Access& access) : IdentifiedCalls(core, gate), access_(access) {}
 
   grpc::ServerUnaryReactor* GetOverview(Context* context, const v1::GetOverviewRequest* request,
                                         v1::GetOverviewResponse* response) override {
@@ -70,7 +73,7 @@ class OperationsService final : public v1::Operations::CallbackService, private 
       const Intake intake = IntakeOf(*request, caller, core_.clock());
       {
         std::lock_guard lock(keeping_);  // What is kept last is what is in force.
-        HPVMD_RETURN_IF_ERROR(While(keep_(intake), "keeping it over restarts"));
+        HPVMD_RETURN_IF_ERROR(While(access_.keep_intake(intake), "keeping it over restarts"));
         core_.SetIntake(intake);
       }
       Fill(intake, response->mutable_intake());
@@ -81,7 +84,42 @@ class OperationsService final : public v1::Operations::CallbackService, private 
     });
   }
 
+  grpc::ServerUnaryReactor* ListAccounts(Context* context, const v1::ListAccountsRequest* request,
+                                         v1::ListAccountsResponse* response) override {
+    return AnswerInTurn(context, Method("ListAccounts"), *request,
+                        [this, request, response](const Caller& caller) -> Status {
+                          HPVMD_ASSIGN_OR_RETURN(const AccountQuery query, QueryFor(caller, *request));
+                          return server::ListAccounts(access_.accounts_file, query, response);
+                        });
+  }
+
+  grpc::ServerUnaryReactor* GetConfig(Context* context, const v1::GetConfigRequest* request,
+                                      v1::GetConfigResponse* response) override {
+    return Answer(context, Method("GetConfig"), *request, [this, response](const Caller&) -> Status {
+      ConfigFacts facts = access_.config->Get();
+      response->set_toml(std::move(facts.toml));
+      response->set_sha256(std::move(facts.sha256));
+      response->set_file(std::move(facts.file));
+      response->set_loaded_unix_ns(facts.loaded_unix_ns);
+      for (std::string& key : facts.awaiting_restart) {
+        response->add_awaiting_restart(std::move(key));
+      }
+      return absl::OkStatus();
+    });
+  }
+
  private:
+  // Of the caller's tenant; of others for administrators only. Tenants that are gone may have accounts.
+  StatusOr<AccountQuery> QueryFor(const Caller& caller, const v1::ListAccountsRequest& request) const {
+    const bool is_own = request.tenant().empty() || request.tenant() == caller.tenant;
+    const bool is_all = request.tenant() == "*";
+    const bool may_see = is_own || caller.principal.role == Role::kAdmin;
+    if (!may_see || (!is_own && !is_all && !IsTenantName(request.tenant()))) {
+      return NoTenant(request.tenant());
+    }
+    return QueryOf(request, is_all ? "" : is_own ? caller.tenant : request.tenant(), DayOf(core_.clock().WallNs()));
+  }
+
   Status Overview(const Caller& caller, uint32_t running_max, v1::GetOverviewResponse* response) {
     const bool sees_all = caller.principal.role == Role::kAdmin;
     TenantRef own;
@@ -113,7 +151,7 @@ class OperationsService final : public v1::Operations::CallbackService, private 
     constexpr size_t kPage = 1'000;
     std::string after;
     for (bool more = true; more;) {
-      const std::vector<TenantRecordRef> page = directory_.ListTenants(after, kPage);
+      const std::vector<TenantRecordRef> page = access_.directory->ListTenants(after, kPage);
       for (const TenantRecordRef& tenant : page) {
         after = tenant->name();
         if (!known.contains(after)) {
@@ -129,15 +167,14 @@ class OperationsService final : public v1::Operations::CallbackService, private 
               [](const v1::TenantLoad& a, const v1::TenantLoad& b) { return a.name() < b.name(); });
   }
 
-  Directory& directory_;
+  const Access& access_;
   std::mutex keeping_;
-  const KeepIntake keep_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> CreateOperationsService(Core& core, Gate& gate, Directory& directory, KeepIntake keep) {
-  return std::make_unique<OperationsService>(core, gate, directory, std::move(keep));
+std::unique_ptr<grpc::Service> CreateOperationsService(Core& core, Gate& gate, const Access& access) {
+  return std::make_unique<OperationsService>(core, gate, access);
 }
 
 }  // namespace hpvm::server

@@ -22,6 +22,7 @@
 #include "server/rpc/calls.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/gate.h"
+#include "server/rpc/operations_calls.h"
 #include "server/rpc/ring_calls.h"
 
 namespace hpvm::server {
@@ -485,13 +486,16 @@ struct GrpcServer::Parts {
               std::chrono::milliseconds(core.config()->limits_write_stall_ms)},
         service(core, admission, gate, rings),
         admin(CreateAdminService(core, gate, *access.directory)),
-        operations(CreateOperationsService(core, gate, *access.directory, access.keep_intake)) {}
+        access(access),
+        operations(CreateOperationsService(core, gate, this->access)) {}
   Admission admission;
   CallScopes scopes;
   Gate gate;
   RingParts rings;
   Service service;
-  std::unique_ptr<grpc::Service> admin, operations;
+  std::unique_ptr<grpc::Service> admin;
+  const Access access;
+  std::unique_ptr<grpc::Service> operations;
   std::unique_ptr<grpc::Server> server;
   // A connection's way to the server; each is called by the thread of the next.
   std::unique_ptr<ConnectionTaker> taker;

@@ -4,14 +4,15 @@
 #define HPVMD_SERVER_RPC_SERVICE_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "server/rpc/operations_calls.h"
 #include "server/config/config.h"
+#include "server/process/intake_file.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -21,17 +22,21 @@ namespace hpvm::server {
 
 class AuditLog;
 class Authenticator;
+class ConfigInForce;
 class Core;
 class Directory;
 class Observer;
 struct LocalCallers;
 
-// Who may come in, and where it is written down. Borrowed; live longer than the server.
+// Who may come in, where it is written down, and what operators ask for. Borrowed; live longer than the server.
 struct Access {
   Directory* directory = nullptr;
   const Authenticator* authenticator = nullptr;
   AuditLog* audit = nullptr;
-  KeepIntake keep_intake = [](const Intake&) { return absl::OkStatus(); };
+  std::string accounts_file;              // Of what tenants used (server/accounts).
+  const ConfigInForce* config = nullptr;  // What the server says of it.
+  // Makes it durable whether the server starts work; blocks. kUnavailable: it is not.
+  std::function<Status(const Intake&)> keep_intake = [](const Intake&) { return absl::OkStatus(); };
 };
 
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.

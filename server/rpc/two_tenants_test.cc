@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/hash.h"
+#include "hpvm/v1/operations.grpc.pb.h"
 #include "server/testing/access_fixture.h"
 
 namespace hpvm::server {
@@ -35,6 +36,7 @@ class TwoTenantsTest : public AccessFixture {
     bob_ = MakeToken("bob", Role::kOperator).secret;
     stub_ = v1::Hpvm::NewStub(channel_);
     admin_ = v1::Admin::NewStub(channel_);
+    operations_ = v1::Operations::NewStub(channel_);
   }
 
   // A unary call of bob's whose request has the id in one field.
@@ -92,6 +94,7 @@ class TwoTenantsTest : public AccessFixture {
   std::string ann_, bob_;
   std::unique_ptr<v1::Hpvm::Stub> stub_;
   std::unique_ptr<v1::Admin::Stub> admin_;
+  std::unique_ptr<v1::Operations::Stub> operations_;
 };
 
 TEST_F(TwoTenantsTest, Buffers) {
@@ -169,6 +172,9 @@ TEST_F(TwoTenantsTest, TokensAndTenants) {
       {"GetUsage", Unary<v1::GetUsageRequest, v1::GetUsageResponse>(
                        *admin_, &v1::Admin::Stub::GetUsage,
                        [](v1::GetUsageRequest& r, const std::string& id) { r.set_tenant(id); })},
+      {"ListAccounts", Unary<v1::ListAccountsRequest, v1::ListAccountsResponse>(
+                           *operations_, &v1::Operations::Stub::ListAccounts,
+                           [](v1::ListAccountsRequest& r, const std::string& id) { r.set_tenant(id); })},
       {"ListTokens", Unary<v1::ListTokensRequest, v1::ListTokensResponse>(
                          *admin_, &v1::Admin::Stub::ListTokens,
                          [](v1::ListTokensRequest& r, const std::string& id) { r.set_tenant(id); })},

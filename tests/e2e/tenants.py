@@ -5,6 +5,8 @@
     tenants.py BIN_FOLDER [TestCase.test ...]
 """
 
+import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -12,6 +14,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -727,6 +730,123 @@ class CheckConfig(unittest.TestCase):
         code, text = self.check()
         self.assertEqual(code, 2)
         self.assertIn("server.pem", text)
+
+
+@unittest.skipUnless(IS_ROOT, "administers as root")
+class Accounts(Tenants):
+    CONFIG = CREDENTIALS
+
+    def usage(self, *arguments, **more):
+        """The report as JSON."""
+        return json.loads(self.ok("usage", "-o", "json", *arguments, **more))
+
+    def await_use(self, wants, *arguments, **more):
+        """The amounts named in `wants` are there within seconds, and no more than those."""
+        end = time.monotonic() + 20
+        while True:
+            total = self.usage(*arguments, **more)["total"]
+            if all(total[name] == want for name, want in wants.items()):
+                return total
+            self.assertLess(time.monotonic(), end, (wants, total))
+            time.sleep(0.2)
+
+    def test_use_outlives_a_killed_daemon(self):
+        token, other = self.tenant("spender"), self.tenant("idler")
+        graph = self.graph(add())
+        for _ in range(3):
+            self.ok("run", graph, "--input", f"in={self.folder}/in.npy", token=token)
+        self.await_state(self.submit(add(), token=token), "SUCCEEDED", token=token)
+        spinning = self.submit(spin(), token=token)
+        self.await_state(spinning, "RUNNING", token=token)
+        self.ok("cancel", spinning, token=token)
+        self.await_state(spinning, "CANCELLED", token=token)
+        wants = {"runs": 3, "jobs_succeeded": 1, "jobs_failed": 0, "jobs_cancelled": 1}
+        before = self.await_use(wants, token=token)
+        for name in ("device_ns", "requests", "request_bytes"):
+            self.assertGreater(before[name], 0, before)
+        time.sleep(3)  # The last words of the calls above are written, too.
+        before = self.await_use(wants, token=token)
+        self.assertEqual(self.server.stop(signal.SIGKILL), -signal.SIGKILL)
+        self.server.start()
+        after = self.await_use(wants, token=token)
+        self.assertEqual(after, before)
+        self.ok("run", graph, "--input", f"in={self.folder}/in.npy", token=token)
+        self.assertGreater(self.await_use({**wants, "runs": 4}, token=token)["requests"], before["requests"])
+        self.what_is_shown(token, other)
+        self.backup()
+
+    def what_is_shown(self, token, other):
+        """Each tenant sees its own; administrators see all; CSV and tables say the same."""
+        self.assertEqual(self.usage(token=other)["total"]["runs"], 0)
+        for whose in ("spender", "nobody", "*"):
+            self.refused(USAGE if whose == "*" else AUTH, "NOT_FOUND" if whose == "*" else "hpvm-tenant",
+                         "usage", *(["--all-tenants"] if whose == "*" else ["--tenant", whose]), token=other)
+        everyone = self.usage("--all-tenants", "--by", "tenant")
+        self.assertIn("spender", [account["tenant"] for account in everyone["accounts"]])
+        self.assertEqual(sum(account["runs"] for account in everyone["accounts"]), everyone["total"]["runs"])
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        days = self.usage("--tenant", "spender", "--days", "2")
+        self.assertEqual(sum(account["runs"] for account in days["accounts"]), 4)
+        self.assertEqual(days["last_day"], today)
+        self.assertEqual(self.usage("--tenant", "spender", "--from", "2020-01-01", "--to", "2020-12-31")["accounts"], [])
+        lines = self.ok("usage", "--all-tenants", "--by", "month", "-o", "csv").split("\r\n")
+        self.assertEqual(lines[0].split(",")[:4], ["period", "tenant", "device_seconds", "compile_seconds"])
+        self.assertTrue(any(line.startswith(f"{today[:7]},spender,") for line in lines), lines)
+        table = self.ok("usage", "--all-tenants", "--by", "tenant")
+        self.assertRegex(table, r"(?m)^TENANT +DEVICE +COMPILE +REQUESTS")
+        self.assertRegex(table, r"(?m)^total ")
+        for words in (("--days", "3", "--from", today), ("--from", "2026-02-30"), ("--all-tenants", "--tenant", "x")):
+            self.assertEqual(self.server.ctl("usage", *words).returncode, USAGE, words)
+
+    def backup(self):
+        done = subprocess.run([BIN / "hpvmd", "--config", self.server.config, "--backup", self.folder / "backup"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        copy = self.folder / "backup/accounts.sqlite"
+        self.assertEqual(copy.stat().st_mode & 0o777, 0o600)
+        with contextlib.closing(sqlite3.connect(copy)) as database:
+            self.assertEqual(database.execute("SELECT SUM(runs) FROM accounts WHERE tenant = 'spender'").fetchone(), (4,))
+
+
+@unittest.skipUnless(IS_ROOT, "administers as root")
+class Configuration(Tenants):
+    CONFIG = CREDENTIALS
+
+    def print_config(self, config):
+        done = subprocess.run([BIN / "hpvmd", "--config", config, "--print-config"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        return done.stdout
+
+    def facts(self):
+        return json.loads(self.ok("server", "config", "-o", "json"))
+
+    def test_the_configuration_in_force(self):
+        """What the file gives, what the server says and what is read back are one; a reload shows, and so does what waits."""
+        printed = self.print_config(self.server.config)
+        facts = self.facts()
+        self.assertEqual(facts["toml"], printed)
+        self.assertEqual(facts["sha256"], hashlib.sha256(printed.encode()).hexdigest())
+        self.assertEqual((facts["file"], facts["awaiting_restart"]), (str(self.server.config), []))
+        self.assertIn('backends = "cpu"  # from the file\n', printed)
+        self.assertIn("running_max = 64  # default\n", printed)
+        again = self.folder / "again.toml"
+        again.write_text(printed)
+        self.assertEqual(re.sub(" +# .*", "", self.print_config(again)), re.sub(" +# .*", "", printed))
+        text = self.server.config.read_text()
+        self.server.config.write_text(text.replace("[server]\n", "[server]\nreserve_bytes = 1048576\n") + "[jobs]\nrunning_max = 63\n")
+        self.server.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 20
+        while (later := self.facts())["sha256"] == facts["sha256"]:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
+        self.assertIn("running_max = 63  # from the file\n", later["toml"])
+        self.assertEqual(later["awaiting_restart"], ["server.reserve_bytes"])
+        self.assertGreater(int(later["loaded_unix_ns"]), int(facts["loaded_unix_ns"]))
+        self.assertIn(later["sha256"], self.server.log.read_text())
+        shown = self.ok("server", "config")
+        self.assertIn("# server.reserve_bytes has another value in the file, which waits for a restart\n", shown)
+        self.assertTrue(shown.endswith(later["toml"]))
+        self.assertEqual(self.ok("server", "config", "-o", "name").strip(), later["sha256"])
+        self.refused(AUTH, "PERMISSION_DENIED", "server", "config", token=self.tenant("curious"))
 
 
 @unittest.skipUnless(IS_ROOT, "administers as root")

@@ -10,8 +10,8 @@ from attacks_api import METHODS
 from target import ATTACKER, NEIGHBOUR
 from wire import encode, first
 
+OPERATIONS_METHODS = ("GetOverview", "SetIntake", "ListAccounts", "GetConfig")
 ADMIN_METHODS = ("CreateTenant ListTenants GetTenant UpdateTenant CreateToken ListTokens RevokeToken GetUsage ReadAudit").split()
-OPERATIONS_METHODS = ("GetOverview", "SetIntake")
 
 
 def api_with(session, *metadata):

@@ -2,6 +2,7 @@
 #include "client/ctl/text/words.h"
 
 #include <charconv>
+#include <chrono>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
@@ -42,6 +43,20 @@ StatusOr<Duration> ParseDuration(const std::string& text) {
                            "\" is not a positive number with a unit (us, ms, s, m, h, d), such as 500ms or 10m.");
   }
   return Duration(static_cast<int64_t>(value * scale));
+}
+
+StatusOr<uint32_t> ParseDay(const std::string& text) {
+  const std::string_view word = text;
+  const bool has_form = word.size() == 10 && word[4] == '-' && word[7] == '-';
+  const auto year = ParseNumber<int>(word.substr(0, has_form ? 4 : 0));
+  const auto month = ParseNumber<unsigned>(has_form ? word.substr(5, 2) : "");
+  const auto day = ParseNumber<unsigned>(has_form ? word.substr(8, 2) : "");
+  const std::chrono::year_month_day date(std::chrono::year(year.value_or(0)), std::chrono::month(month.value_or(0)),
+                                         std::chrono::day(day.value_or(0)));
+  if (!date.ok() || *year < 1970) {
+    return InvalidArgument("The day \"" + text + "\" is none from 1970 on in the form YYYY-MM-DD, such as 2026-11-30.");
+  }
+  return static_cast<uint32_t>(std::chrono::sys_days(date).time_since_epoch().count());
 }
 
 StatusOr<v1::JobArray> ParseArray(const std::string& text) {

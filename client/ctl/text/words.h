@@ -18,6 +18,9 @@ namespace hpvm::ctl {
 // "1.5s", "250ms", "2m", "1h", "1d"; a plain number is seconds. Above 0.
 StatusOr<Duration> ParseDuration(const std::string& text);
 
+// "2026-11-30": days since 1970, in UTC. From 1970 to 9999.
+StatusOr<uint32_t> ParseDay(const std::string& text);
+
 // "0-99": 100 jobs; "0-99:10": 0, 10, ... 90; "0-99%8": at most 8 at a time; "7": one.
 StatusOr<v1::JobArray> ParseArray(const std::string& text);
 

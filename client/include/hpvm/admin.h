@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Administration over a client's connection: tenants, tokens, use, the audit, and the machine. Which calls a caller may
-// make depends on its role; see hpvm/v1/admin.proto.
+// Administration over a client's connection: tenants, tokens, use, the audit, the machine and its configuration. Which
+// calls a caller may make depends on its role; see hpvm/v1/admin.proto and hpvm/v1/operations.proto.
 //
 // Threads and errors as for Client. Calls that may be carried out twice are sent again as Client's are; CreateTenant
 // and CreateToken are sent once.
@@ -46,6 +46,10 @@ class Admin {
   StatusOr<v1::GetOverviewResponse> GetOverview(uint32_t running_max, const CallOptions& call = {});
   // Whether the server starts work. Kept over restarts.
   StatusOr<v1::SetIntakeResponse> SetIntake(bool closed, const std::string& reason, const CallOptions& call = {});
+  // What tenants used on each day that the request names, by day and tenant: all pages.
+  StatusOr<std::vector<v1::Account>> ListAccounts(const v1::ListAccountsRequest& request, const CallOptions& call = {});
+  // The configuration in force; for administrators.
+  StatusOr<v1::GetConfigResponse> GetConfig(const CallOptions& call = {});
 
   // `on_record` gets each line until it returns false. Sent once.
   Status ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,

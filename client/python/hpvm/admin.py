@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Administration: tenants, tokens, use, the audit. Answers are the server's messages (hpvm.v1.admin_pb2)."""
+"""Administration: tenants, tokens, use, the audit, the configuration. Answers are the server's messages (hpvm.v1.admin_pb2,
+hpvm.v1.operations_pb2)."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
@@ -25,6 +27,10 @@ class NewToken:
     secret: str = dataclasses.field(repr=False)
 
 
+def _day_of(date: Optional[datetime.date]) -> int:
+    return 0 if date is None else (date - datetime.date(1970, 1, 1)).days
+
+
 class Admin:
     """The administrator's calls, over a client's connection. Any thread. Sent once each, but for questions."""
 
@@ -40,11 +46,12 @@ class Admin:
                                                                    deadline, metadata)))
         return answer.FromString(self._client._drive(steps()))
 
-    def _pages(self, method: str, request: Any, answer: Any, items: str, timeout: Optional[float]) -> List[Any]:
+    def _pages(self, method: str, request: Any, answer: Any, items: str, timeout: Optional[float],
+               service: str = "Admin") -> List[Any]:
         found: List[Any] = []
         request.page_size = 1000
         while True:
-            page = self._call(method, request, answer, timeout)
+            page = self._call(method, request, answer, timeout, service)
             found.extend(getattr(page, items))
             if not page.next_page_token:
                 return found
@@ -120,6 +127,18 @@ class Admin:
         """Whether the server starts work; closed, it takes jobs, which wait, and refuses runs. It is kept over restarts."""
         return self._call("SetIntake", operations_pb2.SetIntakeRequest(closed=closed, reason=reason),
                           operations_pb2.SetIntakeResponse, timeout, "Operations")
+
+    def accounts(self, tenant: str = "", *, first: Optional[datetime.date] = None, last: Optional[datetime.date] = None,
+                 timeout: Optional[float] = None) -> List[operations_pb2.Account]:
+        """What a tenant used, by day; "": the caller's, "*": all, by day and tenant. Days are those of UTC, both included;
+        without any the last 30. An account's day counts from 1970: datetime.date(1970, 1, 1) + timedelta(account.day)."""
+        request = operations_pb2.ListAccountsRequest(tenant=tenant, first_day=_day_of(first), last_day=_day_of(last))
+        return self._pages("ListAccounts", request, operations_pb2.ListAccountsResponse, "accounts", timeout, "Operations")
+
+    def config(self, *, timeout: Optional[float] = None) -> operations_pb2.GetConfigResponse:
+        """The server's configuration as it is in force, as TOML with its hash."""
+        return self._call("GetConfig", operations_pb2.GetConfigRequest(), operations_pb2.GetConfigResponse, timeout,
+                          "Operations")
 
     def audit(self, *, from_sequence: int = 0, tenant: str = "", count_max: int = 0,
               timeout: Optional[float] = None) -> List[Dict[str, Any]]:

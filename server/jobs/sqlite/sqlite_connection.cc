@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 
 #include "base/failpoint.h"
+#include "base/io/disk.h"
 
 namespace hpvm::server {
 namespace {
@@ -294,6 +295,18 @@ Status SqliteConnection::CopyTo(const std::string& path, const std::string& vfs)
   }
   const int closed = sqlite3_close(target);
   return status.ok() && closed != SQLITE_OK ? FromSqlite(nullptr, closed, "Closing \"" + path + "\"") : status;
+}
+
+Status BackUpSqliteFile(const std::string& from, const std::string& to) {
+  if (const StatusOr<std::unique_ptr<DiskFile>> file = RealDisk().Open(from, Disk::Mode::kRead); !file.ok()) {
+    return absl::IsNotFound(file.status()) ? absl::OkStatus() : file.status();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> connection,
+                         SqliteConnection::Open(from, "", SqliteConnection::Mode::kReader));
+  // So that it has mode 0600.
+  HPVMD_RETURN_IF_ERROR(RealDisk().Open(to, Disk::Mode::kCreate).status());
+  HPVMD_RETURN_IF_ERROR(connection->CopyTo(to, ""));
+  return RealDisk().SyncFolder(to.substr(0, to.rfind('/')));
 }
 
 }  // namespace hpvm::server

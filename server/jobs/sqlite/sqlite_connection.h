@@ -148,6 +148,10 @@ class SqliteConnection {
   SqliteStatement begin_, commit_;
 };
 
+// Copies the file, as it is at one moment, into a new one with mode 0600, synced; somebody may be writing it. Nothing
+// to do when there is none.
+Status BackUpSqliteFile(const std::string& from, const std::string& to);
+
 }  // namespace hpvm::server
 
 #endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_

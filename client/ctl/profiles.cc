@@ -168,7 +168,7 @@ void AddSet(Commands commands, CLI::App& profile) {
                              "  hpvmctl profile set lab --server https://gpu.example.org:50061 --token-file lab.token\n"
                              "  hpvmctl profile set lab --tenant blur --unset server_name");
   Options& options = SetWork(commands, set, Set);
-  set.add_option("name", options.name, "Letters, digits, - and _")->required();
+  set.add_option("profile", options.name, "Letters, digits, - and _")->required();
   Credentials& credentials = options.given.credentials;
   AddWord(set, "-s,--server", options.given.server, "unix:/path, host:port or https://host:port");
   AddWord(set, "--tenant", options.given.tenant, "In whose name");
@@ -203,13 +203,13 @@ void AddProfile(Commands commands) {
           List);
   CLI::App& use = AddCommand(profile, "use", "Make one the default, which commands take that name no server",
                              "Example:\n  hpvmctl profile use lab");
-  use.add_option("name", SetWork(commands, use, Use).name, "A profile")->required();
+  use.add_option("profile", SetWork(commands, use, Use).name, "A profile")->required();
   CLI::App& show = AddCommand(profile, "show", "Show one, or the default",
                               "Examples:\n  hpvmctl profile show\n  hpvmctl profile show lab -o yaml");
-  show.add_option("name", SetWork(commands, show, Show).name, "A profile; without it the default");
+  show.add_option("profile", SetWork(commands, show, Show).name, "A profile; without it the default");
   AddSet(commands, profile);
   CLI::App& remove = AddCommand(profile, "remove", "Remove one", "Example:\n  hpvmctl profile remove lab");
-  remove.add_option("name", SetWork(commands, remove, Remove).name, "A profile")->required();
+  remove.add_option("profile", SetWork(commands, remove, Remove).name, "A profile")->required();
 }
 
 }  // namespace hpvm::ctl

@@ -9,10 +9,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/options.h"
+#include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
 #include "client/files/input_file.h"
 #include "nlohmann/json.hpp"
@@ -44,10 +46,15 @@ std::string Field(const Json& record, const char* name) {
 }
 
 // "12  2026-…Z  uid 1000  blur  Submit  job-…  ok": a line each, so that a long list needs no memory.
-void PrintRecord(std::string_view line, Format format) {
+void PrintRecord(std::string_view line, const Format& format, bool with_heading) {
   const Json record = Json::parse(line, nullptr, false);
-  if (format == Format::kJson || !record.is_object()) {
+  const bool is_as_stored = format == Format::kJson && format.data <= Format::Data::kLines;
+  if (is_as_stored || !record.is_object()) {
     puts(Printable(line).c_str());
+    return;
+  }
+  if (format == Format::kJson) {
+    PrintDataLine(record, format, with_heading);
     return;
   }
   if (format == Format::kName) {
@@ -73,8 +80,9 @@ Status List(const Globals& globals, const Options& options) {
   request.set_from_sequence(options.from);
   request.set_records_max(options.limit);
   request.set_tenant(globals.tenant);
+  bool is_first = true;
   return Admin(*client).ReadAudit(request, [&](std::string_view line) {
-    PrintRecord(line, globals.format);
+    PrintRecord(line, globals.format, std::exchange(is_first, false));
     return true;
   });
 }
@@ -192,14 +200,14 @@ Status CheckServer(const Globals& globals, const Options& options, Check* check)
   return wrong;
 }
 
-void PrintVerdict(const Check& check, const Options& options, Format format) {
+void PrintVerdict(const Check& check, const Options& options, const Format& format) {
   const server::AuditHead& head = check.head();
   if (format == Format::kJson) {
     Json json = {{"first", head.first}, {"last", head.last}, {"head", head.hash}};
     if (check.found().has_value()) {
       json["noted"] = *check.found();
     }
-    puts(json.dump(2).c_str());
+    PrintData(json, format);
     return;
   }
   if (format == Format::kName) {

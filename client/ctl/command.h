@@ -8,6 +8,8 @@
 #include <string>
 
 #include "client/ctl/text/exit_code.h"
+#include "client/ctl/text/format.h"
+#include "client/ctl/text/terminal.h"
 
 #include "base/status.h"
 #include "hpvm/client.h"
@@ -18,7 +20,6 @@ class App;
 
 namespace hpvm::ctl {
 
-enum class Format : uint8_t { kTable, kWide, kJson, kName };
 enum class Progress : uint8_t { kAuto, kPlain, kNone };
 
 struct Globals {
@@ -27,7 +28,8 @@ struct Globals {
   std::string profile;  // Empty: $HPVM_PROFILE, else the file's default.
   // What is empty here comes from the environment, or is not there.
   std::string token_file, ca_file, certificate_file, key_file, server_name;
-  Format format = Format::kTable;
+  Format format;
+  Colours colours = Colours::kAuto;
   Progress progress = Progress::kAuto;
   double connect_seconds = 5;
   std::string patience = "5m";  // How long an outage of the server may last.
@@ -52,6 +54,8 @@ void SetWork(Commands commands, CLI::App& command, std::function<Status(const Gl
 void SetWork(Commands commands, CLI::App& command, std::function<Status(const Globals&)> work);
 // --token-file, --ca, --cert and what belongs to them.
 void AddCredentialOptions(CLI::App& app, Globals& globals);
+// A server that the system runs, else where `hpvmd --dev` listens.
+std::string DefaultEndpoint();
 // Fills what no option gave: from the profile that is named, else the environment ($HPVM_SERVER, $HPVM_TENANT), else
 // the file's default profile, which is not for a server that was named. `globals->found_place` says how that went.
 void FindPlace(Globals* globals);
@@ -65,6 +69,10 @@ void AddRun(Commands commands);
 void AddCosts(Commands commands);
 void AddDevices(Commands commands);
 void AddJobs(Commands commands);
+void AddDescribe(Commands commands);
+void AddApply(Commands commands);
+void AddProfile(Commands commands);
+void AddVersion(Commands commands);
 void AddRetry(Commands commands);
 void AddGraph(Commands commands);
 // Commands of `hpvmctl graph` that ask a server.

@@ -55,12 +55,13 @@ std::string ChoicesOf(const CLI::Option* option) {
 // The command that lists what the option takes; empty: there is none.
 std::string ListingOf(const CLI::Option* option) {
   const std::string name = option->get_name();
-  return name == "job" || name == "--after"       ? Listing("list -o name --limit 50")
-         : name == "tenant" || name == "--tenant" ? Listing("tenant list -o name")
-         : name == "token"                        ? Listing("token list -o name")
-         : name == "handle" || name == "--handle" ? Listing("graph list -o name")
-         : name == "buffer"                       ? Listing("buffer list -o name")
-                                                  : "";
+  return name == "job" || name == "--after"         ? Listing("list -o name --limit 50")
+         : name == "tenant" || name == "--tenant"   ? Listing("tenant list -o name")
+         : name == "token"                          ? Listing("token list -o name")
+         : name == "handle" || name == "--handle"   ? Listing("graph list -o name")
+         : name == "buffer"                         ? Listing("buffer list -o name")
+         : name == "profile" || name == "--profile" ? Listing("profile list -o name")
+                                                    : "";
 }
 
 std::string PathOf(const std::string& path, const CLI::App* command) {

@@ -17,11 +17,11 @@ Status Costs(const Globals& globals, const std::string& handle) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(const v1::ListCostsResponse costs, client->ListCosts(handle));
   if (globals.format == Format::kJson) {
-    PrintJson(costs);
+    PrintData(costs, globals.format);
   } else {
     PrintList(costs.kernels(), globals.format, &v1::KernelCost::kernel, [&] {
-      return Printable(CostText(costs.kernels(), costs.more()) +
-                       (costs.transfers().empty() ? "" : "\n" + CostText(costs.transfers())));
+      return CostText(costs.kernels(), costs.more()) +
+             (costs.transfers().empty() ? "" : "\n" + CostText(costs.transfers()));
     });
   }
   if (costs.kernels().empty()) {

@@ -39,18 +39,9 @@ std::string AllowedFile(const DocumentPlace& place, const fs::path& path) {
   return found == place.allow_files.end() ? "" : *found;
 }
 
-StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const std::string& file) {
-  const fs::path folder = FolderOf(place.document);
-  // What is opened is the user's word for it: the document's may lead elsewhere by now.
-  if (const std::string allowed = AllowedFile(place, folder / file); !allowed.empty()) {
-    return ReadInputFile(allowed, kAllowedBytesMax);
-  }
-  StatusOr<std::vector<uint8_t>> bytes = ReadFileBelow(folder.string(), file, limits::kModuleBytesMax);
-  if (bytes.status().code() == absl::StatusCode::kPermissionDenied) {
-    return InvalidArgument(Message(bytes.status()) + " A document names only files beside it and below; if this one " +
-                           "is meant, say --allow-file " + (folder / file).string() + ".");
-  }
-  return bytes;
+Status NotBelow(const DocumentPlace& place, const std::string& file, const std::string& message) {
+  return InvalidArgument(message + " A document names only files beside it and below; if this one is meant, say " +
+                         "--allow-file " + (FolderOf(place.document) / file).string() + ".");
 }
 
 }  // namespace
@@ -64,6 +55,38 @@ void AddAllowFile(CLI::App& command, DocumentPlace& place) {
 StatusOr<std::string> ReadDocument(const std::string& file) {
   return file == "-" ? ReadStandardInput(limits::kGraphDocumentBytesMax)
                      : ReadInputText(file, limits::kGraphDocumentBytesMax);
+}
+
+StatusOr<std::string> ReadDocument(const DocumentPlace& place) {
+  return place.text.empty() ? ReadDocument(place.document) : StatusOr<std::string>(place.text);
+}
+
+StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const std::string& file) {
+  const fs::path folder = FolderOf(place.document);
+  // What is opened is the user's word for it: the document's may lead elsewhere by now.
+  if (const std::string allowed = AllowedFile(place, folder / file); !allowed.empty()) {
+    return ReadInputFile(allowed, kAllowedBytesMax);
+  }
+  StatusOr<std::vector<uint8_t>> bytes = ReadFileBelow(folder.string(), file, limits::kModuleBytesMax);
+  if (bytes.status().code() == absl::StatusCode::kPermissionDenied) {
+    return NotBelow(place, file, Message(bytes.status()));
+  }
+  return bytes;
+}
+
+StatusOr<std::string> PathOfNamedFile(const DocumentPlace& place, const std::string& file) {
+  std::error_code error;
+  const fs::path folder = FolderOf(place.document).empty() ? fs::path(".") : FolderOf(place.document);
+  const fs::path path = folder / file;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path), error), root = fs::canonical(folder, error);
+  const auto is_allowed = [&](const std::string& allowed) {
+    return fs::weakly_canonical(fs::absolute(allowed), error) == whole;
+  };
+  const auto [left, at] = std::mismatch(root.begin(), root.end(), whole.begin(), whole.end());
+  if (left != root.end() && !std::any_of(place.allow_files.begin(), place.allow_files.end(), is_allowed)) {
+    return NotBelow(place, file, "The file \"" + file + "\" does not lie below \"" + folder.string() + "\".");
+  }
+  return path.string();
 }
 
 StatusOr<graph::Graph> ParseDocument(const std::string& file, const std::string& document) {

@@ -20,12 +20,19 @@ namespace hpvm::ctl {
 struct DocumentPlace {
   std::string document;  // A file, or "-" for standard input, whose modules lie below the current folder.
   std::vector<std::string> allow_files;  // Of --allow-file.
+  std::string text;                      // Not empty: the document itself, and `document` is only where it stands.
 };
 
 void AddAllowFile(CLI::App& command, DocumentPlace& place);
 
 // The document's text; of "-" standard input.
 StatusOr<std::string> ReadDocument(const std::string& file);
+StatusOr<std::string> ReadDocument(const DocumentPlace& place);
+
+// A file that `place` names: one beside it or below, or one of its allowed files.
+StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const std::string& file);
+// Such a file's path for this process's folder, whether or not it is there; links in it are followed first.
+StatusOr<std::string> PathOfNamedFile(const DocumentPlace& place, const std::string& file);
 
 // The graph of such a text; kInvalidArgument lists every fault.
 StatusOr<graph::Graph> ParseDocument(const std::string& file, const std::string& document);

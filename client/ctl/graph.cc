@@ -6,6 +6,7 @@
 
 #include "client/ctl/document_files.h"
 #include "client/ctl/options.h"
+#include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
 #include "nlohmann/json.hpp"
 
@@ -20,7 +21,7 @@ struct Options {
   bool dot = false;
 };
 
-void PrintDiagnostics(const Diagnostics& diagnostics, Format format) {
+void PrintDiagnostics(const Diagnostics& diagnostics, const Format& format) {
   if (format != Format::kJson) {
     fputs(Printable(ToString(diagnostics) + (diagnostics.empty() ? "" : "\n")).c_str(), stdout);
     return;
@@ -35,7 +36,7 @@ void PrintDiagnostics(const Diagnostics& diagnostics, Format format) {
     }
     list.push_back(entry);
   }
-  puts(list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  PrintData(list, format);
 }
 
 Status Validate(const Globals& globals, const Options& options, ExitCode* code) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "client/ctl/graph_devices.h"
 #include "client/ctl/text/scalar_word.h"
 #include "client/ctl/text/words.h"
 
@@ -104,8 +105,21 @@ StatusOr<int64_t> ParseInteger(const std::string& text, const std::string& name)
   return *value;
 }
 
-Status ReadModules(const DocumentPlace& place, GraphJob* job) {
+Status ReadModules(const GraphArguments& arguments, GraphJob* job) {
+  const auto is_named = [&](const std::string& name) {
+    return std::any_of(job->graph.modules.begin(), job->graph.modules.end(),
+                       [&](const graph::Module& module) { return module.name == name; });
+  };
+  for (const auto& [name, bytes] : arguments.module_bytes) {
+    if (!is_named(name)) {
+      return InvalidArgument("The graph has no module \"" + name + "\".");
+    }
+    job->modules.bytes[name] = bytes;
+  }
   for (const graph::Module& module : job->graph.modules) {
+    if (arguments.module_bytes.contains(module.name)) {
+      continue;
+    }
     if (module.source == graph::Module::Source::kHash) {
       job->modules.hashes[module.name] = ToHex(*module.hash);
     }
@@ -113,7 +127,7 @@ Status ReadModules(const DocumentPlace& place, GraphJob* job) {
       continue;
     }
     std::string name;
-    HPVMD_ASSIGN_OR_RETURN(const std::string bytes, ReadModuleOf(place, module, &name));
+    HPVMD_ASSIGN_OR_RETURN(const std::string bytes, ReadModuleOf(arguments.place, module, &name));
     job->modules.bytes[module.name].assign(bytes.begin(), bytes.end());
   }
   return absl::OkStatus();
@@ -188,8 +202,12 @@ Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
 
 StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
   GraphJob job;
-  HPVMD_ASSIGN_OR_RETURN(job.document, ReadDocument(arguments.place.document));
+  HPVMD_ASSIGN_OR_RETURN(job.document, ReadDocument(arguments.place));
   HPVMD_ASSIGN_OR_RETURN(job.graph, ParseDocument(arguments.place.document, job.document));
+  if (!arguments.devices.empty()) {
+    HPVMD_RETURN_IF_ERROR(RestrictDevices(arguments.devices, &job.document));
+    HPVMD_ASSIGN_OR_RETURN(job.graph, ParseDocument(arguments.place.document, job.document));
+  }
   job.repetition.repeat = arguments.repeat;
   for (const std::string& word : arguments.symbols) {
     HPVMD_RETURN_IF_ERROR(ReadSymbol(word, &job));
@@ -212,7 +230,7 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, arguments.until).status());
     job.repetition.until = arguments.until;
   }
-  HPVMD_RETURN_IF_ERROR(ReadModules(arguments.place, &job));
+  HPVMD_RETURN_IF_ERROR(ReadModules(arguments, &job));
   HPVMD_RETURN_IF_ERROR(ReadInputs(arguments, &job));
   return job;
 }

@@ -23,13 +23,15 @@ namespace hpvm::ctl {
 // The words as typed: "A=a.npy", "n=512".
 struct GraphArguments {
   DocumentPlace place;
+  std::map<std::string, std::vector<uint8_t>> module_bytes;  // By name, in place of the files that the document names.
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::string> symbols;
   uint32_t repeat = 1;
   std::vector<std::string> rotate;  // "next=now".
   std::string until;
-  bool is_array = false;  // "x=@index" may stand among the inputs.
+  std::vector<std::string> devices;  // Nodes run on these alone; empty: wherever the document lets them.
+  bool is_array = false;             // "x=@index" may stand among the inputs.
 };
 
 struct GraphJob {

@@ -18,6 +18,9 @@ void AddGraphOptions(CLI::App& command, GraphOptions& options) {
           "NAME=FILE for each output to write: .npy, .npz:array, .png, or raw bytes");
   AddEach(command, "--symbol", arguments.symbols,
           "NAME=INTEGER for symbols that no input's shape fixes; NAME=2.5 for an input of rank 0");
+  AddEach(command, "--device", arguments.devices,
+          "Run nodes on this device alone, as `hpvmctl devices` names it (cpu:0, opencl:0, vulkan:0), or on its family "
+          "(opencl); several: on any of these");
   command.add_option("--repeat", arguments.repeat, "Run this often with the same inputs, as one run")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();

@@ -29,7 +29,7 @@ template <typename Item, typename Row>
 std::string RowsText(const std::vector<Item>& items, std::vector<std::string> heading, const Row& row) {
   std::vector<std::vector<std::string>> rows = {std::move(heading)};
   std::transform(items.begin(), items.end(), std::back_inserter(rows), row);
-  return Printable(Table(rows));
+  return Table(rows);
 }
 
 Status ListGraphs(const Globals& globals) {
@@ -62,6 +62,11 @@ Status ListBuffers(const Globals& globals) {
 // Each of them; the first failure is the command's, the others are said.
 Status GiveBack(const Globals& globals, const std::vector<std::string>& ids,
                 Status (Client::*give_back)(const std::string&, const CallOptions&)) {
+  // `hpvmctl buffer delete $(hpvmctl buffer list -o name)` when there are none: then all is done.
+  if (ids.empty()) {
+    fputs("hpvmctl: nothing was named, so nothing is given back.\n", stderr);
+    return absl::OkStatus();
+  }
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   Status first;
   for (const std::string& id : ids) {
@@ -83,7 +88,7 @@ void AddGiveBack(Commands commands, CLI::App& group, const char* name, const cha
                  const char* example, Status (Client::*give_back)(const std::string&, const CallOptions&)) {
   CLI::App& command = AddCommand(group, name, description, std::string("Example:\n  ") + example);
   const auto words = std::make_shared<std::vector<std::string>>();  // Shared by the option and the action.
-  command.add_option(ids, *words)->required();
+  command.add_option(ids, *words, "Of none nothing is given back");
   SetWork(commands, command, [=](const Globals& globals) { return GiveBack(globals, *words, give_back); });
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <sstream>
 #include <utility>
 
 #include "client/ctl/options.h"
@@ -17,13 +18,12 @@
 
 namespace hpvm::ctl {
 
-namespace {
-
-// A server that the system runs, else where `hpvmd --dev` listens.
 std::string DefaultEndpoint() {
   constexpr char kSocket[] = "/run/hpvmd/hpvmd.sock";
   return access(kSocket, F_OK) == 0 ? std::string("unix:") + kSocket : "127.0.0.1:50061";
 }
+
+namespace {
 
 void SayUnanswered(const Status& status) {
   // What comes with details was said by the server itself.
@@ -80,8 +80,9 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
     "  hpvmctl run --local matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
-    "  hpvmctl submit --detach sweep.json --array 0-99 --input i=@index --idempotency-key sweep-1\n"
+    "  hpvmctl submit --detach sweep.json --array 0-99 --input seed=@index --idempotency-key sweep-1\n"
     "  hpvmctl list --state live\n"
+    "  hpvmctl describe job-0193…\n"
     "  hpvmctl kernel explain matmul.wasm matmul\n"
     "  hpvmctl whoami; hpvmctl quota; hpvmctl usage --days 7\n"
     "  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg\n"
@@ -124,7 +125,23 @@ void SayWhatWasMeant(const CLI::App& app) {
           near_miss.Ending().c_str());
 }
 
+// CLI11 converts words by itself; this one has parts.
+void AddFormat(CLI::App& app, Format& format) {
+  const auto parse = [&format](const std::string& word) {
+    StatusOr<Format> parsed = ParseFormat(word);
+    if (!parsed.ok()) {
+      throw CLI::ValidationError("--format", Message(parsed.status()));
+    }
+    format = *std::move(parsed);
+  };
+  app.add_option_function<std::string>("-o,--format", parse,
+                                       "table, wide (more columns), json, jsonl (an object a line), yaml, name (ids "
+                                       "alone), or custom-columns=NAME:PATH,... of the JSON's objects")
+      ->option_text(FormatNames());
+}
+
 int Main(int argc, char** argv) {
+  SetTerminal(FindTerminal(Colours::kAuto));
   if (HasSecretOption(argc, argv)) {
     return kUsage;
   }
@@ -144,10 +161,10 @@ int Main(int argc, char** argv) {
   app.add_option("--profile", globals.profile,
                  "A server and credentials by name, in ~/.config/hpvm/profiles.toml (or $HPVM_PROFILE)");
   AddCredentialOptions(app, globals);
-  AddChoice<Format>(
-      app, "-o,--format", globals.format,
-      {{"table", Format::kTable}, {"wide", Format::kWide}, {"json", Format::kJson}, {"name", Format::kName}},
-      "table, wide (more columns), json, or name (ids alone)");
+  AddFormat(app, globals.format);
+  AddChoice<Colours>(app, "--color", globals.colours,
+                     {{"auto", Colours::kAuto}, {"always", Colours::kAlways}, {"never", Colours::kNever}},
+                     "Of states and errors: auto (a terminal without $NO_COLOR), always or never");
   AddChoice<Progress>(app, "--progress", globals.progress,
                       {{"auto", Progress::kAuto}, {"plain", Progress::kPlain}, {"none", Progress::kNone}},
                       "On standard error: auto (a terminal only), plain or none");
@@ -159,9 +176,10 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.fallthrough();  // Global options may stand after the command, where people type them.
   Commands commands{app, globals, action};
-  for (const auto add : {AddSubmit, AddRun, AddDevices, AddCosts, AddJobs, AddRetry, AddGraph, AddKernel, AddModule,
-                         AddBuffers, AddQuota, AddUsage, AddTenant, AddToken, AddAudit, AddServer, AddTop, AddIntake,
-                         AddDoctor, AddCompletion}) {
+  for (const auto add :
+       {AddSubmit, AddRun,    AddDevices, AddCosts,   AddJobs,   AddDescribe, AddApply,   AddRetry,
+        AddGraph,  AddKernel, AddModule,  AddBuffers, AddQuota,  AddUsage,    AddTenant,  AddToken,
+        AddAudit,  AddServer, AddTop,     AddIntake,  AddDoctor, AddProfile,  AddVersion, AddCompletion}) {
     add(commands);
   }
   try {
@@ -171,8 +189,13 @@ int Main(int argc, char** argv) {
     if (error.get_name() == "RequiredError" || error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
       SayWhatWasMeant(app);
     }
-    return app.exit(error) == 0 ? kOk : kUsage;
+    std::ostringstream out, err;
+    const int code = app.exit(error, out, err);
+    fputs(Shown(out.str()).c_str(), stdout);
+    fputs(Shown(err.str()).c_str(), stderr);
+    return code == 0 ? kOk : kUsage;
   }
+  SetTerminal(FindTerminal(globals.colours));
   FindPlace(&globals);
   try {
     return action ? action() : kUsage;

@@ -10,6 +10,7 @@
 
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/tenant_text.h"
+#include "client/ctl/text/terminal.h"
 #include "client/ctl/text/text.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
@@ -18,20 +19,6 @@ namespace hpvm::ctl {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A message in protobuf's JSON form, so that every documented field shows under its documented name.
-Json ToJson(const google::protobuf::Message& message) {
-  std::string text;
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  options.always_print_primitive_fields = true;
-  if (!google::protobuf::util::MessageToJsonString(message, &text, options).ok()) {
-    return nullptr;
-  }
-  return Json::parse(text, nullptr, false);
-}
-
-void PrintJson(const Json& json) { puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str()); }
 
 std::string Without(const std::string& text, std::string_view prefix) {
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
@@ -70,24 +57,6 @@ std::string LogText(const v1::RunLog& log) {
   return text;
 }
 
-// Of a graph that ran several times, a node's time is that of all repetitions together.
-std::string PlacementTable(const std::vector<v1::NodePlacement>& placements) {
-  const bool repeats = std::ranges::any_of(placements, [](const v1::NodePlacement& p) { return p.runs() > 1; });
-  std::vector<std::vector<std::string>> rows = {{"NODE", "DEVICE", "VARIANT", "START", "TIME"}};
-  if (repeats) {
-    rows.front().push_back("RUNS");
-  }
-  for (const v1::NodePlacement& p : placements) {
-    rows.push_back({p.node() + PartText(p) + (p.math() == "fast" ? " (fast math)" : ""),
-                    (p.is_estimate() ? "~" : "") + p.device(), p.variant().empty() ? "-" : Printable(p.variant()),
-                    DurationText(p.start_ns()), DurationText(repeats ? p.total_ns() : p.end_ns() - p.start_ns())});
-    if (repeats) {
-      rows.back().push_back(std::to_string(p.runs()));
-    }
-  }
-  return Table(rows);
-}
-
 // "not split over devices, as its parts would write bytes of each other: hist, sum and 3 more".
 std::string WholeText(const std::vector<v1::NodePlacement>& placements) {
   constexpr size_t kNamed = 3;
@@ -108,7 +77,7 @@ std::string WholeText(const std::vector<v1::NodePlacement>& placements) {
   return text;
 }
 
-void PrintReportJson(const RunReport& report) {
+void PrintReportData(const RunReport& report, const Format& format) {
   Json json;
   json["graph"] = report.graph;
   if (!report.job.empty()) {
@@ -131,7 +100,7 @@ void PrintReportJson(const RunReport& report) {
   }
   json["log"] = ToJson(report.log);
   json["defects"] = report.defects;
-  PrintJson(json);
+  PrintData(json, format);
 }
 
 // The second of two rows, below the first if it is wanted. Columns of lines that come one by one are as wide as what
@@ -144,23 +113,51 @@ void PrintRow(std::vector<std::vector<std::string>> rows, std::span<const size_t
   fputs(with_heading ? table.c_str() : table.substr(table.find('\n') + 1).c_str(), stdout);
 }
 
+// The second line of a job in full is its state.
+std::string WithColouredState(const std::string& text) {
+  constexpr std::string_view kState = "\n  state       ";
+  const size_t at = text.find(kState);
+  return at == std::string::npos ? text
+                                 : text.substr(0, at + kState.size()) + ColouredState(text.substr(at + kState.size()));
+}
+
 }  // namespace
 
-void PrintReport(const RunReport& report, Format format) {
+// Of a graph that ran several times, a node's time is that of all repetitions together.
+std::string PlacementTable(const std::vector<v1::NodePlacement>& placements) {
+  const bool repeats = std::ranges::any_of(placements, [](const v1::NodePlacement& p) { return p.runs() > 1; });
+  std::vector<std::vector<std::string>> rows = {{"NODE", "DEVICE", "VARIANT", "START", "TIME"}};
+  if (repeats) {
+    rows.front().push_back("RUNS");
+  }
+  for (const v1::NodePlacement& p : placements) {
+    rows.push_back({p.node() + PartText(p) + (p.math() == "fast" ? " (fast math)" : ""),
+                    (p.is_estimate() ? "~" : "") + p.device(), p.variant().empty() ? "-" : Printable(p.variant()),
+                    DurationText(p.start_ns()), DurationText(repeats ? p.total_ns() : p.end_ns() - p.start_ns())});
+    if (repeats) {
+      rows.back().push_back(std::to_string(p.runs()));
+    }
+  }
+  return Table(rows);
+}
+
+std::string JobFactsText(const v1::Job& job, int64_t now_ns) {
+  return WithColouredState(Printable(JobFacts(job, now_ns)));
+}
+
+void PrintReport(const RunReport& report, const Format& format) {
   if (format == Format::kJson) {
-    PrintReportJson(report);
+    PrintReportData(report, format);
     return;
   }
   if (format == Format::kName) {
     fputs(report.job.empty() ? "" : (report.job + "\n").c_str(), stdout);
     return;
   }
-  std::string line = "graph " + report.graph + ": " + report.state;
-  if (!report.job.empty()) {
-    line += " (job " + report.job + ")";
-  }
+  const std::string job_text = report.job.empty() ? "" : " (job " + report.job + ")";
   const bool has_estimates = std::ranges::any_of(report.placements, &v1::NodePlacement::is_estimate);
-  std::string text = Printable(line) + "\n" + PlacementTable(report.placements) + WholeText(report.placements);
+  std::string text = Printable("graph " + report.graph + ": ") + ColouredState(Printable(report.state)) +
+                     Printable(job_text) + "\n" + PlacementTable(report.placements) + WholeText(report.placements);
   if (has_estimates) {
     text += "~: placed by an estimate; nothing like it had been measured there\n";
   }
@@ -196,41 +193,41 @@ void PrintReport(const RunReport& report, Format format) {
 
 void PrintWarning(std::string_view text) { fprintf(stderr, "hpvmctl: warning: %s\n", Printable(text).c_str()); }
 
-void PrintLog(const v1::RunLog& log, Format format) {
+void PrintLog(const v1::RunLog& log, const Format& format) {
   if (format != Format::kJson) {
     fputs(LogText(log).c_str(), stderr);
   }
 }
 
-void PrintLogOf(const v1::Job& job, Format format) {
+void PrintLogOf(const v1::Job& job, const Format& format) {
   if (format == Format::kJson) {
-    PrintJson(ToJson(job.log()));
+    PrintData(job.log(), format);
   } else {
     fputs(LogText(job.log()).c_str(), stdout);
   }
 }
 
-void PrintJobs(const std::vector<v1::Job>& jobs, Format format) {
+void PrintJobs(const std::vector<v1::Job>& jobs, const Format& format) {
   PrintList(jobs, format, &v1::Job::id,
             [&] { return Table(JobRows(jobs, RealClock().WallNs(), format == Format::kWide)); });
 }
 
-void PrintJobsInFull(const std::vector<v1::Job>& jobs, Format format) {
+void PrintJobsInFull(const std::vector<v1::Job>& jobs, const Format& format) {
   if (format == Format::kJson || format == Format::kName) {
     PrintJobs(jobs, format);
     return;
   }
   const char* before = "";
   for (const v1::Job& job : jobs) {
-    printf("%s%s", before, Printable(JobDetails(job, RealClock().WallNs())).c_str());
+    printf("%s%s", before, WithColouredState(Printable(JobDetails(job, RealClock().WallNs()))).c_str());
     before = "\n";
   }
 }
 
-void PrintJobLine(const v1::Job& job, Format format, bool with_heading) {
+void PrintJobLine(const v1::Job& job, const Format& format, bool with_heading) {
   constexpr size_t kWidths[] = {36, 9, 5, 8, 14};
   if (format == Format::kJson) {
-    puts(ToJson(job).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    PrintDataLine(ToJson(job), format, with_heading);
   } else if (format == Format::kName) {
     puts(Printable(job.id()).c_str());
   } else {
@@ -243,7 +240,7 @@ std::string IdOf(const v1::SubmitResponse& response) {
   return response.job().array_id().empty() ? response.job().id() : response.job().array_id();
 }
 
-void PrintSubmitted(const v1::SubmitResponse& response, Format format) {
+void PrintSubmitted(const v1::SubmitResponse& response, const Format& format) {
   PrintOne(response, format, IdOf(response), [&] { return Printable(IdOf(response)) + "\n"; });
 }
 
@@ -300,18 +297,18 @@ std::string DevicesText(const google::protobuf::RepeatedPtrField<v1::Device>& de
   return Table(rows) + DefectsText(devices);
 }
 
-void PrintDevices(const v1::ListDevicesResponse& response, Format format) {
+void PrintDevices(const v1::ListDevicesResponse& response, const Format& format) {
   PrintList(response.devices(), format, &v1::Device::id, [&] {
     return DevicesText(response.devices()) + (format == Format::kWide ? "\n" + SandboxText(response.sandbox()) : "");
   });
 }
 
-void PrintDeviceLine(const v1::Device& device, bool is_gone, Format format, bool with_heading) {
+void PrintDeviceLine(const v1::Device& device, bool is_gone, const Format& format, bool with_heading) {
   constexpr size_t kWidths[] = {9, 11, 7, 5, 8};
   if (format == Format::kJson) {
     Json line = ToJson(device);
     line["gone"] = is_gone;
-    puts(line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    PrintDataLine(line, format, with_heading);
   } else if (format == Format::kName) {
     puts(Printable(device.id()).c_str());
   } else {
@@ -320,17 +317,18 @@ void PrintDeviceLine(const v1::Device& device, bool is_gone, Format format, bool
   fflush(stdout);
 }
 
-void PrintUsage(const v1::GetUsageResponse& usage, Format format) {
+void PrintUsage(const v1::GetUsageResponse& usage, const Format& format) {
   PrintOne(usage, format, usage.tenant(), [&] { return UsageTable(usage); });
 }
 
-void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox, Format format) {
+void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox, const Format& format) {
   if (format == Format::kJson) {
-    PrintJson(Json{{"tenant", info.tenant()},
+    PrintData(Json{{"tenant", info.tenant()},
                    {"role", info.role()},
                    {"caller", info.caller()},
                    {"sandbox", ToJson(sandbox)},
-                   {"server_version", info.version()}});
+                   {"server_version", info.version()}},
+              format);
     return;
   }
   if (format == Format::kName) {
@@ -347,14 +345,32 @@ void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox,
   fputs(SandboxText(sandbox).c_str(), stdout);
 }
 
-void PrintJson(const google::protobuf::Message& message) { PrintJson(ToJson(message)); }
+Json ToJson(const google::protobuf::Message& message) {
+  std::string text;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  if (!google::protobuf::util::MessageToJsonString(message, &text, options).ok()) {
+    return nullptr;
+  }
+  return Json::parse(text, nullptr, false);
+}
 
-void PrintJson(const std::vector<const google::protobuf::Message*>& messages) {
+void PrintData(const Json& value, const Format& format) { fputs(DataText(value, format).c_str(), stdout); }
+
+void PrintData(const google::protobuf::Message& message, const Format& format) { PrintData(ToJson(message), format); }
+
+void PrintData(const std::vector<const google::protobuf::Message*>& messages, const Format& format) {
   Json list = Json::array();
   for (const google::protobuf::Message* message : messages) {
     list.push_back(ToJson(*message));
   }
-  PrintJson(list);
+  PrintData(list, format);
+}
+
+void PrintDataLine(const Json& value, const Format& format, bool with_heading) {
+  fputs(DataLine(value, format, with_heading).c_str(), stdout);
+  fflush(stdout);
 }
 
 }  // namespace hpvm::ctl

@@ -13,6 +13,7 @@
 
 #include "client/ctl/command.h"
 #include "client/ctl/text/text.h"
+#include <nlohmann/json_fwd.hpp>
 
 #include "hpvm/client.h"
 #include "hpvm/tensor.h"
@@ -44,30 +45,39 @@ struct RunReport {
 void PrintWarning(std::string_view text);
 // What the kernels said, on standard error: "node(instance): text" a line, then each finding. Nothing for JSON, whose
 // report has it.
-void PrintLog(const v1::RunLog& log, Format format);
-void PrintReport(const RunReport& report, Format format);
+void PrintLog(const v1::RunLog& log, const Format& format);
+void PrintReport(const RunReport& report, const Format& format);
 // The log alone, on standard output, as text or JSON.
-void PrintLogOf(const v1::Job& job, Format format);
-void PrintJobs(const std::vector<v1::Job>& jobs, Format format);
+void PrintLogOf(const v1::Job& job, const Format& format);
+void PrintJobs(const std::vector<v1::Job>& jobs, const Format& format);
+// A job's facts as Printable text, its state in its colour.
+std::string JobFactsText(const v1::Job& job, int64_t now_ns);
+// Which node ran on which device, when and for how long.
+std::string PlacementTable(const std::vector<v1::NodePlacement>& placements);
 // Every fact of each job; as PrintJobs for formats other than tables.
-void PrintJobsInFull(const std::vector<v1::Job>& jobs, Format format);
+void PrintJobsInFull(const std::vector<v1::Job>& jobs, const Format& format);
 // One job a line, or as one line of JSON, for lists that go on; flushed.
-void PrintJobLine(const v1::Job& job, Format format, bool with_heading);
+void PrintJobLine(const v1::Job& job, const Format& format, bool with_heading);
 // The array's id, or the job's.
 std::string IdOf(const v1::SubmitResponse& response);
 // What Submit and RetryJob answered: the array's id or the job's, or the whole as JSON.
-void PrintSubmitted(const v1::SubmitResponse& response, Format format);
+void PrintSubmitted(const v1::SubmitResponse& response, const Format& format);
 // One device a line, likewise; JSON has "gone" besides.
-void PrintDeviceLine(const v1::Device& device, bool is_gone, Format format, bool with_heading);
+void PrintDeviceLine(const v1::Device& device, bool is_gone, const Format& format, bool with_heading);
 // Wide: also what separates the caller's kernels from everybody else.
-void PrintDevices(const v1::ListDevicesResponse& response, Format format);
-void PrintUsage(const v1::GetUsageResponse& usage, Format format);
+void PrintDevices(const v1::ListDevicesResponse& response, const Format& format);
+void PrintUsage(const v1::GetUsageResponse& usage, const Format& format);
 // As whom the server knows the caller.
-void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox, Format format);
+void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox, const Format& format);
 
-// Every field under its documented name; of several a list.
-void PrintJson(const google::protobuf::Message& message);
-void PrintJson(const std::vector<const google::protobuf::Message*>& messages);
+// A message in protobuf's JSON form, so that every documented field shows under its documented name.
+nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
+// For programs, in the form that `format` (kJson) says. Of several messages a list.
+void PrintData(const nlohmann::ordered_json& value, const Format& format);
+void PrintData(const google::protobuf::Message& message, const Format& format);
+void PrintData(const std::vector<const google::protobuf::Message*>& messages, const Format& format);
+// One item of a list that goes on, likewise; flushed.
+void PrintDataLine(const nlohmann::ordered_json& value, const Format& format, bool with_heading);
 // Borrowed from `messages`.
 template <typename Messages>
 std::vector<const google::protobuf::Message*> Pointers(const Messages& messages) {
@@ -79,17 +89,17 @@ std::vector<const google::protobuf::Message*> Pointers(const Messages& messages)
 }
 // In the format that was asked for: JSON, a name a line, or what `text` gives.
 template <typename Message, typename Text>
-void PrintOne(const Message& message, Format format, const std::string& name, const Text& text) {
+void PrintOne(const Message& message, const Format& format, const std::string& name, const Text& text) {
   if (format == Format::kJson) {
-    PrintJson(message);
+    PrintData(message, format);
   } else {
     fputs((format == Format::kName ? Printable(name) + "\n" : text()).c_str(), stdout);
   }
 }
 template <typename Messages, typename Name, typename Text>
-void PrintList(const Messages& messages, Format format, const Name& name_of, const Text& text) {
+void PrintList(const Messages& messages, const Format& format, const Name& name_of, const Text& text) {
   if (format == Format::kJson) {
-    PrintJson(Pointers(messages));
+    PrintData(Pointers(messages), format);
   } else if (format == Format::kName) {
     for (const auto& message : messages) {
       puts(Printable(std::invoke(name_of, message)).c_str());

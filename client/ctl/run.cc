@@ -2,6 +2,7 @@
 // hpvmctl run: once and at once, by the server or here; nothing is stored.
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "client/ctl/graph_job.h"
@@ -38,8 +39,18 @@ RunOptions WithinDeadline(RunOptions options, Duration taken) {
   return options;
 }
 
-StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& run, const PrepareOptions& prepare) {
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<LocalEngine> engine, LocalEngine::Start({.stderr_fd = STDERR_FILENO}));
+// As LocalEngine names them: the processor has no number.
+std::vector<std::string> LocalDevices(std::vector<std::string> devices) {
+  std::replace(devices.begin(), devices.end(), std::string("cpu:0"), std::string("cpu"));
+  return devices;
+}
+
+StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& run, const PrepareOptions& prepare,
+                                  const std::vector<std::string>& devices) {
+  LocalEngineOptions start;
+  start.devices = LocalDevices(devices);
+  start.stderr_fd = STDERR_FILENO;
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<LocalEngine> engine, LocalEngine::Start(start));
   const Time begin = RealClock().Now();
   HPVMD_ASSIGN_OR_RETURN(const Prepared prepared, engine->Prepare(job.document, job.modules, run.call, prepare));
   for (const v1::Diagnostic& warning : prepared.warnings.items()) {
@@ -88,7 +99,8 @@ Status Run(const Globals& globals, const Options& options, ExitCode* code) {
   RunReport report;
   run.log = &report.log;
   const PrepareOptions prepare{.check = options.check};
-  StatusOr<LocalOutcome> ran = options.local ? RunLocally(job, run, prepare) : RunRemotely(globals, job, run, prepare);
+  StatusOr<LocalOutcome> ran = options.local ? RunLocally(job, run, prepare, options.graph.arguments.devices)
+                                             : RunRemotely(globals, job, run, prepare);
   // What was said before a failure is what people need most; there is no report then.
   PrintLog(report.log, ran.ok() ? globals.format : Format::kTable);
   HPVMD_ASSIGN_OR_RETURN(LocalOutcome outcome, std::move(ran));

@@ -59,7 +59,7 @@ Status RemoveFrom(std::vector<Value>* list, const Value& value, const std::strin
   return absl::OkStatus();
 }
 
-void Print(const v1::Tenant& tenant, Format format) {
+void Print(const v1::Tenant& tenant, const Format& format) {
   PrintOne(tenant, format, tenant.name(), [&] { return TenantText(tenant); });
 }
 

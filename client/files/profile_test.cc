@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "client/files/profiles.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -69,13 +70,75 @@ TEST_F(ProfileTest, NothingThere) {
 TEST_F(ProfileTest, WrongFiles) {
   EXPECT_THAT(Refusal("[profile.a]\n[profile.b]\n"), HasSubstr("have no profile \"lab\"; there are: a, b."));
   EXPECT_THAT(Refusal(""), HasSubstr("there are: none"));
-  EXPECT_THAT(Refusal("profile = 3"), HasSubstr("there are: none"));
-  EXPECT_THAT(Refusal("profile.lab = 3"), HasSubstr("no profile \"lab\""));
+  EXPECT_THAT(Refusal("profile = 3"), HasSubstr("only default = \"NAME\" and tables [profile.NAME]"));
+  EXPECT_THAT(Refusal("\nprofile.lab = 3"), HasSubstr("\"lab\" is no table (line 2)"));
+  EXPECT_THAT(Refusal("\n\ndefalt = \"lab\"\n"), HasSubstr("\"defalt\" (line 3); did you mean \"default\"?"));
+  EXPECT_THAT(Refusal("[profile.lab]\n[profile.other]\nca = \"x\""), HasSubstr("\"other\""));
   EXPECT_THAT(Refusal("default = \"gone\"", ""), HasSubstr("no profile \"gone\""));
-  EXPECT_THAT(Refusal("[profile.lab]\nsever = \"x\""), HasSubstr("unknown key \"sever\"; keys are server, tenant"));
+  EXPECT_THAT(Refusal("[profile.lab]\nsever = \"x\""),
+              HasSubstr("unknown key \"sever\" (line 2); did you mean \"server\"? keys are server, tenant"));
   EXPECT_THAT(Refusal("[profile.lab]\nserver = 3"), HasSubstr("\"server\" has to be a text"));
   EXPECT_THAT(Refusal("= 3"), HasSubstr("are not TOML: line 1"));
   EXPECT_THAT(Refusal("a = \x01"), HasSubstr("control character"));
+}
+
+TEST_F(ProfileTest, WritingAndReading) {
+  const std::filesystem::path file = folder_ / "new/profiles.toml";
+  Profiles profiles;
+  profiles.default_name = "lab-2";
+  profiles.profiles["lab-2"].server = "unix:/a \"b\"\\c\n\x7f\u00fc";
+  profiles.profiles["lab-2"].credentials.token_file = "~/token";
+  profiles.profiles["empty"] = {};
+  ASSERT_TRUE(WriteProfiles(file, profiles).ok());
+  const StatusOr<Profiles> read = ReadProfiles(file);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->default_name, "lab-2");
+  EXPECT_EQ(read->profiles.size(), 2u);
+  EXPECT_EQ(read->profiles.at("lab-2").server, profiles.profiles["lab-2"].server);
+  EXPECT_EQ(read->profiles.at("lab-2").credentials.token_file, "~/token");  // Not expanded.
+  EXPECT_FALSE(read->has_comments);
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(file).permissions(), perms::owner_read | perms::owner_write);
+  EXPECT_EQ(std::filesystem::status(file.parent_path()).permissions(), perms::owner_all);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(file.parent_path()), {}), 1);  // Nothing beside it.
+}
+
+TEST_F(ProfileTest, WritingKeepsALink) {
+  Write("default = \"lab\" # mine\n[profile.lab]\nserver = '#'\n");
+  const std::filesystem::path link = folder_ / "link.toml";
+  std::filesystem::create_symlink("hpvm/profiles.toml", link);
+  StatusOr<Profiles> read = ReadProfiles(link);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->has_comments);
+  read->profiles.erase("lab");
+  ASSERT_TRUE(WriteProfiles(link, *read).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(ReadProfiles(folder_ / "hpvm/profiles.toml")->profiles.empty());
+  Write("[profile.lab]\nserver = '#'\ntenant = \"\\\"#\"\n");
+  EXPECT_FALSE(ReadProfiles(link)->has_comments);
+}
+
+TEST_F(ProfileTest, Names) {
+  for (const std::string& name : {std::string("lab"), std::string("Lab-2_y"), std::string(64, 'a')}) {
+    EXPECT_TRUE(CheckProfileName(name).ok()) << name;
+  }
+  for (const std::string& name : {std::string(), std::string("a b"), std::string("a]"), std::string("a.b"),
+                                  std::string("\u00fc"), std::string(65, 'a')}) {
+    EXPECT_FALSE(CheckProfileName(name).ok()) << name;
+  }
+  EXPECT_FALSE(WriteProfiles("", {}).ok());
+}
+
+// Names that a hand has written with quotes stay; what could not be read again is not written.
+TEST_F(ProfileTest, QuotedNames) {
+  Write("[profile.\"a b\"]\nserver = \"x\"\n");
+  const std::filesystem::path file = folder_ / "hpvm/profiles.toml";
+  Profiles profiles = *ReadProfiles(file);
+  ASSERT_TRUE(WriteProfiles(file, profiles).ok());
+  EXPECT_EQ(ReadProfiles(file)->profiles.at("a b").server, "x");
+  profiles.profiles["lab"].server = "\u00fc";
+  EXPECT_FALSE(WriteProfiles(file, profiles).ok());
+  EXPECT_EQ(ReadProfiles(file)->profiles.size(), 1u);
 }
 
 }  // namespace

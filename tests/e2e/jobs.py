@@ -520,7 +520,7 @@ class Commands(WithDaemon):
             (("list", "--state", "runing"), "running"),
             (("list", "--limit", "0"), "--limit"),
             (("list", "--label", "x"), "NAME=VALUE"),
-            (("list", "-o", "yaml"), "yaml"),
+            (("list", "-o", "yml"), "yaml"),
             (("list", "--patience", "no"), "--patience"),
         ]
         for words, want in cases:

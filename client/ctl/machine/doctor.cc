@@ -212,7 +212,7 @@ void PrintFindings(const Globals& globals, const Findings& findings) {
       list.push_back(
           {{"grade", kNames[static_cast<size_t>(finding.grade)]}, {"finding", finding.what}, {"next", finding.next}});
     }
-    puts(list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    PrintData(list, globals.format);
     return;
   }
   for (const Finding& finding : findings.all()) {

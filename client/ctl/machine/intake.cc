@@ -20,7 +20,7 @@ struct Options {
 
 void Say(const Globals& globals, const v1::SetIntakeResponse& response) {
   if (globals.format == Format::kJson) {
-    PrintJson(response);
+    PrintData(response, globals.format);
     return;
   }
   const std::string running = std::to_string(response.running_jobs()) + " jobs and " +

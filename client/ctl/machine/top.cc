@@ -110,7 +110,7 @@ Status Top(const Globals& globals, const Options& options) {
       size.height = count > 1 ? size.height : 0;
       screen.Show(TopLines(before.has_value() ? &*before : nullptr, now, size));
     } else {
-      PrintJson(now);
+      PrintData(now, globals.format);
     }
     before = std::move(now);
   }

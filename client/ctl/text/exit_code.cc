@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "client/ctl/text/terminal.h"
 #include "client/ctl/text/text.h"
 #include "client/status/status.h"
 
@@ -37,7 +38,7 @@ ExitCode ExitCodeOf(const Status& status) {
 ExitCode Report(const Status& status) {
   if (!status.ok()) {
     std::string code = absl::StatusCodeToString(status.code());
-    fprintf(stderr, "hpvmctl: %s: %s\n", code.c_str(), Printable(Message(status)).c_str());
+    fprintf(stderr, "%s %s: %s\n", ErrorHead().c_str(), code.c_str(), Printable(Message(status)).c_str());
     if (const auto detail = DetailOf(status); detail.has_value() && detail->retry_after_ns() != 0) {
       fprintf(stderr, " -> Try again in %s.\n", DurationText(detail->retry_after_ns()).c_str());
     }

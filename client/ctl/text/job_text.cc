@@ -151,7 +151,6 @@ void AddFailure(const v1::Job& job, Lines* lines) {
     lines->Add("lost", "attempt " + std::to_string(lost.attempt()) + " at " + TimeText(lost.ended_unix_ns()) + ": " +
                            ErrorText(lost.error()));
   }
-  lines->Add("next", NextStep(job));
 }
 
 std::string LogSummary(const v1::Job& job) {
@@ -235,7 +234,9 @@ std::vector<std::vector<std::string>> JobRows(const std::vector<v1::Job>& jobs, 
   return rows;
 }
 
-std::string JobDetails(const v1::Job& job, int64_t now_ns) {
+namespace {
+
+Lines FactsOf(const v1::Job& job, int64_t now_ns) {
   Lines lines;
   std::string state = StateText(job.state());
   if (job.cancel_requested() && !HasEnded(job)) {
@@ -273,6 +274,16 @@ std::string JobDetails(const v1::Job& job, int64_t now_ns) {
   }
   lines.Add("dropped", job.dropped() ? "its outputs, log and request, to make room" : "");
   AddFailure(job, &lines);
+  return lines;
+}
+
+}  // namespace
+
+std::string JobFacts(const v1::Job& job, int64_t now_ns) { return job.id() + "\n" + FactsOf(job, now_ns).text_; }
+
+std::string JobDetails(const v1::Job& job, int64_t now_ns) {
+  Lines lines = FactsOf(job, now_ns);
+  lines.Add("next", NextStep(job));
   return job.id() + "\n" + lines.text_;
 }
 

@@ -21,7 +21,9 @@ std::string AgeText(int64_t unix_ns, int64_t now_ns);
 
 // Rows for Table(). The narrow ones fit 100 columns: names are cut, ids are not.
 std::vector<std::vector<std::string>> JobRows(const std::vector<v1::Job>& jobs, int64_t now_ns, bool wide);
-// Everything that is known of a job, "name  value" a line, with what to do next when it did not succeed.
+// Everything that is known of a job, "name  value" a line.
+std::string JobFacts(const v1::Job& job, int64_t now_ns);
+// The same with what to do next when it did not succeed.
 std::string JobDetails(const v1::Job& job, int64_t now_ns);
 // "3 SUCCEEDED, 1 FAILED", in the order of states.
 std::string StateCounts(const std::vector<v1::Job>& jobs);

@@ -5,6 +5,9 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdlib>
+
+#include "client/ctl/text/terminal.h"
 
 #include "base/text_marks.h"
 
@@ -15,6 +18,25 @@ std::string Number(double value, const char* unit) {
   char text[64];
   snprintf(text, sizeof(text), value < 10 ? "%.2f %s" : value < 100 ? "%.1f %s" : "%.0f %s", value, unit);
   return text;
+}
+
+std::string TimeTextWith(int64_t unix_ns, const std::string& fraction) {
+  if (unix_ns == 0) {
+    return "-";
+  }
+  time_t seconds = unix_ns / 1'000'000'000;
+  tm local;
+  localtime_r(&seconds, &local);
+  char text[32], zone[16];
+  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &local);
+  strftime(zone, sizeof(zone), "%z", &local);
+  return text + fraction + zone;
+}
+
+// Characters, each of which a terminal shows in one column, but for those of East Asia.
+size_t Columns(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace
@@ -44,7 +66,7 @@ std::string Printable(std::string_view text) {
     }
     is_second = is_first;
   }
-  return out;
+  return Shown(std::move(out));
 }
 
 std::string DurationText(uint64_t ns) {
@@ -72,36 +94,33 @@ std::string BytesText(uint64_t bytes) {
   return Number(value, kUnits[unit]);
 }
 
-std::string TimeText(int64_t unix_ns) {
-  if (unix_ns == 0) {
-    return "-";
-  }
-  time_t seconds = unix_ns / 1'000'000'000;
-  tm local;
-  localtime_r(&seconds, &local);
-  char text[64];
-  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S%z", &local);
-  return text;
+std::string TimeText(int64_t unix_ns) { return TimeTextWith(unix_ns, ""); }
+
+std::string PreciseTimeText(int64_t unix_ns) {
+  char fraction[16];
+  snprintf(fraction, sizeof(fraction), ".%03d", static_cast<int>(std::abs(unix_ns / 1'000'000 % 1000)));
+  return TimeTextWith(unix_ns, fraction);
 }
 
 std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> cells(rows.size());
   std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
+  for (size_t row = 0; row < rows.size(); ++row) {
+    for (const std::string& cell : rows[row]) {
+      cells[row].push_back(Printable(cell));
+      const size_t column = cells[row].size() - 1;
+      widths.resize(std::max(widths.size(), column + 1));
+      widths[column] = std::max(widths[column], Columns(cells[row].back()));
     }
   }
   std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += row[i];
-      if (i + 1 < row.size()) {
-        line.append(widths[i] - row[i].size() + 2, ' ');
-      }
+  for (size_t row = 0; row < cells.size(); ++row) {
+    for (size_t i = 0; i < cells[row].size(); ++i) {
+      const std::string& cell = cells[row][i];
+      text += row > 0 && i < cells.front().size() && cells.front()[i] == "STATE" ? ColouredState(cell) : cell;
+      text.append(i + 1 < cells[row].size() ? widths[i] - Columns(cell) + 2 : 0, ' ');
     }
-    text += Printable(line) + "\n";
+    text += "\n";
   }
   return text;
 }

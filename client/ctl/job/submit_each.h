@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lines of `hpvmctl submit --each FILE`: a JSON object a line, which says what one job has besides the command's
 // options.
-#ifndef HPVMD_CLIENT_CTL_SUBMIT_EACH_H_
-#define HPVMD_CLIENT_CTL_SUBMIT_EACH_H_
+#ifndef HPVMD_CLIENT_CTL_JOB_SUBMIT_EACH_H_
+#define HPVMD_CLIENT_CTL_JOB_SUBMIT_EACH_H_
 
 #include <cstdint>
 #include <string>
@@ -32,4 +32,4 @@ StatusOr<std::vector<JobLine>> ReadJobLines(const std::string& file);
 
 }  // namespace hpvm::ctl
 
-#endif  // HPVMD_CLIENT_CTL_SUBMIT_EACH_H_
+#endif  // HPVMD_CLIENT_CTL_JOB_SUBMIT_EACH_H_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiler without an executor around it: starts `hpvm-compiler`, which locks itself down and ends with this
 // process. hpvmctl itself links no compiler.
-#ifndef HPVMD_CLIENT_CTL_COMPILE_SERVICE_H_
-#define HPVMD_CLIENT_CTL_COMPILE_SERVICE_H_
+#ifndef HPVMD_CLIENT_CTL_KERNEL_COMPILE_SERVICE_H_
+#define HPVMD_CLIENT_CTL_KERNEL_COMPILE_SERVICE_H_
 
 #include <optional>
 
@@ -20,4 +20,4 @@ StatusOr<CompileOutcome> CompileHere(const CompileRequest& request, std::optiona
 
 }  // namespace hpvm::ctl
 
-#endif  // HPVMD_CLIENT_CTL_COMPILE_SERVICE_H_
+#endif  // HPVMD_CLIENT_CTL_KERNEL_COMPILE_SERVICE_H_

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "client/ctl/follow.h"
+#include "client/ctl/job/follow.h"
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/job_text.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/ctl/submit_each.h"
+#include "client/ctl/job/submit_each.h"
 
 #include <sstream>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Following jobs to their ends: progress on standard error, the report on standard output, outputs into files. A server
 // that restarts meanwhile does not end it (--patience).
-#ifndef HPVMD_CLIENT_CTL_FOLLOW_H_
-#define HPVMD_CLIENT_CTL_FOLLOW_H_
+#ifndef HPVMD_CLIENT_CTL_JOB_FOLLOW_H_
+#define HPVMD_CLIENT_CTL_JOB_FOLLOW_H_
 
 #include <map>
 #include <string>
@@ -37,4 +37,4 @@ StatusOr<ExitCode> FollowAll(const Globals& globals, Client& client, const std::
 
 }  // namespace hpvm::ctl
 
-#endif  // HPVMD_CLIENT_CTL_FOLLOW_H_
+#endif  // HPVMD_CLIENT_CTL_JOB_FOLLOW_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/ctl/kernel_report.h"
+#include "client/ctl/kernel/kernel_report.h"
 
 #include <stdio.h>
 
@@ -308,7 +308,7 @@ Json ToJson(const Artifact& artifact, const KernelRemark& remark) {
   return json;
 }
 
-void PrintJson(const KernelExplanation& explanation) {
+void PrintExplanationData(const KernelExplanation& explanation, const Format& format) {
   const Artifact& artifact = explanation.artifact;
   Json json = {{"module", explanation.module},
                {"entry", artifact.entry},
@@ -355,14 +355,14 @@ void PrintJson(const KernelExplanation& explanation) {
   json["read_ns"] = artifact.read_ns;
   json["pass_ns"] = artifact.pass_ns;
   json["emit_ns"] = artifact.emit_ns;
-  puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  PrintData(json, format);
 }
 
 }  // namespace
 
-void PrintExplanation(const KernelExplanation& explanation, Format format) {
+void PrintExplanation(const KernelExplanation& explanation, const Format& format) {
   if (format == Format::kJson) {
-    PrintJson(explanation);
+    PrintExplanationData(explanation, format);
     return;
   }
   for (const Diagnostic& warning : explanation.warnings) {

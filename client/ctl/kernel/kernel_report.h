@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the compiler says of a kernel, by source line, as text or JSON.
-#ifndef HPVMD_CLIENT_CTL_KERNEL_REPORT_H_
-#define HPVMD_CLIENT_CTL_KERNEL_REPORT_H_
+#ifndef HPVMD_CLIENT_CTL_KERNEL_KERNEL_REPORT_H_
+#define HPVMD_CLIENT_CTL_KERNEL_KERNEL_REPORT_H_
 
 #include <optional>
 #include <string>
@@ -24,8 +24,8 @@ struct KernelExplanation {
 
 // On standard output. Source lines are shown where the file that the module's debug information names can be read, as
 // it is named or beside the module.
-void PrintExplanation(const KernelExplanation& explanation, Format format);
+void PrintExplanation(const KernelExplanation& explanation, const Format& format);
 
 }  // namespace hpvm::ctl
 
-#endif  // HPVMD_CLIENT_CTL_KERNEL_REPORT_H_
+#endif  // HPVMD_CLIENT_CTL_KERNEL_KERNEL_REPORT_H_

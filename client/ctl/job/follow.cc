@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/ctl/follow.h"
+#include "client/ctl/job/follow.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +10,9 @@
 
 #include "client/ctl/report.h"
 #include "client/ctl/text/job_text.h"
+#include "client/ctl/text/terminal.h"
 #include "client/ctl/text/text.h"
+#include "client/ctl/text/timeline.h"
 #include "client/ctl/text/words.h"
 
 namespace hpvm::ctl {
@@ -27,22 +29,9 @@ void OnInterrupt(int) {
 }
 
 void ShowEvent(const v1::JobEvent& event) {
-  if (event.has_job()) {
-    const v1::Job& job = event.job();
-    std::string line = "job " + job.id() + ": " + StateText(job.state());
-    if (job.attempt() > 1 && job.state() == v1::JOB_STATE_RUNNING) {
-      line += ", attempt " + std::to_string(job.attempt());
-    }
-    if (!job.waits_for().empty()) {
-      line += ": " + job.waits_for();
-    }
-    fprintf(stderr, "%s\n", Printable(line).c_str());
-  } else if (event.has_progress()) {
-    fprintf(stderr, "  %llu of %llu nodes\n", static_cast<unsigned long long>(event.progress().nodes_run()),
-            static_cast<unsigned long long>(event.progress().nodes_total()));
-  } else if (event.has_placement()) {
-    fprintf(stderr, "  %s on %s\n", Printable(event.placement().node()).c_str(),
-            Printable(event.placement().device()).c_str());
+  if (!event.has_phase()) {
+    const std::string before = event.has_job() ? "job " + event.job().id() + ": " : "  ";
+    fprintf(stderr, "%s\n", Printable(before + EventText(event)).c_str());
   }
 }
 
@@ -78,7 +67,7 @@ Status FetchOutputs(Client& client, const v1::Job& job, const FollowOptions& opt
 }
 
 ExitCode ReportFailure(const v1::Job& job) {
-  fprintf(stderr, "hpvmctl: %s\n", Printable(FailureText(job)).c_str());
+  fprintf(stderr, "%s %s\n", ErrorHead().c_str(), Printable(FailureText(job)).c_str());
   return ExitCodeOf(job);
 }
 

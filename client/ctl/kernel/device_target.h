@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `kernel explain --device` compiles for.
-#ifndef HPVMD_CLIENT_CTL_DEVICE_TARGET_H_
-#define HPVMD_CLIENT_CTL_DEVICE_TARGET_H_
+#ifndef HPVMD_CLIENT_CTL_KERNEL_DEVICE_TARGET_H_
+#define HPVMD_CLIENT_CTL_KERNEL_DEVICE_TARGET_H_
 
 #include <string>
 #include <string_view>
@@ -27,4 +27,4 @@ std::string DeviceTargetNames(std::string_view between);
 
 }  // namespace hpvm::ctl
 
-#endif  // HPVMD_CLIENT_CTL_DEVICE_TARGET_H_
+#endif  // HPVMD_CLIENT_CTL_KERNEL_DEVICE_TARGET_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/ctl/device_target.h"
+#include "client/ctl/kernel/device_target.h"
 
 #include "client/local/executor_files.h"
 

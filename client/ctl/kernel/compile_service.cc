@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/ctl/compile_service.h"
+#include "client/ctl/kernel/compile_service.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>

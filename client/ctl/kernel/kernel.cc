@@ -6,10 +6,10 @@
 #include <memory>
 #include <optional>
 
-#include "client/ctl/compile_service.h"
-#include "client/ctl/device_target.h"
 #include "client/ctl/document_files.h"
-#include "client/ctl/kernel_report.h"
+#include "client/ctl/kernel/compile_service.h"
+#include "client/ctl/kernel/device_target.h"
+#include "client/ctl/kernel/kernel_report.h"
 #include "client/ctl/options.h"
 
 #include "base/bytes.h"
@@ -304,10 +304,10 @@ void AddKernel(Commands commands) {
       "What the compiler did with a kernel and why, by source line: shapes, accesses, bounds, tiles, barriers",
       "Build the kernel with -g to see source lines.\n"
       "Examples:\n"
-      "  hpvmctl kernel explain blur.wasm blur\n"
-      "  hpvmctl kernel explain blur.wasm blur --param in=in --param out=out --param width=i32 --math fast\n"
+      "  hpvmctl kernel explain matmul.wasm matmul\n"
+      "  hpvmctl kernel explain matmul.wasm matmul --param in --param in --param out --param n=i32 --param k=i32\n"
       "  hpvmctl kernel explain --graph matmul.json --node multiply --emit asm\n"
-      "  hpvmctl kernel explain blur.wasm blur --device opencl:0 --emit device");
+      "  hpvmctl kernel explain matmul.wasm matmul --device opencl:0 --emit device");
   AddOptions(explain, SetWork(commands, explain, Explain));
 }
 

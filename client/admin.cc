@@ -5,15 +5,19 @@
 
 #include "base/status.h"
 #include "hpvm/v1/admin.grpc.pb.h"
+#include "hpvm/v1/operations.grpc.pb.h"
 
 namespace hpvm {
 
 struct [[gnu::visibility("hidden")]] Admin::Stub {
   std::unique_ptr<v1::Admin::Stub> grpc;
+  std::unique_ptr<v1::Operations::Stub> operations;
 };
 
 Admin::Admin(Client& client)
-    : client_(client), stub_(std::make_unique<Stub>(Stub{v1::Admin::NewStub(client.connection_->channel)})) {}
+    : client_(client),
+      stub_(std::make_unique<Stub>(Stub{v1::Admin::NewStub(client.connection_->channel),
+                                        v1::Operations::NewStub(client.connection_->channel)})) {}
 Admin::~Admin() = default;
 
 StatusOr<v1::Tenant> Admin::CreateTenant(const v1::Tenant& tenant, const CallOptions& call) {
@@ -65,6 +69,19 @@ StatusOr<v1::GetUsageResponse> Admin::GetUsage(const std::string& tenant, const 
   v1::GetUsageRequest request;
   request.set_tenant(tenant);
   return client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::GetUsage, request, call);
+}
+
+StatusOr<v1::GetOverviewResponse> Admin::GetOverview(uint32_t running_max, const CallOptions& call) {
+  v1::GetOverviewRequest request;
+  request.set_running_max(running_max);
+  return client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::GetOverview, request, call);
+}
+
+StatusOr<v1::SetIntakeResponse> Admin::SetIntake(bool closed, const std::string& reason, const CallOptions& call) {
+  v1::SetIntakeRequest request;
+  request.set_closed(closed);
+  request.set_reason(reason);
+  return client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::SetIntake, request, call);
 }
 
 Status Admin::ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,

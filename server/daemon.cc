@@ -146,6 +146,11 @@ Status Daemon::Open(DaemonOptions& options) {
     spent = SpentByTenant();
   }
   core.spent = *spent;
+  HPVMD_ASSIGN_OR_RETURN(core.intake, ReadIntake(folder_->path() + "/intake.json"));
+  if (core.intake.closed) {
+    LogWarning("Starts nothing until an administrator says so",
+               {{"reason", core.intake.reason}, {"by", core.intake.changed_by}});
+  }
   core_ = std::make_unique<Core>(std::move(core));
   spent_ = std::make_unique<SpentKeeper>(spent_file, *std::move(spent), [this] { return core_->tenants().Spent(); });
   core_->OnRoom(!room_->is_full());  // Before jobs are taken up, which would start.
@@ -175,7 +180,9 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
   }
   // Before the service, so that a client whose call finds the daemon finds its tickets, too.
   HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
-  const Access access{&identity_->directory(), &identity_->authenticator(), audit_};
+  const Access access{
+      &identity_->directory(), &identity_->authenticator(), audit_,
+      [path = folder_->path() + "/intake.json"](const Intake& next) { return WriteIntake(path, next); }};
   if (!unix_paths.empty()) {
     HPVMD_ASSIGN_OR_RETURN(
         inbox_, DescriptorInbox::Start(unix_paths, static_cast<mode_t>(config.server_socket_mode), RealClock()));

@@ -76,6 +76,9 @@ void AddTenant(Commands commands);
 void AddToken(Commands commands);
 void AddQuota(Commands commands);
 void AddAudit(Commands commands);
+void AddTop(Commands commands);
+void AddIntake(Commands commands);
+void AddDoctor(Commands commands);
 void AddCompletion(Commands commands);
 
 }  // namespace hpvm::ctl

@@ -159,8 +159,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.fallthrough();  // Global options may stand after the command, where people type them.
   Commands commands{app, globals, action};
-  for (const auto add : {AddSubmit, AddRun, AddDevices, AddCosts, AddJobs, AddRetry, AddGraph, AddKernel, AddModule,
-                         AddBuffers, AddQuota, AddTenant, AddToken, AddAudit, AddCompletion}) {
+  for (const auto add :
+       {AddSubmit, AddRun, AddDevices, AddCosts, AddJobs, AddRetry, AddGraph, AddKernel, AddModule, AddBuffers,
+        AddQuota, AddTenant, AddToken, AddAudit, AddTop, AddIntake, AddDoctor, AddCompletion}) {
     add(commands);
   }
   try {

@@ -228,6 +228,12 @@ class FairShare {
   Duration used(TenantKey tenant, DeviceIndex device, Time now) const;
   // Of all devices.
   Duration used(TenantKey tenant, Time now) const;
+  // Who has the device, the one whose turn it is first, and how many tenants wait for it.
+  struct Turns {
+    std::vector<TenantKey> holders;
+    size_t waiting = 0;
+  };
+  Turns TurnsOf(DeviceIndex device) const;
   // The part that it lately had (over some ten seconds) of the device that it uses most, or the part of a device's
   // memory that it holds, whichever is more: 0 to 1.
   double DominantShare(TenantKey tenant, Time now) const;

@@ -183,6 +183,22 @@ Duration FairShare::used(TenantKey key, DeviceIndex device, Time now) const {
   return sum;
 }
 
+FairShare::Turns FairShare::TurnsOf(DeviceIndex device) const {
+  Turns turns;
+  if (device < devices_.size()) {
+    const DeviceState& state = devices_[device];
+    if (state.holder) {
+      turns.holders.push_back(state.holder->tenant);
+    }
+    for (const std::vector<Holder>* more : {&state.beside, &state.overdue}) {
+      std::transform(more->begin(), more->end(), std::back_inserter(turns.holders),
+                     [](const Holder& h) { return h.tenant; });
+    }
+    turns.waiting = state.waiting.size();
+  }
+  return turns;
+}
+
 Duration FairShare::used(TenantKey key, Time now) const {
   Duration sum{0};
   for (DeviceIndex i = 0; i < devices_.size(); ++i) {

@@ -59,7 +59,7 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   response->set_version(HPVMD_VERSION);
   response->set_api_version(1);
   for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry", "register-buffer", "run-many",
-                              "submit-many", "watch", "ring"}) {
+                              "submit-many", "watch", "ring", "overview", "intake"}) {
     response->add_features(feature);
   }
   if (config.jobs_store == "sqlite") {
@@ -127,6 +127,17 @@ void Core::Drain() {
   devices_.LeaveQueues(scope);
 }
 
+void Core::SetIntake(Intake intake) {
+  CoreScope scope(context_.monitor);
+  LogInfo(intake.closed ? "Starts nothing from now on" : "Starts work again",
+          {{"reason", intake.reason}, {"by", intake.changed_by}});
+  const bool is_change = intake.closed != context_.shutdown.intake.closed;
+  context_.shutdown.intake = std::move(intake);
+  if (is_change) {
+    lifecycle_.OnIntake(scope);
+  }
+}
+
 void Core::StopRunning() {
   CoreScope scope(context_.monitor);
   context_.shutdown.draining = context_.shutdown.breaking_off = true;
@@ -188,6 +199,9 @@ CoreHealth Core::Health() {
   if (context_.shutdown.draining) {
     add("The server is stopping.");
   }
+  if (context_.shutdown.intake.closed) {
+    add(context_.shutdown.intake.Sentence());
+  }
   if (table_.lease == 0) {
     add("The stored jobs have not been read yet.");
   }
@@ -205,6 +219,7 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
   snapshot.sandbox = devices_.sandbox();
   snapshot.sandbox_level_min = static_cast<uint32_t>(context_.config->executor_sandbox_min);
   snapshot.draining = context_.shutdown.draining;
+  snapshot.intake = context_.shutdown.intake;
   snapshot.executors = executors_.live();
   snapshot.watchers = watchers_.count();
   snapshot.devices = devices_.table().Describe();

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "hpvm/v1/admin.pb.h"
+#include "hpvm/v1/operations.pb.h"
 #include "hpvm/v1/service.pb.h"
 #include "server/core/jobs/job_canceller.h"
 #include "server/core/jobs/job_feed.h"
@@ -102,6 +103,10 @@ class Core {
   // Ends everything: executors are killed, operations fail. Blocks until they are reaped. The store is not called any
   // more when it returns.
   void Stop();
+  // From now on; what runs goes on.
+  void SetIntake(Intake intake);
+  // Of that tenant alone, or of all when it is null. Devices' holders and executors' processes are for administrators.
+  void Overview(const Tenant* only, uint32_t running_max, v1::GetOverviewResponse* response);
   // Any thread; asks the store.
   CoreHealth Health();
   // Any thread; reads no disk.
@@ -118,6 +123,7 @@ class Core {
 
  private:
   void ApplyPolicy(CoreScope& scope, const TenantRef& tenant);
+  void FillTenant(Tenant& tenant, Time now, v1::TenantLoad* load);
 
   CoreContext context_;
   const int64_t started_unix_ns_;

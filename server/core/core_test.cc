@@ -376,6 +376,56 @@ TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
 }
 
+// A server that is closed takes jobs and refuses runs; what waits goes on when it is open again.
+TEST_F(CoreTest, IntakeIsClosedAndOpened) {
+  const std::string handle = Prepare();
+  core_->SetIntake({.closed = true, .reason = "new disks", .changed_by = "uid 0", .changed_unix_ns = 5});
+  EXPECT_FALSE(core_->Health().is_ready);
+  Run(RunRequestOf(handle));
+  ASSERT_TRUE(run_outcome_.has_value());
+  EXPECT_EQ(run_outcome_->outcome.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("starts nothing now: new disks. It takes jobs"));
+  v1::GetOverviewResponse shown;
+  core_->Overview(nullptr, 10, &shown);
+  EXPECT_TRUE(shown.intake().closed());
+  EXPECT_EQ(shown.intake().changed_by(), "uid 0");
+  core_->Overview(tenant_.get(), 10, &shown);
+  EXPECT_EQ(shown.intake().changed_by(), "");
+  core_->SetIntake({});
+  EXPECT_TRUE(core_->Health().is_ready);
+  run_outcome_.reset();
+  Run(RunRequestOf(handle));
+  EXPECT_EQ(spawner_.last().runs.size(), 1u);
+}
+
+// What runs, whose it is and where it may run; of others a tenant sees nothing.
+TEST_F(CoreTest, OverviewShowsWhatRuns) {
+  const std::string handle = Prepare();
+  Run(RunRequestOf(handle));
+  clock_.Advance(std::chrono::seconds(2));
+  v1::GetOverviewResponse shown;
+  core_->Overview(nullptr, 10, &shown);
+  ASSERT_EQ(shown.running_size(), 1);
+  EXPECT_EQ(shown.running(0).tenant(), "ann");
+  EXPECT_EQ(shown.running(0).graph(), "double");
+  EXPECT_EQ(shown.running(0).job_id(), "");
+  EXPECT_EQ(shown.time_unix_ns() - shown.running(0).since_unix_ns(), 2'000'000'000);
+  const auto ann = std::find_if(shown.tenants().begin(), shown.tenants().end(),
+                                [](const v1::TenantLoad& tenant) { return tenant.name() == "ann"; });
+  ASSERT_NE(ann, shown.tenants().end());
+  EXPECT_EQ(ann->runs(), 1u);
+  EXPECT_EQ(ann->graphs(), 1u);
+  EXPECT_NEAR(static_cast<double>(ann->device_ns()), 2e9, 1e8);
+  v1::GetOverviewResponse none;
+  core_->Overview(core_->tenants().FindTenant("bob")->get(), 10, &none);
+  EXPECT_EQ(none.running_size(), 0);
+  EXPECT_EQ(none.tenants_size(), 1);
+  v1::GetOverviewResponse cut;
+  core_->Overview(nullptr, 0, &cut);
+  EXPECT_EQ(cut.running_size(), 0);
+  EXPECT_EQ(cut.running_left_out(), 1u);
+}
+
 // A list of devices waits until each family has answered, and is never one of a machine without any; a server that
 // stops answers it, and one tenant's many calls are refused.
 TEST_F(CoreTest, ListsOfDevicesWaitForDiscovery) {

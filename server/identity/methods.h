@@ -65,6 +65,8 @@ inline constexpr MethodFacts kMethods[] = {
     {"/hpvm.v1.Admin/RevokeToken", Role::kOperator, Change::kState},
     {"/hpvm.v1.Admin/GetUsage", Role::kUser, Change::kNone},
     {"/hpvm.v1.Admin/ReadAudit", Role::kOperator, Change::kNone},
+    {"/hpvm.v1.Operations/GetOverview", Role::kUser, Change::kNone},
+    {"/hpvm.v1.Operations/SetIntake", Role::kAdmin, Change::kState},
 };
 
 // Null: not in the table.

@@ -80,6 +80,9 @@ HealthReport Assess(const HealthFacts& facts) {
     if (core.draining) {
       report.reasons.push_back({"draining", "The daemon is stopping and takes no new work."});
     }
+    if (core.intake.closed) {
+      report.reasons.push_back({"closed", core.intake.Sentence()});
+    }
     CheckSandbox(core, report);
     CheckStore(core.store, report);
     if (!core.devices_known) {

@@ -61,6 +61,7 @@ TEST(HealthTest, Reasons) {
        false,
        {"devices"}},
       {"Draining", [](HealthFacts& f) { SnapshotOf(f).draining = true; }, true, false, {"draining"}},
+      {"Closed", [](HealthFacts& f) { SnapshotOf(f).intake.closed = true; }, true, false, {"closed"}},
       {"StoreBroken",
        [](HealthFacts& f) { SnapshotOf(f).store = {.accepts_writes = false, .reason = "A write failed."}; },
        true,

@@ -97,6 +97,7 @@ void DescribeCore(Families& families, const CoreSnapshot& core) {
   families.Counter("hpvm_store_scrubs_total", "How often the scrub has read all of the store.",
                    core.store.scrub_passes);
   families.Gauge("hpvm_draining", "Whether the daemon is stopping.", core.draining);
+  families.Gauge("hpvm_intake_closed", "Whether an administrator lets nothing be started.", core.intake.closed);
 }
 
 }  // namespace

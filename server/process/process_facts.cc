@@ -51,6 +51,22 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   return parts;
 }
 
+ProcessUse UseOf(int pid) {
+  const std::string text = ReadSmallFile("/proc/" + std::to_string(pid) + "/stat");
+  const size_t close = text.rfind(')');
+  if (close == std::string::npos) {
+    return {};
+  }
+  // The state is field 3, and the first here is what stands before it: nothing.
+  const std::vector<std::string_view> fields = Split(std::string_view(text).substr(close + 1), ' ');
+  const auto field = [&](size_t number) {
+    return number - 2 < fields.size() ? ParseNumber<uint64_t>(fields[number - 2]).value_or(0) : 0;
+  };
+  const auto ticks = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
+  return {.processor = Duration(static_cast<int64_t>((field(14) + field(15)) * (1'000'000'000 / ticks))),
+          .resident_bytes = field(24) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE))};
+}
+
 std::optional<ProcessFacts> ReadProcess(int pid) {
   const std::string text = ReadSmallFile("/proc/" + std::to_string(pid) + "/stat");
   // "12 (name) S 1 …"; the name may hold anything, parentheses too.

@@ -30,6 +30,12 @@ struct ProcessFacts {
 
 // Nothing when there is no such process.
 std::optional<ProcessFacts> ReadProcess(int pid);
+// What it uses; zeros when there is no such process.
+struct ProcessUse {
+  Duration processor{0};  // User and system time, to some 10 ms.
+  uint64_t resident_bytes = 0;
+};
+ProcessUse UseOf(int pid);
 // All that this process may see.
 std::vector<ProcessFacts> ListProcesses();
 // Its arguments, the program first; empty when it has none or has ended.

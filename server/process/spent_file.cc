@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "server/process/log.h"
+#include "server/process/whole_file.h"
 
 namespace hpvm::server {
 namespace {
@@ -91,18 +91,11 @@ bool IsSameUse(const TenantSpent& a, const TenantSpent& b) {
 }  // namespace
 
 StatusOr<SpentByTenant> ReadSpent(const std::string& path, Disk& disk) {
-  const StatusOr<std::unique_ptr<DiskFile>> file = disk.Open(path, Disk::Mode::kRead);
-  if (file.status().code() == absl::StatusCode::kNotFound) {
+  HPVMD_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadWholeFile(path, kFileBytesMax, disk));
+  if (!text.has_value()) {
     return SpentByTenant();
   }
-  HPVMD_RETURN_IF_ERROR(file.status());
-  HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, (*file)->Size());
-  if (bytes > kFileBytesMax) {
-    return Damaged(path, "has " + std::to_string(bytes) + " bytes, of at most " + std::to_string(kFileBytesMax));
-  }
-  std::vector<uint8_t> text(bytes);
-  HPVMD_RETURN_IF_ERROR((*file)->ReadAt(0, text).status());
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("version") || json["version"] != kVersion || !json.contains("tenants") ||
       !json["tenants"].is_object()) {
     return Damaged(path, "is not whole, or of another release");
@@ -125,15 +118,7 @@ Status WriteSpent(const std::string& path, const SpentByTenant& spent, Disk& dis
   }
   const std::string text =
       Json{{"version", kVersion}, {"tenants", std::move(tenants)}}.dump(1, ' ', false, Json::error_handler_t::replace);
-  const std::string temporary = path + ".part";
-  {
-    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> file, disk.Open(temporary, Disk::Mode::kOpenOrCreate));
-    HPVMD_RETURN_IF_ERROR(file->Truncate(0));
-    HPVMD_RETURN_IF_ERROR(file->WriteAt(0, BytesOf(text)));
-    HPVMD_RETURN_IF_ERROR(file->Sync());
-  }
-  HPVMD_RETURN_IF_ERROR(disk.Rename(temporary, path));
-  return disk.SyncFolder(path.substr(0, path.rfind('/')));
+  return ReplaceWholeFile(path, text, disk);
 }
 
 SpentKeeper::SpentKeeper(std::string path, SpentByTenant known, std::function<SpentByTenant()> look)

@@ -8,6 +8,7 @@
 //   identity.sqlite       tenants and tokens
 //   audit/                who changed what
 //   spent.json            what tenants have spent
+//   intake.json           whether an administrator lets work be started
 //
 // Executors, compilers and drivers' builders die with their parents by themselves. What this adds is certainty: a
 // daemon that puts a job back into the queue must know that the earlier attempt has ended, also where a process was

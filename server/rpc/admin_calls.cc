@@ -4,14 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "base/thread_watch.h"
 #include "hpvm/v1/admin.grpc.pb.h"
-#include "server/core/state/request_options.h"
 #include "server/identity/directory.h"
 #include "server/identity/tenant_rules.h"
 #include "server/rpc/audit_read.h"
-#include "server/rpc/calls.h"
-#include "server/rpc/gate.h"
+#include "server/rpc/identified_calls.h"
 
 namespace hpvm::server {
 namespace {
@@ -19,19 +16,14 @@ namespace {
 constexpr uint32_t kPageDefault = 100, kPageMax = 1'000;
 
 Status Denied(std::string_view message) { return MakeStatus(absl::StatusCode::kPermissionDenied, message); }
-Status NoTenant(std::string_view name) {
-  return NotFound("There is no tenant \"" + std::string(name.substr(0, 63)) + "\".");
-}
 Status NoToken() { return NotFound("There is no such token."); }
 
 // A method of this service; does not compile for one that is not in the table.
 consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Admin/", name); }
 
-class AdminService final : public v1::Admin::CallbackService {
+class AdminService final : public v1::Admin::CallbackService, private IdentifiedCalls {
  public:
-  AdminService(Core& core, Gate& gate, Directory& directory) : core_(core), gate_(gate), directory_(directory) {}
-
-  using Context = grpc::CallbackServerContext;
+  AdminService(Core& core, Gate& gate, Directory& directory) : IdentifiedCalls(core, gate), directory_(directory) {}
 
   grpc::ServerUnaryReactor* CreateTenant(Context* context, const v1::CreateTenantRequest* request,
                                          v1::CreateTenantResponse* response) override {
@@ -165,59 +157,10 @@ class AdminService final : public v1::Admin::CallbackService {
   }
 
  private:
-  // The tenant that a request names, or the caller's. Others exist for administrators only.
-  static StatusOr<std::string> Visible(const Caller& caller, const std::string& name) {
-    if (name.empty() || name == caller.tenant) {
-      return caller.tenant;
-    }
-    return caller.principal.role == Role::kAdmin ? StatusOr<std::string>(name) : NoTenant(name);
-  }
   static bool MayGive(const Caller& caller, Role role) {
     return caller.principal.role == Role::kAdmin || role == Role::kUser;
   }
 
-  // Who calls, if the call may be made.
-  template <typename Request>
-  StatusOr<Caller> Enter(const Context& context, const MethodFacts& method, const Request& request) {
-    HPVMD_ASSIGN_OR_RETURN(Caller caller, gate_.Identify(context, method));
-    WatchedItem::SetCurrentTenant(caller.tenant);
-    HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
-    return caller;
-  }
-
-  template <typename Request, typename Action>
-  grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
-    const WatchedItem item("grpc", method.path.data());
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const StatusOr<Caller> caller = Enter(*context, method, request);
-    reactor->Finish(ToGrpc(caller.ok() ? action(*caller) : caller.status()));
-    return reactor;
-  }
-
-  // Waits for a disk: in the turn of the caller's tenant, on a thread for that. gRPC keeps request and response until
-  // the call has finished.
-  template <typename Request, typename Action>
-  grpc::ServerUnaryReactor* Change(Context* context, const MethodFacts& method, const Request& request, Action action) {
-    const WatchedItem item("grpc", method.path.data());
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    StatusOr<Caller> entered = Enter(*context, method, request);
-    if (!entered.ok()) {
-      reactor->Finish(ToGrpc(entered.status()));
-      return reactor;
-    }
-    std::string tenant = entered->tenant;
-    core_.PostRead(std::move(tenant), [this, reactor, caller = *std::move(entered), action = std::move(action)] {
-      const Status audit = gate_.audit().Healthy();
-      reactor->Finish(ToGrpc(audit.ok() ? action(caller)
-                                        : Unavailable("The audit cannot be kept (" + Message(audit) +
-                                                      "), and without it nobody's rights change.")));
-      return FairQueue::Step::kDone;
-    });
-    return reactor;
-  }
-
-  Core& core_;
-  Gate& gate_;
   Directory& directory_;
 };
 

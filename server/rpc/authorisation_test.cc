@@ -17,6 +17,7 @@
 
 #include "base/failpoint.h"
 #include "server/identity/methods.h"
+#include "hpvm/v1/operations.pb.h"
 #include "server/testing/access_fixture.h"
 
 namespace hpvm::server {
@@ -29,7 +30,8 @@ constexpr char kGolden[] = HPVMD_SOURCE_DIR "/tests/golden/identity/authorisatio
 std::vector<std::string> MethodsOfDescriptors() {
   std::vector<std::string> paths;
   for (const google::protobuf::FileDescriptor* file :
-       {v1::ServerInfoRequest::descriptor()->file(), v1::ReadAuditRequest::descriptor()->file()}) {
+       {v1::ServerInfoRequest::descriptor()->file(), v1::ReadAuditRequest::descriptor()->file(),
+        v1::GetOverviewRequest::descriptor()->file()}) {
     for (int s = 0; s < file->service_count(); ++s) {
       for (int m = 0; m < file->service(s)->method_count(); ++m) {
         paths.push_back("/" + file->service(s)->full_name() + "/" + file->service(s)->method(m)->name());

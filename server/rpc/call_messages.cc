@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "hpvm/v1/admin.pb.h"
+#include "hpvm/v1/operations.pb.h"
 #include "server/identity/methods.h"
 
 namespace hpvm::server {
@@ -162,6 +163,12 @@ constexpr CallMessages kMessages[] = {
     {"/hpvm.v1.Admin/RevokeToken", nullptr, nullptr,
      [](const void* m, CallNotes* t) { t->object = As<v1::RevokeTokenRequest>(m).id(); },
      [](const void* m, CallNotes* t) { t->tenant = As<v1::RevokeTokenResponse>(m).tenant(); }},
+    {"/hpvm.v1.Operations/SetIntake", nullptr, nullptr,
+     [](const void* m, CallNotes* t) {
+       const auto& request = As<v1::SetIntakeRequest>(m);
+       t->object = request.closed() ? "closed" : "open";
+       t->detail = request.reason();
+     }},
 };
 
 // Every method whose calls are recorded says what about.

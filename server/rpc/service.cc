@@ -484,13 +484,14 @@ struct GrpcServer::Parts {
               AgeOf(*core.config()),
               std::chrono::milliseconds(core.config()->limits_write_stall_ms)},
         service(core, admission, gate, rings),
-        admin(CreateAdminService(core, gate, *access.directory)) {}
+        admin(CreateAdminService(core, gate, *access.directory)),
+        operations(CreateOperationsService(core, gate, *access.directory, access.keep_intake)) {}
   Admission admission;
   CallScopes scopes;
   Gate gate;
   RingParts rings;
   Service service;
-  std::unique_ptr<grpc::Service> admin;
+  std::unique_ptr<grpc::Service> admin, operations;
   std::unique_ptr<grpc::Server> server;
   // A connection's way to the server; each is called by the thread of the next.
   std::unique_ptr<ConnectionTaker> taker;
@@ -518,6 +519,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   HPVMD_RETURN_IF_ERROR(server->Listen(config, addresses, core.observer(), builder));
   builder.RegisterService(&server->parts_->service);
   builder.RegisterService(server->parts_->admin.get());
+  builder.RegisterService(server->parts_->operations.get());
   server->parts_->scopes.AddTo(builder);
   server->parts_->server = builder.BuildAndStart();
   if (server->parts_->server == nullptr) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "server/rpc/operations_calls.h"
 #include "server/config/config.h"
 
 namespace grpc {
@@ -30,6 +31,7 @@ struct Access {
   Directory* directory = nullptr;
   const Authenticator* authenticator = nullptr;
   AuditLog* audit = nullptr;
+  KeepIntake keep_intake = [](const Intake&) { return absl::OkStatus(); };
 };
 
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.

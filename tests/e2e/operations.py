@@ -30,7 +30,7 @@ DOCUMENT = (ROOT / "docs/OPERATIONS.md").read_text()
 VERSION = re.search(r"^project\(hpvmd VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(), re.M).group(1)
 BLOCKS = dict(re.findall(r"<!-- run: ([a-z-]+) -->\n```sh\n(.*?)```", DOCUMENT, re.S))
 # In the document's order, but for the restore, which comes after the daemon was killed.
-STEPS = ["install", "start", "first-check", "health", "reload", "backup", "restore", "upgrade"]
+STEPS = ["install", "start", "first-check", "health", "reload", "drain", "backup", "restore", "upgrade"]
 
 
 def free_port():

@@ -11,6 +11,7 @@ from target import ATTACKER, NEIGHBOUR
 from wire import encode, first
 
 ADMIN_METHODS = ("CreateTenant ListTenants GetTenant UpdateTenant CreateToken ListTokens RevokeToken GetUsage ReadAudit").split()
+OPERATIONS_METHODS = ("GetOverview", "SetIntake")
 
 
 def api_with(session, *metadata):
@@ -44,7 +45,7 @@ def every_method_without_the_right_credential(session):
     for what, metadata in bad_credentials(session):
         # Refusals are counted by address, so that guessing becomes slow; that too is a refusal.
         api = api_with(session, *metadata)
-        for service, methods in ((calls.SERVICE, METHODS), (calls.ADMIN, ADMIN_METHODS)):
+        for service, methods in ((calls.SERVICE, METHODS), (calls.ADMIN, ADMIN_METHODS), (calls.OPERATIONS, OPERATIONS_METHODS)):
             for method in methods:
                 answer = api.call(method, b"", service=service)
                 if answer.code not in ("UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"):
@@ -79,6 +80,12 @@ def administration_by_a_user(session):
         answer = session.api.call(method, message, service=calls.ADMIN)
         if answer.ok or answer.code in ("INTERNAL", "UNKNOWN", "UNAVAILABLE"):
             complaints.append(f"{method} {message!r}: {answer}")
+    answer = session.api.call("SetIntake", encode(f2=1, f3="mine"), service=calls.OPERATIONS)
+    if answer.code != "PERMISSION_DENIED":
+        complaints.append(f"SetIntake: {answer}")
+    shown = session.api.call("GetOverview", encode(f2=1000), service=calls.OPERATIONS)
+    if not shown.ok or NEIGHBOUR.encode() in shown.reply:
+        complaints.append(f"GetOverview shows a neighbour: {shown}")
     weight = first(first(admin.call("GetTenant", encode(f2=ATTACKER), service=calls.ADMIN).reply, 1), 5, 100)
     if weight not in (0, 100):
         complaints.append(f"the attacker's weight is {weight}")

@@ -270,7 +270,9 @@ WORKS = {
     "CreateBuffer and DeleteBuffer of 512 MiB": make_buffers, "WriteBuffer of 64 MiB": write_buffer,
     "ReadBuffer of 64 MiB": call("ReadBuffer", lambda api: encode(f2=buffer_of(api, 64 * MIB))),
     "CreateBuffer of 1 byte": small_buffers, "ListBuffers": call("ListBuffers", encode(f2=1000)),
-    "CreateToken and RevokeToken": tokens, "ListTokens": admin("ListTokens"), "GetUsage": admin("GetUsage"), "GetTenant": admin("GetTenant"),
+    "CreateToken and RevokeToken": tokens, "ListTokens": admin("ListTokens"), "GetUsage": admin("GetUsage"),
+    "GetOverview of 1000": lambda session, api: api.call("GetOverview", encode(f2=1000), service=calls.OPERATIONS),
+    "GetTenant": admin("GetTenant"),
     "ListTenants of 1000": admin("ListTenants", encode(f2=1000)), "ReadAudit": admin("ReadAudit"),
 }
 BRIEF = ("Submit and CancelJob of arrays", "ListJobs of 1000", "CreateBuffer and DeleteBuffer of 512 MiB", "Stream of 64 items")

@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 KERNELS = (HERE / "kernels.wasm").read_bytes()
 U8, I32 = 3, 6
 HANDLES_MAX = 8
-SERVICE, ADMIN = "/hpvm.v1.Hpvm/", "/hpvm.v1.Admin/"
+SERVICE, ADMIN, OPERATIONS = "/hpvm.v1.Hpvm/", "/hpvm.v1.Admin/", "/hpvm.v1.Operations/"
 
 
 def document(entry, ports, scalars=(), instances="n", **leaf):

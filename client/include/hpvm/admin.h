@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Administration of tenants over a client's connection: tenants, tokens, use, the audit. Which calls a caller may make
-// depends on its role; see hpvm/v1/admin.proto.
+// Administration over a client's connection: tenants, tokens, use, the audit, and the machine. Which calls a caller may
+// make depends on its role; see hpvm/v1/admin.proto.
 //
 // Threads and errors as for Client. Calls that may be carried out twice are sent again as Client's are; CreateTenant
 // and CreateToken are sent once.
@@ -16,6 +16,7 @@
 #include "hpvm/client.h"
 #include "hpvm/types.h"
 #include "hpvm/v1/admin.pb.h"
+#include "hpvm/v1/operations.pb.h"
 
 namespace hpvm {
 
@@ -40,6 +41,11 @@ class Admin {
   Status RevokeToken(const std::string& id, const CallOptions& call = {});
 
   StatusOr<v1::GetUsageResponse> GetUsage(const std::string& tenant, const CallOptions& call = {});
+
+  // Devices, tenants and at most `running_max` of what runs: for administrators of all tenants.
+  StatusOr<v1::GetOverviewResponse> GetOverview(uint32_t running_max, const CallOptions& call = {});
+  // Whether the server starts work. Kept over restarts.
+  StatusOr<v1::SetIntakeResponse> SetIntake(bool closed, const std::string& reason, const CallOptions& call = {});
 
   // `on_record` gets each line until it returns false. Sent once.
   Status ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from hpvm import errors
 from hpvm._channel import Download, Steps, Unary
 from hpvm._runs import deadline_of
-from hpvm.v1 import admin_pb2
+from hpvm.v1 import admin_pb2, operations_pb2
 
 _Answer = TypeVar("_Answer", bound=Message)
 _ROLES = {"user": 1, "operator": 2, "admin": 3}
@@ -31,11 +31,12 @@ class Admin:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def _call(self, method: str, request: Message, answer: Type[_Answer], timeout: Optional[float]) -> _Answer:
+    def _call(self, method: str, request: Message, answer: Type[_Answer], timeout: Optional[float],
+              service: str = "Admin") -> _Answer:
         core, deadline = self._client._core, deadline_of(timeout)
 
         def steps() -> "Steps[bytes]":
-            return (yield from core.attempt(lambda metadata: Unary("/hpvm.v1.Admin/" + method, request.SerializeToString(),
+            return (yield from core.attempt(lambda metadata: Unary(f"/hpvm.v1.{service}/{method}", request.SerializeToString(),
                                                                    deadline, metadata)))
         return answer.FromString(self._client._drive(steps()))
 
@@ -109,6 +110,16 @@ class Admin:
     def usage(self, tenant: str = "", *, timeout: Optional[float] = None) -> admin_pb2.GetUsageResponse:
         """What a tenant uses of what it may; "": the caller's."""
         return self._call("GetUsage", admin_pb2.GetUsageRequest(tenant=tenant), admin_pb2.GetUsageResponse, timeout)
+
+    def overview(self, running_max: int = 100, *, timeout: Optional[float] = None) -> operations_pb2.GetOverviewResponse:
+        """Devices, tenants and what runs: for administrators of all tenants, for others of their own."""
+        return self._call("GetOverview", operations_pb2.GetOverviewRequest(running_max=running_max),
+                          operations_pb2.GetOverviewResponse, timeout, "Operations")
+
+    def set_intake(self, closed: bool, reason: str = "", *, timeout: Optional[float] = None) -> operations_pb2.SetIntakeResponse:
+        """Whether the server starts work; closed, it takes jobs, which wait, and refuses runs. It is kept over restarts."""
+        return self._call("SetIntake", operations_pb2.SetIntakeRequest(closed=closed, reason=reason),
+                          operations_pb2.SetIntakeResponse, timeout, "Operations")
 
     def audit(self, *, from_sequence: int = 0, tenant: str = "", count_max: int = 0,
               timeout: Optional[float] = None) -> List[Dict[str, Any]]:

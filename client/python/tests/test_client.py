@@ -151,6 +151,10 @@ class Administration(support.WithServer):
         self.assertEqual(admin.tenant("lab").weight, 3)
         self.assertIn("lab", [tenant.name for tenant in admin.tenants()])
         self.assertEqual(admin.update_tenant("lab", weight=5, quota={"running-jobs": None}).weight, 5)
+        self.assertEqual([device.device.id for device in admin.overview().devices], ["cpu:0"])
+        self.assertTrue(admin.set_intake(True, "a test").intake.closed)
+        self.assertEqual(admin.overview().intake.reason, "a test")
+        self.assertFalse(admin.set_intake(False).intake.closed)
         made = admin.create_token("lab", name="a test's", lifetime=60)
         self.assertNotIn(made.secret, repr(made))
         with hpvm.connect(self.server, credentials=hpvm.Credentials(token=made.secret)) as theirs:

@@ -40,6 +40,9 @@ std::string JobFeed::WaitSentenceOf(const Execution& job) const {
   if (!table_.has_room) {
     return "Waits for room on the server's disk.";
   }
+  if (shutdown_.intake.closed) {
+    return shutdown_.intake.Sentence();
+  }
   const Time now = options_.clock->Now();
   if (const Duration debt = quotas_.ledger().DebtFor(job.tenant->key, scheduler::Resource::kDeviceTime, now);
       debt > Duration{0}) {

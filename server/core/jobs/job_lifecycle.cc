@@ -90,7 +90,7 @@ void JobLifecycle::Settle(CoreScope& scope, const ExecutionRef& job) {
     Outcome never = FailedPrecondition(NeverSentence(*job->stored->failed_dependency));
     never.detail.emplace().set_job_id(job->stored->failed_dependency->job_id());
     EndJob(scope, job, v1::JOB_STATE_FAILED, never);
-  } else if (shutdown_.draining || !table_.has_room || job->tenant->policy->disabled ||
+  } else if (!shutdown_.MayStartJobs() || !table_.has_room || job->tenant->policy->disabled ||
              job->tenant->dependencies.IsWaiting(job->shown().id())) {
     return;
   } else if (job->stored->not_before > now) {
@@ -155,7 +155,7 @@ void JobLifecycle::OnTurn(CoreScope& scope, scheduler::JobKey key) {
   job->stored->awaits_executor = pause > Duration{0};
   const bool has_debt =
       quotas_.ledger().DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, options_.clock->Now()) > Duration{0};
-  if (shutdown_.draining || shutdown_.closed || !table_.has_room || job->tenant->policy->disabled ||
+  if (!shutdown_.MayStartJobs() || !table_.has_room || job->tenant->policy->disabled ||
       pause > Duration{0} || has_debt) {
     job->stored->not_before = options_.clock->Now() + pause;
     ReturnTurn(scope, job);

@@ -56,6 +56,8 @@ class JobLifecycle : private CoreRoom {
   void AskCancel(CoreScope& scope, const ExecutionRef& job, CancelDone then);
   void SetDeadline(CoreScope& scope, const ExecutionRef& job);
   void LeaveQueues(CoreScope& scope);
+  // Whether work may be started has changed.
+  void OnIntake(CoreScope& scope);
   void Suspend(CoreScope& scope, const TenantRef& tenant);
   // What waits for a disk that has no room any more would wait for ever.
   void RefuseCancels(CoreScope& scope);
@@ -64,6 +66,7 @@ class JobLifecycle : private CoreRoom {
   void LookAtDeadlineAgain(CoreScope& scope, const ExecutionRef& job);
 
  private:
+  void EnterQueues(CoreScope& scope);
   using JobStep = void (JobLifecycle::*)(CoreScope&, const ExecutionRef&);
   void WaitUntil(CoreScope& scope, const ExecutionRef& job, Time when);
   void Queue(CoreScope& scope, const ExecutionRef& job);

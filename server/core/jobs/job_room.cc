@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk without room: no new job is taken and none is started, so that what is left of it goes to those that run.
+// When no job is started: a disk without room, whose rest goes to those that run; a tenant that is disabled; a server
+// that an administrator has closed.
 #include <vector>
 
 #include "server/core/jobs/job_lifecycle.h"
@@ -31,6 +32,18 @@ void JobLifecycle::OnRoom(bool has_room) {
     LeaveQueues(scope);
     return;
   }
+  EnterQueues(scope);
+}
+
+void JobLifecycle::OnIntake(CoreScope& scope) {
+  if (shutdown_.MayStartJobs()) {
+    EnterQueues(scope);
+  } else {
+    LeaveQueues(scope);
+  }
+}
+
+void JobLifecycle::EnterQueues(CoreScope& scope) {
   for (const auto& [name, tenant] : tenants_.all()) {
     table_.EachLive(scope, tenant, [this](CoreScope& inner, const ExecutionRef& job) { Settle(inner, job); });
   }

@@ -104,6 +104,25 @@ void Arbiter::ShareSettings(CoreScope& scope, Tenant& tenant) {
        {scheduler::TenantSettings{.tenant = tenant.key, .weight = tenant.policy->weight, .running_max = running_max}});
 }
 
+Arbiter::DeviceTurns Arbiter::TurnsOf(const std::string& device_id) const {
+  const auto found = std::find(hardware_.begin(), hardware_.end(), devices_.table().SiliconOf(device_id));
+  if (found == hardware_.end()) {
+    return {};  // Nothing has asked for it so far.
+  }
+  const auto index = static_cast<scheduler::DeviceIndex>(found - hardware_.begin());
+  const scheduler::FairShare::Turns turns = share_.TurnsOf(index);
+  DeviceTurns named;
+  named.waiting = turns.waiting;
+  for (const auto& [key, tenant] : tenants_by_key_) {
+    named.used += share_.used(key, index, options_.clock->Now());
+    if (std::find(turns.holders.begin(), turns.holders.end(), key) != turns.holders.end()) {
+      named.holders.push_back(tenant->name);
+    }
+  }
+  std::sort(named.holders.begin(), named.holders.end());
+  return named;
+}
+
 void Arbiter::SettleDeviceTime(Tenant& tenant) {
   const Duration used = share_.used(tenant.key, options_.clock->Now());
   if (used > tenant.device_time_paid) {

@@ -46,6 +46,13 @@ class Arbiter : private CoreRoom {
   uint64_t ShareDevices(const Preparation& preparation);
   void UseDevices(CoreScope& scope, const Execution& run, uint64_t devices);
   void ShareSettings(CoreScope& scope, Tenant& tenant);
+  // On a device's hardware: who has it, by name, and how long all tenants' jobs have used it.
+  struct DeviceTurns {
+    std::vector<std::string> holders;
+    size_t waiting = 0;
+    Duration used{0};
+  };
+  DeviceTurns TurnsOf(const std::string& device_id) const;
   // Charges what the tenant's jobs have used of devices since this was last called.
   void SettleDeviceTime(Tenant& tenant);
   // All of it, for an executor that is about to start with the slot's profile.

@@ -17,7 +17,7 @@ StatusOr<RunBatch> Runs::BeginBatch(Tenant& tenant, const v1::RunManyRequest& re
   HPVMD_RETURN_IF_ERROR(SetIteration(request, &options));
   RunBatch batch;
   CoreScope scope(monitor_);
-  HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
+  HPVMD_RETURN_IF_ERROR(shutdown_.RefuseRun());
   HPVMD_RETURN_IF_ERROR(SetOptions(run, request.options(), request.repeat()));
   HPVMD_ASSIGN_OR_RETURN(batch.preparation, graphs_.UseHandle(tenant, request.handle()));
   options.set_node_records_max(std::min(request.placements_max(), kPlacementsMax));

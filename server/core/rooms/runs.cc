@@ -259,7 +259,7 @@ uint64_t Runs::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
   CoreScope scope(monitor_);
   const auto prepare = [&]() -> Outcome {
     HPVMD_RETURN_IF_ERROR(shape);
-    HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
+    HPVMD_RETURN_IF_ERROR(shutdown_.RefuseRun());
     HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
     HPVMD_RETURN_IF_ERROR(SetOptions(*run, request.options(), request.repeat()));
     HPVMD_ASSIGN_OR_RETURN(run->preparation, graphs_.UseHandle(*tenant, request.handle()));
@@ -285,7 +285,7 @@ uint64_t Runs::RunItem(const TenantRef& tenant, PreparationRef preparation, cons
   const auto prepare = [&]() -> Outcome {
     HPVMD_RETURN_IF_ERROR(shape);
     HPVMD_RETURN_IF_ERROR(shutdown_.breaking_off ? shutdown_.RefuseWork() : SetOptions(*run, item.open->options(), 1));
-    HPVMD_RETURN_IF_ERROR(Tenants::RefuseTenant(*tenant));
+    HPVMD_RETURN_IF_ERROR(shutdown_.intake.closed ? shutdown_.RefuseRun() : Tenants::RefuseTenant(*tenant));
     HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *run->sending, item.item->inputs(), item.item->outputs()));
     return PayForRun(scope, *run);
   };

@@ -38,6 +38,7 @@ struct CoreOptions {
   Sha256 page_key;                                   // Seals tokens of pages; the same after a restart.
   SpentByTenant spent;                               // Before this process.
   uint64_t request_row_bytes_max = kRequestRowBytesMax;
+  Intake intake;  // Before this process.
   // Executors wait for DevicesKnown, so that the first ones have every device.
   bool awaits_devices = false;
 };
@@ -67,7 +68,9 @@ class LiveConfig {
 
 struct CoreContext {
   explicit CoreContext(CoreOptions given)
-      : options(std::move(given)), config(std::move(options.config)), monitor(*options.jobs, shutdown) {}
+      : options(std::move(given)), config(std::move(options.config)), monitor(*options.jobs, shutdown) {
+    shutdown.intake = std::move(options.intake);
+  }
   CoreOptions options;
   LiveConfig config;
   Shutdown shutdown;

@@ -13,6 +13,7 @@
 #include "scheduler/share/ledger.h"
 #include "server/executors/sandbox_facts.h"
 #include "server/jobs/job_store.h"
+#include "server/process/intake_file.h"
 
 namespace hpvm::server {
 
@@ -32,6 +33,7 @@ struct TenantSnapshot {
 struct CoreSnapshot {
   bool devices_known = false;  // Discovery has ended.
   bool draining = false;
+  Intake intake;
   // Jobs that have not ended, by state as clients see it.
   uint64_t jobs_accepted = 0, jobs_queued = 0, jobs_running = 0;
   uint64_t runs = 0;       // Run and Stream items in progress, those that wait included.

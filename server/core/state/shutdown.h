@@ -3,6 +3,7 @@
 #define HPVMD_SERVER_CORE_STATE_SHUTDOWN_H_
 
 #include "base/status.h"
+#include "server/process/intake_file.h"
 
 namespace hpvm::server {
 
@@ -12,9 +13,15 @@ struct Shutdown {
   bool breaking_off = false;  // Runs in progress are stopped.
   bool stopped = false;       // Executors are killed.
   bool closed = false;        // The store is not called any more.
+  Intake intake;
 
+  bool MayStartJobs() const { return !draining && !closed && !intake.closed; }
   Status RefuseWork() const {
     return draining ? Unavailable("The server is stopping and takes no new work.") : absl::OkStatus();
+  }
+  // Of runs, which do not wait as jobs do.
+  Status RefuseRun() const {
+    return !draining && intake.closed ? Unavailable(intake.Sentence() + " It takes jobs, which wait.") : RefuseWork();
   }
 };
 

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What services have in common that are about tenants rather than of one: who calls is known, and the caller's role
+// says whom a call may be about. What one tenant may not see of another answers as what does not exist.
+#ifndef HPVMD_SERVER_RPC_IDENTIFIED_CALLS_H_
+#define HPVMD_SERVER_RPC_IDENTIFIED_CALLS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/thread_watch.h"
+#include "server/core/core.h"
+#include "server/core/state/request_options.h"
+#include "server/rpc/calls.h"
+#include "server/rpc/gate.h"
+
+namespace hpvm::server {
+
+inline Status NoTenant(std::string_view name) {
+  return NotFound("There is no tenant \"" + std::string(name.substr(0, 63)) + "\".");
+}
+
+class IdentifiedCalls {
+ protected:
+  using Context = grpc::CallbackServerContext;
+
+  // Borrows both.
+  IdentifiedCalls(Core& core, Gate& gate) : core_(core), gate_(gate) {}
+  ~IdentifiedCalls() = default;
+
+  // The tenant that a request names, or the caller's. Others exist for administrators only.
+  static StatusOr<std::string> Visible(const Caller& caller, const std::string& name) {
+    if (name.empty() || name == caller.tenant) {
+      return caller.tenant;
+    }
+    return caller.principal.role == Role::kAdmin ? StatusOr<std::string>(name) : NoTenant(name);
+  }
+
+  // An answer at once, on the thread that read the call.
+  template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
+    const WatchedItem item("grpc", method.path.data());
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const StatusOr<Caller> caller = Enter(*context, method, request);
+    reactor->Finish(ToGrpc(caller.ok() ? action(*caller) : caller.status()));
+    return reactor;
+  }
+
+  // One that waits for a disk: in the turn of the caller's tenant, on a thread for that. gRPC keeps request and
+  // response until the call has finished.
+  template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* AnswerInTurn(Context* context, const MethodFacts& method, const Request& request,
+                                         Action action) {
+    const WatchedItem item("grpc", method.path.data());
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    StatusOr<Caller> entered = Enter(*context, method, request);
+    if (!entered.ok()) {
+      reactor->Finish(ToGrpc(entered.status()));
+      return reactor;
+    }
+    std::string tenant = entered->tenant;
+    core_.PostRead(std::move(tenant), [reactor, caller = *std::move(entered), action = std::move(action)] {
+      reactor->Finish(ToGrpc(action(caller)));
+      return FairQueue::Step::kDone;
+    });
+    return reactor;
+  }
+
+  // Likewise, one that changes what others may do: not while the audit cannot be kept.
+  template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* Change(Context* context, const MethodFacts& method, const Request& request, Action action) {
+    return AnswerInTurn(context, method, request, [this, action = std::move(action)](const Caller& caller) -> Status {
+      const Status audit = gate_.audit().Healthy();
+      return audit.ok() ? action(caller)
+                        : Unavailable("The audit cannot be kept (" + Message(audit) +
+                                      "), and without it nobody's rights change.");
+    });
+  }
+
+  Core& core_;
+  Gate& gate_;
+
+ private:
+  // Who calls, if the call may be made.
+  template <typename Request>
+  StatusOr<Caller> Enter(const Context& context, const MethodFacts& method, const Request& request) {
+    HPVMD_ASSIGN_OR_RETURN(Caller caller, gate_.Identify(context, method));
+    WatchedItem::SetCurrentTenant(caller.tenant);
+    HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
+    return caller;
+  }
+};
+
+}  // namespace hpvm::server
+
+#endif  // HPVMD_SERVER_RPC_IDENTIFIED_CALLS_H_

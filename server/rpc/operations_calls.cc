@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/operations_calls.h"
+
+#include <unistd.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hpvm/v1/operations.grpc.pb.h"
+#include "server/identity/directory.h"
+#include "server/process/process_facts.h"
+#include "server/rpc/identified_calls.h"
+
+namespace hpvm::server {
+namespace {
+
+constexpr uint32_t kRunningMax = 1'000;
+constexpr size_t kReasonBytesMax = 255;
+
+consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Operations/", name); }
+
+Intake IntakeOf(const v1::SetIntakeRequest& request, const Caller& caller, const Clock& clock) {
+  return {.closed = request.closed(),
+          .reason = request.reason(),
+          .changed_by = caller.principal.who,
+          .changed_unix_ns = clock.WallNs()};
+}
+
+void Fill(const Intake& intake, v1::Intake* shown) {
+  shown->set_closed(intake.closed);
+  shown->set_reason(intake.reason);
+  shown->set_changed_by(intake.changed_by);
+  shown->set_changed_unix_ns(intake.changed_unix_ns);
+}
+
+void AddProcess(int pid, v1::GetOverviewResponse* response) {
+  const ProcessUse use = UseOf(pid);
+  response->set_processor_ns(response->processor_ns() + static_cast<uint64_t>(use.processor.count()));
+  response->set_memory_bytes(response->memory_bytes() + use.resident_bytes);
+}
+
+class OperationsService final : public v1::Operations::CallbackService, private IdentifiedCalls {
+ public:
+  OperationsService(Core& core, Gate& gate, Directory& directory, KeepIntake keep)
+      : IdentifiedCalls(core, gate), directory_(directory), keep_(std::move(keep)) {}
+
+  grpc::ServerUnaryReactor* GetOverview(Context* context, const v1::GetOverviewRequest* request,
+                                        v1::GetOverviewResponse* response) override {
+    return AnswerInTurn(context, Method("GetOverview"), *request,
+                        [this, request, response](const Caller& caller) -> Status {
+                          if (request->running_max() > kRunningMax) {
+                            return InvalidArgument("running_max (" + std::to_string(request->running_max()) +
+                                                   ") is larger than the limit (1000).");
+                          }
+                          return Overview(caller, request->running_max(), response);
+                        });
+  }
+
+  grpc::ServerUnaryReactor* SetIntake(Context* context, const v1::SetIntakeRequest* request,
+                                      v1::SetIntakeResponse* response) override {
+    return Change(context, Method("SetIntake"), *request, [this, request, response](const Caller& caller) -> Status {
+      if (request->reason().size() > kReasonBytesMax) {
+        return InvalidArgument("The reason has " + std::to_string(request->reason().size()) +
+                               " bytes; the limit is 255.");
+      }
+      const Intake intake = IntakeOf(*request, caller, core_.clock());
+      {
+        std::lock_guard lock(keeping_);  // What is kept last is what is in force.
+        HPVMD_RETURN_IF_ERROR(While(keep_(intake), "keeping it over restarts"));
+        core_.SetIntake(intake);
+      }
+      Fill(intake, response->mutable_intake());
+      const CoreSnapshot snapshot = core_.Snapshot(/*with_tenants=*/false);
+      response->set_running_jobs(snapshot.jobs_running);
+      response->set_running_runs(snapshot.runs);
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  Status Overview(const Caller& caller, uint32_t running_max, v1::GetOverviewResponse* response) {
+    const bool sees_all = caller.principal.role == Role::kAdmin;
+    TenantRef own;
+    if (!sees_all) {
+      HPVMD_ASSIGN_OR_RETURN(own, core_.tenants().FindTenant(caller.tenant));
+    }
+    core_.Overview(own.get(), running_max, response);
+    if (!sees_all) {
+      return absl::OkStatus();
+    }
+    AddIdleTenants(response);
+    AddProcess(getpid(), response);
+    for (const v1::TenantLoad& tenant : response->tenants()) {
+      if (tenant.executor_pid() != 0) {
+        AddProcess(static_cast<int>(tenant.executor_pid()), response);
+      }
+    }
+    response->set_host_memory_bytes(MemoryAllowed());
+    response->set_host_processors(std::thread::hardware_concurrency());
+    return absl::OkStatus();
+  }
+
+  // Those that have done nothing since the server started.
+  void AddIdleTenants(v1::GetOverviewResponse* response) {
+    std::set<std::string> known;
+    for (const v1::TenantLoad& tenant : response->tenants()) {
+      known.insert(tenant.name());
+    }
+    constexpr size_t kPage = 1'000;
+    std::string after;
+    for (bool more = true; more;) {
+      const std::vector<TenantRecordRef> page = directory_.ListTenants(after, kPage);
+      for (const TenantRecordRef& tenant : page) {
+        after = tenant->name();
+        if (!known.contains(after)) {
+          v1::TenantLoad& load = *response->add_tenants();
+          load.set_name(after);
+          load.set_disabled(tenant->disabled());
+          load.set_weight(tenant->weight());
+        }
+      }
+      more = page.size() == kPage;
+    }
+    std::sort(response->mutable_tenants()->begin(), response->mutable_tenants()->end(),
+              [](const v1::TenantLoad& a, const v1::TenantLoad& b) { return a.name() < b.name(); });
+  }
+
+  Directory& directory_;
+  std::mutex keeping_;
+  const KeepIntake keep_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> CreateOperationsService(Core& core, Gate& gate, Directory& directory, KeepIntake keep) {
+  return std::make_unique<OperationsService>(core, gate, directory, std::move(keep));
+}
+
+}  // namespace hpvm::server

@@ -62,7 +62,8 @@ EMPTY = {
 # For each alarm series that make it fire, a minute a value, and when it does; "0x30" is 31 zeros, "0+1x30" a count that grows.
 FIRES = {
     "HpvmdDown": ({'up{job="hpvmd"}': "0x30"}, 5),
-    "HpvmdNotReady": ({"hpvm_ready": "0x30", "hpvm_draining": "0x30"}, 5),
+    "HpvmdNotReady": ({"hpvm_ready": "0x30", "hpvm_draining": "0x30", "hpvm_intake_closed": "0x30"}, 5),
+    "HpvmdIntakeClosed": ({"hpvm_intake_closed": "1x1600"}, 1500),
     "HpvmdStoreFull": ({"hpvm_store_accepts_writes": "0x30"}, 5),
     "HpvmdDiskFilling": ({"hpvm_disk_free_bytes": "40000-40x90", "hpvm_disk_size_bytes": "100000x90"}, 80),
     "HpvmdStoreBroken": ({'process_start_time_seconds{job="hpvmd"}': "1 1 2 2 3 3"}, 5),
@@ -82,7 +83,7 @@ FIRES = {
 }
 # And what makes none of them fire: a daemon at work, restarted once, near no limit, whose quotas have no limit or some room.
 QUIET = {
-    'up{job="hpvmd"}': "1x90", "hpvm_ready": "0 0 1x88", "hpvm_draining": "1x90", "hpvm_store_accepts_writes": "1x90",
+    'up{job="hpvmd"}': "1x90", "hpvm_ready": "0x90", "hpvm_draining": "1x40 0x48", "hpvm_intake_closed": "0x40 1x48", "hpvm_store_accepts_writes": "1x90",
     "hpvm_disk_free_bytes": "60000-5x90", "hpvm_disk_size_bytes": "100000x90", 'process_start_time_seconds{job="hpvmd"}': "1x40 2x48",
     "hpvm_store_damaged_jobs": "0x90", "hpvm_tls_certificate_not_after_seconds": "9999999x90", "hpvm_tls_certificate_refused": "0x90",
     'hpvm_config_reloads_total{result="taken"}': "0+1x90", 'hpvm_config_reloads_total{result="refused"}': "1x90",
@@ -204,7 +205,7 @@ class Prometheus:
             try:
                 if self.series('up{job="hpvmd"} == 1'):
                     return
-            except OSError:  # Not yet.
+            except (OSError, ValueError):  # Not yet; and while it starts it answers that in words.
                 pass
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()[-2000:]
             time.sleep(0.2)
@@ -242,24 +243,24 @@ class Dashboards(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvmd-dashboards-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.daemon = LoadedDaemon(cls.folder / "daemon")
+        cls.addClassCleanup(cls.stop_daemon)
         ready = cls.daemon.ctl("devices", "--connect-timeout", "30")
         assert ready.returncode == OK, ready.stderr + cls.daemon.log.read_text()
         cls.daemon.wait_ready()
         cls.load = Load(cls.daemon, cls.folder)
         cls.load.ctl("ann", "submit", *cls.load.graphs["add"], code=OK)
         cls.prometheus = Prometheus(cls.folder / "prometheus", f"127.0.0.1:{cls.daemon.metrics_port}")
+        cls.addClassCleanup(cls.prometheus.stop)
         cls.prometheus.wait_ready()
         cls.load.start()
+        cls.addClassCleanup(cls.load.stop)
 
     @classmethod
-    def tearDownClass(cls):
-        cls.load.stop()
-        cls.prometheus.stop()
+    def stop_daemon(cls):
         code = cls.daemon.stop()
-        log = cls.daemon.log.read_text()
-        shutil.rmtree(cls.folder)
-        assert code == 0, f"hpvmd ended with {code}:\n{log[-3000:]}"
+        assert code == 0, f"hpvmd ended with {code}:\n{cls.daemon.log.read_text()[-3000:]}"
 
     def wait_for_numbers(self, queries):
         """The labels of each query's series, once each has a number; those of EMPTY may have none."""

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "hpvm/v1/admin.grpc.pb.h"
+#include "hpvm/v1/operations.grpc.pb.h"
 
 namespace hpvm {
 namespace {
@@ -59,6 +60,25 @@ class FakeAdmin final : public v1::Admin::Service {
   grpc::Status audit_ends = grpc::Status::OK;
 };
 
+class FakeOperations final : public v1::Operations::Service {
+ public:
+  grpc::Status ListAccounts(grpc::ServerContext*, const v1::ListAccountsRequest* request,
+                            v1::ListAccountsResponse* out) override {
+    const bool is_first = request->page_token().empty();
+    if (is_first && ++calls == 1) {
+      return Lost();
+    }
+    for (uint32_t day : is_first ? std::vector<uint32_t>{1, 2} : std::vector<uint32_t>{3}) {
+      out->add_accounts()->set_day(day + request->first_day());
+      out->mutable_accounts()->rbegin()->set_tenant(request->tenant());
+    }
+    out->set_next_page_token(is_first ? "2/a" : "");
+    return grpc::Status::OK;
+  }
+
+  int calls = 0;
+};
+
 class AdminTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -69,6 +89,7 @@ class AdminTest : public testing::Test {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(endpoint, grpc::InsecureServerCredentials());
     builder.RegisterService(&fake_);
+    builder.RegisterService(&operations_);
     server_ = builder.BuildAndStart();
     StatusOr<std::unique_ptr<Client>> client = Client::Connect({.endpoint = endpoint});
     ASSERT_TRUE(client.ok()) << client.status();
@@ -82,6 +103,7 @@ class AdminTest : public testing::Test {
 
   std::string folder_;
   FakeAdmin fake_;
+  FakeOperations operations_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Client> client_;
 };
@@ -94,6 +116,21 @@ TEST_F(AdminTest, ListsEveryPage) {
     names.push_back(tenant.name());
   }
   EXPECT_THAT(names, ElementsAre("a", "b", "c"));
+}
+
+// Each page has the question; what only asks is asked again.
+TEST_F(AdminTest, ListsEveryPageOfAccounts) {
+  v1::ListAccountsRequest request;
+  request.set_tenant("*");
+  request.set_first_day(20);
+  const auto accounts = Admin(*client_).ListAccounts(request);
+  ASSERT_TRUE(accounts.ok()) << accounts.status();
+  std::vector<std::string> found;
+  for (const v1::Account& account : *accounts) {
+    found.push_back(std::to_string(account.day()) + account.tenant());
+  }
+  EXPECT_THAT(found, ElementsAre("21*", "22*", "23*"));
+  EXPECT_EQ(operations_.calls, 2);
 }
 
 // A lost answer may hide a success: only what may be done twice is sent twice.

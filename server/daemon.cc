@@ -76,6 +76,7 @@ Status Daemon::OpenAudit(const Config& config) {
   if (config.audit_enabled) {
     HPVMD_ASSIGN_OR_RETURN(
         kept_audit_, OpenAuditLog(RealDisk(), folder_->path() + "/audit", config.audit_file_bytes_max, RealClock()));
+    kept_audit_->SetRetention({config.audit_keep_days, config.audit_bytes_max});
     audit_ = kept_audit_.get();
   }
   audit_observer_ = std::make_unique<AuditObserver>(*audit_);
@@ -333,6 +334,7 @@ Status Daemon::Reload(const StatusOr<Config>& next) {
   core_->SetConfig(reload->config);
   in_force_.Set(reload->config, origin_, RealClock().WallNs(), reload->kept);
   spawner_->SetConfig(reload->config);
+  audit_->SetRetention({reload->config.audit_keep_days, reload->config.audit_bytes_max});
   StartLog(reload->config.log_level, reload->config.log_format);
   LogInfo("The configuration was read again",
           {{"changed", changes.empty() ? "nothing" : Join(changes)}, {"sha256", in_force_.Get().sha256}});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl audit list|verify.
 #include <stdio.h>
+#include <time.h>
 
 #include <algorithm>
 #include <charconv>
@@ -16,6 +17,7 @@
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/text.h"
+#include "client/ctl/text/words.h"
 #include "client/files/input_file.h"
 #include "nlohmann/json.hpp"
 
@@ -31,6 +33,7 @@ using Json = nlohmann::json;
 
 struct Options {
   uint64_t from = 0, limit = 0;
+  std::string since, until, who, method;
   std::vector<std::string> paths;
   std::string head;
 };
@@ -45,7 +48,62 @@ std::string Field(const Json& record, const char* name) {
   return text;
 }
 
-// "12  2026-…Z  uid 1000  blur  Submit  job-…  ok": a line each, so that a long list needs no memory.
+// "/hpvm.v1.Hpvm/Submit" as people write it.
+std::string_view LastWord(std::string_view method) {
+  const size_t slash = method.rfind('/');
+  return slash == std::string_view::npos ? method : method.substr(slash + 1);
+}
+
+// Which records are wanted. A line that is no record is: whoever looks for something should see that.
+class Filter {
+ public:
+  static StatusOr<Filter> Make(const Options& options) {
+    Filter filter;
+    const int64_t now = time(nullptr);
+    if (!options.since.empty()) {
+      HPVMD_ASSIGN_OR_RETURN(filter.since_, While(ParseMoment(options.since, now), "reading --since"));
+    }
+    if (!options.until.empty()) {
+      HPVMD_ASSIGN_OR_RETURN(filter.until_, While(ParseMoment(options.until, now), "reading --until"));
+    }
+    filter.who_ = options.who;
+    filter.method_ = options.method;
+    return filter;
+  }
+  bool is_any() const { return since_.empty() && until_.empty() && who_.empty() && method_.empty(); }
+  bool Wants(std::string_view line) const {
+    const Json record = is_any() ? Json() : Json::parse(line, nullptr, false);
+    if (!record.is_object()) {
+      return true;
+    }
+    const std::string time = Field(record, "time"), method = Field(record, "method");
+    return time >= since_ && (until_.empty() || time < until_) &&
+           Field(record, "who").find(who_) != std::string::npos &&
+           (method_.empty() || method == method_ || LastWord(method) == method_);
+  }
+
+ private:
+  std::string since_, until_, who_, method_;
+};
+
+// The columns of a table without an end: values that are longer push the rest aside.
+constexpr size_t kWidths[] = {7, 27, 10, 14, 12, 14};
+
+void PrintColumns(const std::vector<std::string>& cells, const std::vector<std::string>& rest) {
+  std::string text;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    std::string cell = Printable(cells[i]);
+    cell.resize(std::max(cell.size(), kWidths[i]), ' ');
+    text += cell + "  ";
+  }
+  for (const std::string& value : rest) {
+    text += value.empty() ? "" : Printable(value) + "  ";
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  puts(text.c_str());
+}
+
+// "12  2026-…Z  ok  uid 1000  blur  Submit  job-…": a line each, so that a long list needs no memory.
 void PrintRecord(std::string_view line, const Format& format, bool with_heading) {
   const Json record = Json::parse(line, nullptr, false);
   const bool is_as_stored = format == Format::kJson && format.data <= Format::Data::kLines;
@@ -61,29 +119,35 @@ void PrintRecord(std::string_view line, const Format& format, bool with_heading)
     puts(Printable(Field(record, "seq")).c_str());
     return;
   }
-  std::string method = Field(record, "method");
-  if (const size_t slash = method.rfind('/'); slash != std::string::npos && format != Format::kWide) {
-    method = method.substr(slash + 1);
+  const std::string method = Field(record, "method");
+  PrintColumns(
+      {Field(record, "seq"), Field(record, "time"), Field(record, "verdict"), Field(record, "who"),
+       Field(record, "tenant"), std::string(format == Format::kWide ? method : LastWord(method))},
+      {Field(record, "object"), format == Format::kWide ? Field(record, "peer") : "", Field(record, "detail")});
+}
+
+void PrintHeading(const Format& format) {
+  if (format == Format::kTable || format == Format::kWide) {
+    PrintColumns({"RECORD", "TIME", "VERDICT", "WHO", "TENANT", "METHOD"}, {"OBJECT AND DETAIL"});
   }
-  std::string text = Field(record, "seq") + "  " + Field(record, "time") + "  " + Field(record, "verdict") + "  " +
-                     Field(record, "who") + "  " + Field(record, "tenant") + "  " + method;
-  for (const char* name : {"object", format == Format::kWide ? "peer" : "", "detail"}) {
-    const std::string value = Field(record, name);
-    text += value.empty() ? "" : "  " + value;
-  }
-  puts(Printable(text).c_str());
 }
 
 Status List(const Globals& globals, const Options& options) {
+  HPVMD_ASSIGN_OR_RETURN(const Filter filter, Filter::Make(options));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   v1::ReadAuditRequest request;
   request.set_from_sequence(options.from);
-  request.set_records_max(options.limit);
+  request.set_records_max(filter.is_any() ? options.limit : 0);
   request.set_tenant(globals.tenant);
   bool is_first = true;
+  PrintHeading(globals.format);
+  uint64_t left = options.limit == 0 ? ~uint64_t{0} : options.limit;
   return Admin(*client).ReadAudit(request, [&](std::string_view line) {
-    PrintRecord(line, globals.format, std::exchange(is_first, false));
-    return true;
+    if (filter.Wants(line)) {
+      PrintRecord(line, globals.format, std::exchange(is_first, false));
+      --left;
+    }
+    return left > 0;
   });
 }
 
@@ -253,9 +317,15 @@ void AddAudit(Commands commands) {
   CLI::App& list = AddCommand(*audit, "list", "Records, the oldest first",
                               "Examples:\n"
                               "  hpvmctl audit list --from 1000\n"
+                              "  hpvmctl audit list --since 2h --who \"token tok-3f\" --method Submit\n"
+                              "  hpvmctl audit list --since 2026-11-01 --until 2026-12-01 --method UpdateTenant\n"
                               "  hpvmctl audit list --tenant blur -o json | jq -c 'select(.verdict != \"ok\")'");
   Options& listed = SetWork(commands, list, List);
   list.add_option("--from", listed.from, "From this record on");
+  AddWord(list, "--since", listed.since, "From then on: 2h ago, or 2026-11-30, or 2026-11-30T08:00 in UTC");
+  AddWord(list, "--until", listed.until, "Before then, likewise");
+  AddWord(list, "--who", listed.who, "Of callers in whose name this stands");
+  AddWord(list, "--method", listed.method, "Of this method: Submit, or /hpvm.v1.Hpvm/Submit, or \"job end\"");
   list.add_option("--limit", listed.limit, "At most this many")->check(CLI::Range(1, 1'000'000'000));
   CLI::App& verify = AddCommand(
       *audit, "verify", "Check that no record was changed, taken out or moved",

@@ -61,6 +61,13 @@ std::optional<AuditLine> ParseSoundLine(std::string_view line) {
   return parsed.has_value() && HashOfAuditBody(parsed->body) == parsed->hash ? parsed : std::nullopt;
 }
 
+// As ParseAuditLine has found it to be there.
+std::string TimeOf(const AuditLine& line) {
+  constexpr std::string_view kKey = ",\"time\":\"";
+  const size_t at = line.body.find(kKey) + kKey.size();
+  return std::string(line.body.substr(at, line.body.find('"', at) - at));
+}
+
 }  // namespace
 
 // What the end of a file holds.
@@ -69,6 +76,7 @@ struct AuditFiles::Scan {
   AuditHead chained;         // The last record before the first that is wrong.
   uint64_t chained_end = 0;  // Where it ends.
   AuditHead sound;           // The last record whose own hash is right.
+  std::string sound_time;    // Of it.
   uint64_t sound_end = 0;
 };
 
@@ -106,6 +114,7 @@ StatusOr<AuditFiles::Scan> AuditFiles::ScanFrom(uint64_t offset, const std::stri
     }
     if (const auto sound = is_whole ? ParseSoundLine(line) : std::nullopt; sound.has_value()) {
       scan.sound = {sound->sequence, sound->sequence, std::string(sound->hash)};
+      scan.sound_time = TimeOf(*sound);
       scan.sound_end = end;
     }
     return true;
@@ -128,11 +137,15 @@ StatusOr<uint64_t> AuditFiles::Copy(Disk& disk, const std::string& folder, const
   HPVMD_ASSIGN_OR_RETURN(const Names names, List(disk, folder));
   HPVMD_RETURN_IF_ERROR(disk.MakeFolder(to));
   for (const auto& [first, name] : names) {
-    HPVMD_ASSIGN_OR_RETURN(const auto source, disk.Open(folder + "/" + name, Disk::Mode::kRead));
+    const StatusOr<std::unique_ptr<DiskFile>> source = disk.Open(folder + "/" + name, Disk::Mode::kRead);
+    if (absl::IsNotFound(source.status())) {
+      continue;  // It was too old, and has gone meanwhile.
+    }
+    HPVMD_RETURN_IF_ERROR(source.status());
     HPVMD_ASSIGN_OR_RETURN(const auto target, disk.Open(to + "/" + name, Disk::Mode::kCreate));
     uint64_t size = 0, whole = 0;
     for (std::string bytes(1, ' '); !bytes.empty();) {
-      HPVMD_ASSIGN_OR_RETURN(bytes, ReadRange(*source, size, size + kReadBytes));
+      HPVMD_ASSIGN_OR_RETURN(bytes, ReadRange(**source, size, size + kReadBytes));
       HPVMD_RETURN_IF_ERROR(target->WriteAt(size, BytesOf(bytes)));
       const size_t end = bytes.rfind('\n');
       whole = end == std::string::npos ? whole : size + end + 1;
@@ -207,6 +220,32 @@ StatusOr<AuditFiles::Start> AuditFiles::Open() {
   return start;
 }
 
+StatusOr<std::optional<AuditFiles::Removed>> AuditFiles::RemoveOldest(uint64_t bytes_max, std::string_view before) {
+  HPVMD_ASSIGN_OR_RETURN(const Names names, List(disk_, folder_));
+  if (names.size() < 2) {
+    return std::nullopt;
+  }
+  uint64_t bytes = 0;
+  for (const auto& [first, name] : names) {
+    HPVMD_ASSIGN_OR_RETURN(const auto file, disk_.Open(folder_ + "/" + name, Disk::Mode::kRead));
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+    bytes += size;
+  }
+  const auto& [first, name] = *names.begin();
+  HPVMD_ASSIGN_OR_RETURN(const auto file, disk_.Open(folder_ + "/" + name, Disk::Mode::kRead));
+  constexpr uint64_t kEndBytes = 4 * kAuditLineBytesMax;  // Some lines; this thread has others waiting.
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+  HPVMD_ASSIGN_OR_RETURN(const Scan scan, ScanFrom(size > kEndBytes ? size - kEndBytes : 0, name, *file));
+  const bool is_old = !scan.sound_time.empty() && scan.sound_time < before;
+  const bool is_too_much = bytes_max != 0 && bytes > bytes_max;
+  if (!is_old && !is_too_much) {
+    return std::nullopt;
+  }
+  HPVMD_RETURN_IF_ERROR(disk_.Remove(folder_ + "/" + name));
+  HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(folder_));
+  return Removed{{first, std::next(names.begin())->first - 1, scan.sound.hash}, name, is_too_much};
+}
+
 Status AuditFiles::OpenFile(uint64_t first_sequence) {
   const std::string path = folder_ + "/" + AuditFileName(first_sequence);
   // A name whose sync failed may be lost, whatever a second sync says; it is made again.
@@ -254,8 +293,12 @@ Status AuditFiles::Read(Disk& disk, const std::string& folder, uint64_t from, ui
   at = at == names.begin() ? at : std::prev(at);
   bool goes_on = true;
   for (; at != names.end() && at->first <= to && goes_on; ++at) {
-    HPVMD_ASSIGN_OR_RETURN(const auto file, disk.Open(folder + "/" + at->second, Disk::Mode::kRead));
-    HPVMD_RETURN_IF_ERROR(ForEachLine(*file, 0, [&](std::string_view line, uint64_t, bool is_whole) {
+    const StatusOr<std::unique_ptr<DiskFile>> file = disk.Open(folder + "/" + at->second, Disk::Mode::kRead);
+    if (absl::IsNotFound(file.status())) {
+      continue;  // As above.
+    }
+    HPVMD_RETURN_IF_ERROR(file.status());
+    HPVMD_RETURN_IF_ERROR(ForEachLine(**file, 0, [&](std::string_view line, uint64_t, bool is_whole) {
       const std::optional<AuditLine> parsed = is_whole ? ParseAuditLine(line) : std::nullopt;
       if (parsed.has_value() && parsed->sequence < from) {
         return true;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -40,13 +41,21 @@ class AuditFiles {
   Status Sync();
   // The next Write begins a new file. After Sync.
   void Rotate() { file_.reset(); }
+  // The oldest file goes, unless it is the last one, when all of them have more than `bytes_max` (0: any number), or
+  // when its last record is older than `before` (a time as records have it; empty: none is).
+  struct Removed {
+    AuditHead head;  // Of what went; no hash: its last record was damaged.
+    std::string name;
+    bool for_bytes = false;
+  };
+  StatusOr<std::optional<Removed>> RemoveOldest(uint64_t bytes_max, std::string_view before);
   uint64_t file_bytes() const { return file_ == nullptr ? 0 : bytes_; }
 
   // Copies what there is at this moment into the folder `to`, which is made: whole lines of the last file, the others
   // as they are. Returns how many files there were. The daemon may go on writing.
   static StatusOr<uint64_t> Copy(Disk& disk, const std::string& folder, const std::string& to);
 
-  // Lines numbered `from` to `to`, and those that are none. See AuditLog::Read.
+  // Lines numbered `from` to `to` of the files that are there, and those that are none. See AuditLog::Read.
   static Status Read(Disk& disk, const std::string& folder, uint64_t from, uint64_t to,
                      const std::function<bool(std::string_view line)>& each);
 

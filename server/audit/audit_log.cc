@@ -21,6 +21,8 @@ constexpr Duration kRetryEvery = std::chrono::seconds(1);
 // Records are written as they come, so that the end of the daemon loses none; the disk's syncs, which the job store
 // needs too, are for all of so long together, and a loss of power costs what came since.
 constexpr Duration kSyncEvery = std::chrono::milliseconds(20);
+// How often files are looked at for their age, and how soon one may go after another because of it.
+constexpr Duration kRetentionEvery = std::chrono::hours(1);
 
 using Waiting = AuditBacklog::Record;
 
@@ -106,6 +108,12 @@ class FileAuditLog final : public AuditLog {
                {{"waiting", std::to_string(waiting_.size())}, {"folder", folder_}});
     }
     wake_.notify_one();
+  }
+
+  void SetRetention(AuditRetention retention) override {
+    std::lock_guard lock(mutex_);
+    retention_ = retention;
+    is_retention_due_ = true;
   }
 
   Status Flush() override { return SyncNow(); }
@@ -195,6 +203,9 @@ class FileAuditLog final : public AuditLog {
       if (status.ok() && is_due && !group_.empty()) {
         status = SyncGroup();
       }
+      if (is_synced_) {
+        RemoveOldFiles();
+      }
       lock.lock();
       Settle(status);
       const bool is_last = is_last_try && (!status.ok() || (waiting_.empty() && group_.empty()));
@@ -202,6 +213,50 @@ class FileAuditLog final : public AuditLog {
       if (is_last) {
         return;
       }
+    }
+  }
+
+  // Now and then, after something was written: in a daemon to which nothing happens nothing grows.
+  void RemoveOldFiles() {
+    AuditRetention retention;
+    bool is_due = std::exchange(has_rotated_, false) || clock_.Now() >= retention_at_;
+    {
+      std::lock_guard lock(mutex_);
+      retention = retention_;
+      is_due |= std::exchange(is_retention_due_, false);
+    }
+    if (!is_due || (retention.keep_days == 0 && retention.bytes_max == 0)) {
+      return;
+    }
+    retention_at_ = clock_.Now() + kRetentionEvery;
+    const int64_t age_ns = static_cast<int64_t>(retention.keep_days) * 86'400'000'000'000;
+    bool may_be_old = retention.keep_days != 0 && clock_.Now() >= aged_at_;
+    std::vector<AuditRecord> notes;
+    while (true) {
+      const StatusOr<std::optional<AuditFiles::Removed>> removed =
+          files_.RemoveOldest(retention.bytes_max, may_be_old ? UtcText(clock_.WallNs() - age_ns, 6) : "");
+      if (!removed.ok()) {
+        LogWarning("The audit's oldest file could not be removed",
+                   {{"folder", folder_}, {"error", Message(removed.status())}});
+        break;
+      }
+      if (!removed->has_value()) {
+        break;
+      }
+      const AuditFiles::Removed& gone = **removed;
+      if (!gone.for_bytes) {
+        may_be_old = false;
+        aged_at_ = clock_.Now() + kRetentionEvery;
+      }
+      notes.push_back(Note("audit retention", "ok",
+                           "Records " + std::to_string(gone.head.first) + " to " + std::to_string(gone.head.last) +
+                               " were removed, because " + (gone.for_bytes ? "audit.bytes_max" : "audit.keep_days") +
+                               " says so. The head was " + std::to_string(gone.head.last) + ":" + gone.head.hash +
+                               "."));
+      notes.back().object = gone.name;
+    }
+    for (AuditRecord& note : notes) {
+      Append(std::move(note));
     }
   }
 
@@ -252,6 +307,7 @@ class FileAuditLog final : public AuditLog {
     is_synced_ = true;
     if (files_.file_bytes() >= file_bytes_max_) {
       files_.Rotate();
+      has_rotated_ = true;
     }
     (void)HPVMD_FAILPOINT("audit.write.after");
     return absl::OkStatus();
@@ -295,6 +351,9 @@ class FileAuditLog final : public AuditLog {
   AuditHead group_head_;  // Behind those.
   Time sync_at_{0};
   bool is_synced_ = false;
+  bool has_rotated_ = false;  // Since the last look for what is too much.
+  Time retention_at_{0};      // The next one, if nothing calls for it before.
+  Time aged_at_{0};           // When the next file may go because of its age.
 
   mutable std::mutex mutex_;
   mutable std::condition_variable wake_, settled_;
@@ -303,6 +362,8 @@ class FileAuditLog final : public AuditLog {
   uint64_t tries_ = 0;
   Status failure_;
   AuditHead head_;  // What is on disk.
+  AuditRetention retention_;
+  bool is_retention_due_ = false;
   mutable bool is_hurried_ = false;
   mutable int waiters_ = 0;
   struct Flushing {
@@ -318,6 +379,7 @@ class NoLog final : public AuditLog {
  public:
   void FlushThen(std::function<void(const Status&)> done) override { done(absl::OkStatus()); }
   void Append(AuditRecord) override {}
+  void SetRetention(AuditRetention) override {}
   Status Flush() override { return absl::OkStatus(); }
   Status Healthy() const override { return absl::OkStatus(); }
   Status Read(uint64_t, const std::function<bool(std::string_view line)>&) const override { return absl::OkStatus(); }

@@ -42,9 +42,19 @@ struct AuditRecord {
   std::string payer = {};
 };
 
+// How much of the record is kept; what goes are whole files, the oldest first, never the one that is written.
+struct AuditRetention {
+  uint64_t keep_days = 0;  // After a file's last record; 0: any number.
+  uint64_t bytes_max = 0;  // Of all files; 0: any number.
+};
+
 class AuditLog {
  public:
   virtual ~AuditLog() = default;
+  // From now on; without a call everything is kept. What goes is said in a record of its own, with the hash that its
+  // chain ended with, as the first record kept has it. Because of their age at most one file goes an hour, so that a
+  // clock that jumps ahead does not take the record with it.
+  virtual void SetRetention(AuditRetention retention) = 0;
   // Never blocks on a disk. Control characters are escaped, long values cut.
   virtual void Append(AuditRecord record) = 0;
   // Returns when everything that was appended before is on disk, or why a try to write it failed; then it still waits

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <map>
 #include <memory>
@@ -173,6 +174,71 @@ TEST_F(AuditLogTest, FilesRotateAndTheChainGoesOn) {
 }
 
 // Beside the daemon: the copy is the same chain, without the line that is being written.
+// The files that go are the oldest; the record says so, and the chain that is left is whole.
+TEST_F(AuditLogTest, OldFilesGoByBytes) {
+  Open(2'000);
+  log_->SetRetention({.keep_days = 0, .bytes_max = 8'000});
+  for (int i = 0; i < 60; ++i) {
+    Add(1);
+    ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  }
+  const std::vector<std::string> lines = Lines();
+  AuditVerifier verifier;
+  for (const std::string& line : lines) {
+    ASSERT_EQ(verifier.Push(line), absl::OkStatus());
+  }
+  const uint64_t first = verifier.head().first;
+  EXPECT_GT(first, 20u);
+  EXPECT_GE(verifier.head().last, 60u);
+  EXPECT_LE(Files().size(), 6u);
+  const std::string said = "to " + std::to_string(first - 1) +
+                           " were removed, because audit.bytes_max says so. The head was " + std::to_string(first - 1) +
+                           ":" + std::string(ParseAuditLine(lines.front())->previous);
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [&](const std::string& line) { return line.find(said) != std::string::npos; }),
+            1);
+  log_.reset();
+  Open(2'000);  // It goes on, and nothing is missing.
+  Add(1);
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  for (const std::string& line : Lines(verifier.head().last + 1)) {
+    EXPECT_EQ(verifier.Push(line), absl::OkStatus());
+    EXPECT_THAT(line, testing::Not(HasSubstr("recovery")));
+  }
+}
+
+// At most one an hour for their age: a clock that jumps is seen before the record is gone.
+TEST_F(AuditLogTest, OldFilesGoByAge) {
+  Open(1'000);
+  for (int i = 0; i < 4; ++i) {
+    Add(20);
+    ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  }
+  ASSERT_GT(Files().size(), 3u);
+  log_->SetRetention({.keep_days = 2, .bytes_max = 0});
+  const auto write = [this] {
+    for (int i = 0; i < 3; ++i) {
+      Add(1);
+      ASSERT_EQ(log_->Flush(), absl::OkStatus());
+    }
+  };
+  write();
+  EXPECT_EQ(Lines().front().find("{\"seq\":1,"), 0u);  // Nothing is old.
+  clock_.JumpWall(3 * 86'400'000'000'000);
+  clock_.Advance(std::chrono::minutes(61));
+  write();
+  const auto oldest = [this] { return ParseAuditLine(Lines().front())->sequence; };
+  const uint64_t one = oldest();
+  EXPECT_GT(one, 1u);
+  clock_.Advance(std::chrono::minutes(59));
+  write();
+  EXPECT_EQ(oldest(), one);
+  clock_.Advance(std::chrono::minutes(2));
+  write();
+  EXPECT_GT(oldest(), one);
+  EXPECT_THAT(Lines(), testing::Contains(HasSubstr("because audit.keep_days says so")));
+}
+
 TEST_F(AuditLogTest, BacksUpWholeLines) {
   disk_.AddFolder("/backup");
   EXPECT_EQ(BackUpAudit(disk_, "/nowhere", "/backup").value(), 0u);

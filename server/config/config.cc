@@ -217,6 +217,8 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"scheduling.revoke_grace_ms", &Config::scheduling_revoke_grace_ms, 1, 10000},
       {"audit.enabled", &Config::audit_enabled, 0, 0, kRestart},
       {"audit.file_bytes_max", &Config::audit_file_bytes_max, 65536, kTiB, kRestart},
+      {"audit.keep_days", &Config::audit_keep_days, 0, 36'500},
+      {"audit.bytes_max", &Config::audit_bytes_max, 0, kPiB},
       {"accounts.keep_days", &Config::accounts_keep_days, 1, 4'000},
   };
   return *keys;

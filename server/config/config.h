@@ -145,6 +145,9 @@ struct Config {
 
   bool audit_enabled = true;
   uint64_t audit_file_bytes_max = 67108864;
+  // Of the record, what is kept at least and where it ends; 0: all of it, for ever.
+  uint64_t audit_keep_days = 0;
+  uint64_t audit_bytes_max = 0;
 
   // Days of what tenants used (hpvmctl usage).
   uint64_t accounts_keep_days = 400;

@@ -130,6 +130,11 @@ class ObservationTest : public ::testing::Test {
     parts.config = [] { return std::make_shared<const Config>(); };
     parts.wake_timer = [this] { observation_->heart().Beat(); };
     parts.store_folder = "/nowhere";
+    parts.in_force = [] {
+      ConfigInForce in_force;
+      in_force.Set(Config(), {}, 1'500'000'000, {"server.listen"});
+      return in_force.Get();
+    };
     parts.may_see_tenants = [](std::string_view authorization) -> StatusOr<bool> {
       return authorization == "wrong" ? MakeStatus(absl::StatusCode::kUnauthenticated, "Wrong.")
                                       : StatusOr<bool>(authorization != "none");

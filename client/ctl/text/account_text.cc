@@ -117,7 +117,7 @@ std::string AccountsTable(const std::vector<AccountLine>& lines) {
 std::string AccountsCsv(const std::vector<AccountLine>& lines) {
   std::string text =
       "period,tenant,device_seconds,compile_seconds,requests,request_bytes,runs,jobs_succeeded,jobs_failed,"
-      "jobs_cancelled\r\n";
+      "jobs_cancelled\n";
   for (const auto& [period, use] : lines) {
     text += period + "," + CsvField(use.tenant()) + "," + SecondsText(use.device_ns()) + "," +
             SecondsText(use.compile_ns());
@@ -125,7 +125,7 @@ std::string AccountsCsv(const std::vector<AccountLine>& lines) {
                                  use.jobs_failed(), use.jobs_cancelled()}) {
       text += "," + std::to_string(value);
     }
-    text += "\r\n";
+    text += "\n";
   }
   return text;
 }

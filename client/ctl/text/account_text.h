@@ -28,7 +28,7 @@ std::string DayText(uint32_t day);
 
 // With a line of totals at the end where there are several.
 std::string AccountsTable(const std::vector<AccountLine>& lines);
-// RFC 4180 with a heading and without totals: numbers plain, times in seconds.
+// With a heading and without totals: numbers plain, times in seconds.
 std::string AccountsCsv(const std::vector<AccountLine>& lines);
 
 }  // namespace hpvm::ctl

@@ -44,7 +44,7 @@ TEST(AccountText, AddsUp) {
   EXPECT_EQ(Summary(AccountsBy::kTenant), " ann 1011\n bob 100\n");
   const v1::Account total = TotalOf(AddUp(kAccounts, AccountsBy::kTenant));
   EXPECT_EQ(total.runs(), 1'111u);
-  EXPECT_EQ(total.device_ns(), 1'111u * 1'500'000'000);
+  EXPECT_EQ(total.device_ns(), uint64_t{1'111} * 1'500'000'000);
   EXPECT_EQ(total.compile_ns(), 1'111u);
   EXPECT_EQ(total.requests(), 11'110u);
   EXPECT_EQ(total.request_bytes(), uint64_t{1'111} << 20);
@@ -66,7 +66,7 @@ TEST(AccountText, TablesHaveTotals) {
 TEST(AccountText, CsvIsForSpreadsheets) {
   EXPECT_EQ(AccountsCsv(AddUp({Of(20'757, "ann", 1)}, AccountsBy::kMonth)),
             "period,tenant,device_seconds,compile_seconds,requests,request_bytes,runs,jobs_succeeded,jobs_failed,"
-            "jobs_cancelled\r\n2026-10,ann,1.500000000,0.000000001,10,1048576,1,2,3,4\r\n");
+            "jobs_cancelled\n2026-10,ann,1.500000000,0.000000001,10,1048576,1,2,3,4\n");
   EXPECT_THAT(AccountsCsv({{"", Of(0, "a,\"b\"\x1b", 0)}}), HasSubstr("\n,\"a,\"\"b\"\"\\x1b\",0.0"));
 }
 

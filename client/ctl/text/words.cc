@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstdio>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
@@ -57,6 +58,34 @@ StatusOr<uint32_t> ParseDay(const std::string& text) {
     return InvalidArgument("The day \"" + text + "\" is none from 1970 on in the form YYYY-MM-DD, such as 2026-11-30.");
   }
   return static_cast<uint32_t>(std::chrono::sys_days(date).time_since_epoch().count());
+}
+
+StatusOr<std::string> ParseMoment(const std::string& text, int64_t now_unix_s) {
+  constexpr std::string_view kForm = "0000-00-00T00:00:00";
+  if (const StatusOr<Duration> before = ParseDuration(text); before.ok()) {
+    const auto second = std::chrono::sys_seconds(std::chrono::seconds(now_unix_s - *before / std::chrono::seconds(1)));
+    const auto day = std::chrono::floor<std::chrono::days>(second);
+    const std::chrono::year_month_day date(day);
+    const std::chrono::hh_mm_ss time(second - day);
+    char moment[80];
+    snprintf(moment, sizeof(moment), "%04d-%02u-%02uT%02d:%02d:%02d", static_cast<int>(date.year()),
+             static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+             static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
+             static_cast<int>(time.seconds().count()));
+    return moment;
+  }
+  const std::string moment = text.ends_with('Z') ? text.substr(0, text.size() - 1) : text;
+  bool has_form = ParseDay(moment.substr(0, 10)).ok() && moment.size() <= kForm.size() &&
+                  (moment.size() == 10 || moment.size() == 16 || moment.size() == kForm.size());
+  for (size_t i = 10; has_form && i < moment.size(); ++i) {
+    has_form = kForm[i] == '0' ? moment[i] >= '0' && moment[i] <= '9' : moment[i] == kForm[i];
+  }
+  if (!has_form) {
+    return InvalidArgument("The moment \"" + text +
+                           "\" is neither a time before now (30m, 2h, 1d) nor one in UTC in the form YYYY-MM-DD, "
+                           "YYYY-MM-DDTHH:MM or YYYY-MM-DDTHH:MM:SS.");
+  }
+  return moment;
 }
 
 StatusOr<v1::JobArray> ParseArray(const std::string& text) {

@@ -21,6 +21,10 @@ StatusOr<Duration> ParseDuration(const std::string& text);
 // "2026-11-30": days since 1970, in UTC. From 1970 to 9999.
 StatusOr<uint32_t> ParseDay(const std::string& text);
 
+// The beginning of a time in UTC as the audit writes it, "2026-11-30T08:00:00": so long before `now_unix_s` ("2h"), or
+// what stands there already, "2026-11-30" or with a time behind it.
+StatusOr<std::string> ParseMoment(const std::string& text, int64_t now_unix_s);
+
 // "0-99": 100 jobs; "0-99:10": 0, 10, ... 90; "0-99%8": at most 8 at a time; "7": one.
 StatusOr<v1::JobArray> ParseArray(const std::string& text);
 

@@ -155,5 +155,27 @@ TEST(WordsTest, OutputFiles) {
   EXPECT_FALSE(ParseOutputFiles({"a"}, false).ok());
 }
 
+TEST(ParseDay, IsOfTheCalendar) {
+  EXPECT_EQ(*ParseDay("1970-01-01"), 0u);
+  EXPECT_EQ(*ParseDay("2026-11-01"), 20'758u);
+  EXPECT_EQ(*ParseDay("2024-02-29"), 19'782u);
+  for (const char* text :
+       {"", "2026-02-29", "2026-13-01", "1969-12-31", "2026-1-1", "2026-11-30T", "26-11-2030", "2026+11-30"}) {
+    EXPECT_EQ(ParseDay(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(ParseMoment, IsATimeOrSoLongAgo) {
+  constexpr int64_t kNow = 20'758 * 86'400 + 3'661;  // 2026-11-01T01:01:01.
+  EXPECT_EQ(*ParseMoment("2h", kNow), "2026-10-31T23:01:01");
+  EXPECT_EQ(*ParseMoment("2026-11-01", kNow), "2026-11-01");
+  EXPECT_EQ(*ParseMoment("2026-11-01T08:30", kNow), "2026-11-01T08:30");
+  EXPECT_EQ(*ParseMoment("2026-11-01T08:30:59Z", kNow), "2026-11-01T08:30:59");
+  for (const char* text :
+       {"", "yesterday", "2026-11-01T8", "2026-11-01 08:30", "2026-11-31", "2026-11-01T08:30:59.5", "-2h"}) {
+    EXPECT_EQ(ParseMoment(text, kNow).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
 }  // namespace
 }  // namespace hpvm::ctl

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs, buffers, shared memory, devices, costs, administration, through a real daemon."""
 
+import datetime
+import time
 import unittest
 import warnings
 
@@ -144,6 +146,20 @@ class Runs(support.WithServer):
 
 class Administration(support.WithServer):
     config = "[auth]\ntokens = true\npeers = true\n"
+
+    def test_accounts_and_configuration(self):
+        admin, ones = self.client.admin, np.ones((1, 1), "f4")
+        self.client.prepare(support.matmul()).run(A=ones, B=ones)
+        yesterday = datetime.datetime.now(datetime.timezone.utc).date() - datetime.timedelta(days=1)
+        end = time.monotonic() + 20
+        while not any(account.runs for account in admin.accounts(first=yesterday)):  # Within seconds.
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.2)
+        first = (yesterday - datetime.date(1970, 1, 1)).days
+        for account in admin.accounts("*", first=yesterday):
+            self.assertTrue(first <= account.day <= first + 2 and account.tenant, account)
+        self.assertEqual(admin.accounts("*", first=datetime.date(2001, 1, 1), last=datetime.date(2001, 12, 31)), [])
+        self.assertIn("[server]\n", admin.config().toml)
 
     def test_administration(self):
         admin = self.client.admin

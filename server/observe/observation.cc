@@ -37,7 +37,7 @@ void DescribeOurselves(Families& families, const SpanExporter* spans) {
 
 void DescribeConfig(Families& families, const ConfigFacts& facts) {
   families.Gauge("hpvm_config_info", "1; the label is the hash of the configuration in force.");
-  families.Add({{"sha256", facts.sha256}}, 1);
+  families.Add({{"hash", facts.sha256}}, 1);
   families.Gauge("hpvm_config_loaded_time_seconds", "Since when it is in force, since the Unix epoch.",
                  static_cast<double>(facts.loaded_unix_ns) / 1e9);
   families.Gauge("hpvm_config_awaiting_restart_keys", "Keys whose values in the file wait for a restart.",

@@ -131,9 +131,11 @@ class ObservationTest : public ::testing::Test {
     parts.wake_timer = [this] { observation_->heart().Beat(); };
     parts.store_folder = "/nowhere";
     parts.in_force = [] {
-      ConfigInForce in_force;
-      in_force.Set(Config(), {}, 1'500'000'000, {"server.listen"});
-      return in_force.Get();
+      return ConfigFacts{.toml = "",
+                         .sha256 = "c0ffee",
+                         .file = "",
+                         .loaded_unix_ns = 1'500'000'000,
+                         .awaiting_restart = {"server.listen"}};
     };
     parts.may_see_tenants = [](std::string_view authorization) -> StatusOr<bool> {
       return authorization == "wrong" ? MakeStatus(absl::StatusCode::kUnauthenticated, "Wrong.")

@@ -18,14 +18,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum class UsageFormat : uint8_t { kGlobal, kTable, kJson, kCsv };
-
 struct Options {
   bool all_tenants = false;
   uint32_t days = 0;  // 0: none was given.
   std::string from, to;
   AccountsBy by = AccountsBy::kDay;
-  UsageFormat format = UsageFormat::kGlobal;
+  bool csv = false;
 };
 
 uint32_t Today() {
@@ -70,7 +68,7 @@ Json ToJson(const v1::Account& use) {
           {"jobs_cancelled", use.jobs_cancelled()}};
 }
 
-void PrintUseAsJson(const v1::ListAccountsRequest& request, const std::vector<AccountLine>& lines) {
+Json ToJson(const v1::ListAccountsRequest& request, const std::vector<AccountLine>& lines) {
   Json json = {{"first_day", DayText(request.first_day())},
                {"last_day", DayText(request.last_day())},
                {"accounts", Json::array()},
@@ -80,7 +78,7 @@ void PrintUseAsJson(const v1::ListAccountsRequest& request, const std::vector<Ac
     one.update(ToJson(line.use));
     json["accounts"].push_back(std::move(one));
   }
-  puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  return json;
 }
 
 Status Use(const Globals& globals, const Options& options) {
@@ -88,16 +86,13 @@ Status Use(const Globals& globals, const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Account> accounts, Admin(*client).ListAccounts(request));
   const std::vector<AccountLine> lines = AddUp(accounts, options.by);
-  const bool is_json = options.format == UsageFormat::kGlobal && globals.format == Format::kJson;
-  if (is_json || options.format == UsageFormat::kJson) {
-    PrintUseAsJson(request, lines);
-    return absl::OkStatus();
-  }
-  if (options.format == UsageFormat::kCsv) {
+  if (options.csv) {
     fputs(AccountsCsv(lines).c_str(), stdout);
-    return absl::OkStatus();
+  } else if (globals.format == Format::kJson) {
+    PrintData(ToJson(request, lines), globals.format);
+  } else {
+    fputs(AccountsTable(lines).c_str(), stdout);
   }
-  fputs(AccountsTable(lines).c_str(), stdout);
   return absl::OkStatus();
 }
 
@@ -110,7 +105,7 @@ void AddUsage(Commands commands) {
                  "Examples:\n"
                  "  hpvmctl usage --days 7\n"
                  "  hpvmctl usage --all-tenants --from 2026-11-01 --to 2026-11-30 --by tenant\n"
-                 "  hpvmctl usage --all-tenants --days 365 --by month -o csv > year.csv");
+                 "  hpvmctl usage --all-tenants --days 365 --by month --csv > year.csv");
   Options& options = SetWork(commands, usage, Use);
   usage.add_flag("--all-tenants", options.all_tenants, "Of all tenants; for administrators");
   usage.add_option("--days", options.days, "The last so many, today included; default 30")
@@ -121,9 +116,7 @@ void AddUsage(Commands commands) {
       usage, "--by", options.by,
       {{"day", AccountsBy::kDay}, {"month", AccountsBy::kMonth}, {"tenant", AccountsBy::kTenant}},
       "What is added up: a line for each tenant and day, for each tenant and month, or for each tenant");
-  AddChoice<UsageFormat>(usage, "-o,--format", options.format,
-                         {{"table", UsageFormat::kTable}, {"json", UsageFormat::kJson}, {"csv", UsageFormat::kCsv}},
-                         "table, json, or csv (times in seconds)");
+  usage.add_flag("--csv", options.csv, "Comma-separated values, times in seconds");
 }
 
 }  // namespace hpvm::ctl

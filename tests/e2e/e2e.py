@@ -413,7 +413,7 @@ class EndToEnd(WithDaemon):
 
     def test_usage(self):
         for arguments, want in ((["submti"], "submti"), ([], "subcommand"), (["submit"], "graph"),
-                                (["-o", "yaml", "devices"], "yaml")):
+                                (["-o", "yml", "devices"], "yml")):
             done = self.daemon.ctl(*arguments)
             self.assertEqual(done.returncode, USAGE, done.stderr)
             self.assertIn(want, done.stderr + done.stdout)

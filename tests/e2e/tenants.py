@@ -791,7 +791,7 @@ class Accounts(Tenants):
         self.assertEqual(sum(account["runs"] for account in days["accounts"]), 4)
         self.assertEqual(days["last_day"], today)
         self.assertEqual(self.usage("--tenant", "spender", "--from", "2020-01-01", "--to", "2020-12-31")["accounts"], [])
-        lines = self.ok("usage", "--all-tenants", "--by", "month", "-o", "csv").splitlines()
+        lines = self.ok("usage", "--all-tenants", "--by", "month", "--csv").splitlines()
         self.assertEqual(lines[0].split(",")[:4], ["period", "tenant", "device_seconds", "compile_seconds"])
         self.assertTrue(any(line.startswith(f"{today[:7]},spender,") for line in lines), lines)
         table = self.ok("usage", "--all-tenants", "--by", "tenant")

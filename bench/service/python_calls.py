@@ -53,7 +53,7 @@ def small(client, prepared, names):
     binding.tensor.type, binding.tensor.data = 3, array.tobytes()
     binding.tensor.shape.append(64)
     data = request.SerializeToString()
-    call = client._channel.get().unary_unary("/hpvm.v1.Hpvm/Run")
+    call = client._channel._begin().unary_unary("/hpvm.v1.Hpvm/Run")
     _, metadata = client._drive(client._core.sign())
     inputs = {names[0]: array}
     assert (prepared.run(inputs)[names[1]] == array).all()

@@ -54,7 +54,8 @@ std::string_view LastWord(std::string_view method) {
   return slash == std::string_view::npos ? method : method.substr(slash + 1);
 }
 
-// Which records are wanted. A line that is no record is: whoever looks for something should see that.
+// Tells which records are wanted. A line that is no record is one of them: damage is seen by whoever looks for
+// something.
 class Filter {
  public:
   static StatusOr<Filter> Make(const Options& options) {

@@ -63,7 +63,7 @@ StatusOr<std::string> ReadDocument(const DocumentPlace& place) {
 
 StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const std::string& file) {
   const fs::path folder = FolderOf(place.document);
-  // What is opened is the user's word for it: the document's may lead elsewhere by now.
+  // The path that the user wrote is opened: the document's may lead elsewhere by now.
   if (const std::string allowed = AllowedFile(place, folder / file); !allowed.empty()) {
     return ReadInputFile(allowed, kAllowedBytesMax);
   }

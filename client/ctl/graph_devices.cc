@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What both name: the narrower of "opencl" and "opencl:0". Empty: nothing. Of a kind ("gpu") nobody here knows the
-// families, so it stands beside whatever is no processor.
+// The devices that both name: the narrower of "opencl" and "opencl:0". Empty: none. The families of a kind ("gpu") are
+// unknown here, so it stands beside whatever is no processor.
 std::string Both(const std::string& one, const std::string& other) {
   if (one == other || FamilyOf(one) == other) {
     return one;

@@ -14,7 +14,7 @@ namespace {
 
 struct Options {};
 
-// What is said about the configuration, as comments above it.
+// The facts about the configuration, as comments above it.
 std::string ConfigText(const v1::GetConfigResponse& config) {
   std::string text = "# sha256 " + config.sha256() + "\n# in force since " + TimeText(config.loaded_unix_ns()) + "\n" +
                      (config.file().empty() ? "# read from no file\n" : "# read from " + config.file() + "\n");

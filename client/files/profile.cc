@@ -24,7 +24,7 @@ namespace hpvm {
 namespace {
 
 constexpr size_t kFileBytesMax = 1 << 20, kNameBytesMax = 64;
-// What WriteProfiles itself says in the file; not one of its owner's comments.
+// The words of WriteProfiles itself in the file; they are none of its owner's comments.
 constexpr std::string_view kHeading = "# Written by `hpvmctl profile`, which keeps no comments.\n";
 
 std::string Variable(const char* name) {

@@ -13,7 +13,7 @@
 
 namespace hpvm {
 
-// What can stand in a profile.
+// The keys that can stand in a profile.
 struct ProfileKey {
   std::string_view name;
   bool is_file;  // Its value may begin with "~/".

@@ -87,12 +87,12 @@ void Core::Overview(const Tenant* only, uint32_t running_max, v1::GetOverviewRes
   std::map<std::string, uint64_t> held;  // Bytes, by device.
   std::map<const Tenant*, v1::TenantLoad*> loads;
   for (const auto& [name, tenant] : tenants_.all()) {
+    if (only != nullptr && only != tenant.get()) {
+      continue;  // Nor is it told how much memory others hold.
+    }
     const ExecutorSlot& slot = tenant->executor;
     for (int i = 0; i < slot.usage.device_bytes_size() && i < static_cast<int>(slot.profile.size()); ++i) {
       held[slot.profile[i]] += slot.usage.device_bytes(i);
-    }
-    if (only != nullptr && only != tenant.get()) {
-      continue;
     }
     v1::TenantLoad& load = *response->add_tenants();
     loads[tenant.get()] = &load;

@@ -28,7 +28,8 @@ StatusOr<Intake> ReadIntake(const std::string& path, Disk& disk) {
       !has("closed", Json::value_t::boolean) || !has("reason", Json::value_t::string) ||
       !has("changed_by", Json::value_t::string) || !json.contains("changed_unix_ns") ||
       !json["changed_unix_ns"].is_number_integer()) {
-    return DataLoss("The file \"" + path + "\" is not whole, or of another release.");
+    return DataLoss("The file \"" + path +
+                    "\" is not whole, or of another release; without it the server starts work.");
   }
   return Intake{.closed = json["closed"],
                 .reason = json["reason"],

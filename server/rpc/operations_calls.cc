@@ -125,6 +125,8 @@ class OperationsService final : public v1::Operations::CallbackService, private 
     TenantRef own;
     if (!sees_all) {
       HPVMD_ASSIGN_OR_RETURN(own, core_.tenants().FindTenant(caller.tenant));
+      // Each looks at every tenant under the core's mutex: they count as requests, which have a quota.
+      HPVMD_RETURN_IF_ERROR(core_.quotas().meter().Begin(*own, 0).status);
     }
     core_.Overview(own.get(), running_max, response);
     if (!sees_all) {

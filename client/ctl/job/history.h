@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server still tells of a job's past.
+// The past of a job, as far as a server still tells it.
 #ifndef HPVMD_CLIENT_CTL_JOB_HISTORY_H_
 #define HPVMD_CLIENT_CTL_JOB_HISTORY_H_
 

@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Whether the published schema takes it.
+// True when the published schema takes it.
 bool SchemaTakes(const std::string& text) {
   static const valijson::Schema* const schema = [] {
     std::ifstream file(HPVMD_SOURCE_DIR "/schemas/job.schema.json");

@@ -16,7 +16,7 @@
 
 namespace hpvm::ctl {
 
-// What a command does with a job that it has made.
+// The things that a command does with a job that it has made.
 struct AfterwardsOptions {
   bool detach = false;
   std::string id_file;

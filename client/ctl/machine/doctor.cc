@@ -185,7 +185,8 @@ void Look(const StatusOr<Answer>& answer, const char* what, void (*look)(const A
   } else if (answer.status().code() == absl::StatusCode::kUnimplemented) {
     findings.Warn(std::string("The server is too old to say ") + what + ".", "Upgrade the server.");
   } else {
-    findings.Fault(std::string("The server does not say ") + what + ": " + Message(answer.status()), "");
+    findings.Fault(std::string("The server does not say ") + what + ": " + Message(answer.status()),
+                   "`hpvmctl whoami` says as whom the server knows you, and its log what went wrong.");
   }
 }
 

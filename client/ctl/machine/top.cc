@@ -93,7 +93,7 @@ Status Top(const Globals& globals, const Options& options) {
   Admin admin(*client);
   const bool is_terminal = isatty(STDOUT_FILENO) == 1;
   const bool is_picture = globals.format == Format::kTable || globals.format == Format::kWide;
-  // What is not read by a person ends, unless it is told to go on.
+  // A pipe gets one picture and ends, unless it is told to go on.
   const uint64_t count = options.once ? 1 : options.count != 0 ? options.count : is_terminal ? UINT64_MAX : 1;
   const Screen screen(is_terminal && is_picture && count > 1);
   std::optional<v1::GetOverviewResponse> before;

@@ -21,7 +21,7 @@ struct Column {
   bool is_number = false;
 };
 
-// Of UTF-8: what continues a character takes no column.
+// Columns of UTF-8 text: a byte that continues a character takes none.
 size_t WidthOf(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -130,7 +130,7 @@ std::string Joined(const google::protobuf::RepeatedPtrField<std::string>& words)
   return text.empty() ? "-" : text;
 }
 
-// What grew between the answers, or from nothing, by second of it.
+// The growth between the two answers, or from nothing, by second.
 class Rates {
  public:
   Rates(const v1::GetOverviewResponse* before, const v1::GetOverviewResponse& now) : now_(now) {
@@ -153,7 +153,7 @@ class Rates {
     }
     return static_cast<double>(device.busy_ns() - Earlier(earlier, device.busy_ns())) / 1e9 / seconds_;
   }
-  // Of a tenant, from what is there before: what it used before the server started is none of it.
+  // Devices that a tenant kept busy; below 0 without an earlier answer: it may have used them before the server started.
   double DeviceTime(const v1::TenantLoad& tenant) const {
     for (int i = 0; before_ != nullptr && i < before_->tenants_size(); ++i) {
       const v1::TenantLoad& then = before_->tenants(i);
@@ -165,7 +165,7 @@ class Rates {
   }
 
  private:
-  // What is counted may shrink, as when a tenant goes.
+  // A count may shrink, as when a tenant goes.
   static uint64_t Earlier(uint64_t earlier, uint64_t now) { return std::min(earlier, now); }
 
   const v1::GetOverviewResponse* before_ = nullptr;
@@ -242,7 +242,7 @@ Grid TenantGrid(const Rates& rates, const v1::GetOverviewResponse& now) {
   for (const v1::TenantLoad& tenant : now.tenants()) {
     tenants.push_back(&tenant);
   }
-  // Who does most stands first.
+  // The busiest stand first.
   std::stable_sort(tenants.begin(), tenants.end(), [](const v1::TenantLoad* a, const v1::TenantLoad* b) {
     const auto rank = [](const v1::TenantLoad& t) {
       return std::tuple(t.dominant_share(), t.jobs_running() + t.runs(), t.jobs_queued(), t.jobs_waiting());

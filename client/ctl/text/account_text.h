@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants used by day, added up and written for people, for spreadsheets and for programs.
+// Accounts of tenants by day, added up and written for people, for spreadsheets and for programs.
 #ifndef HPVMD_CLIENT_CTL_TEXT_ACCOUNT_TEXT_H_
 #define HPVMD_CLIENT_CTL_TEXT_ACCOUNT_TEXT_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What -o asks for: text for people, or the facts for programs in one of several forms.
+// The form that -o asks for: text for people, or the facts for programs in one of several forms.
 #ifndef HPVMD_CLIENT_CTL_TEXT_FORMAT_H_
 #define HPVMD_CLIENT_CTL_TEXT_FORMAT_H_
 

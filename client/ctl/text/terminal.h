@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reads the output: whether it shows UTF-8, and whether it shows colours.
+// The reader of the output: a terminal or not, with UTF-8 or without, with colours or without.
 #ifndef HPVMD_CLIENT_CTL_TEXT_TERMINAL_H_
 #define HPVMD_CLIENT_CTL_TEXT_TERMINAL_H_
 

@@ -40,7 +40,7 @@ std::string PhaseName(v1::JobEvent::Phase phase) {
   }
 }
 
-// What lasts from one change of the job's state to the next.
+// A span from one change of the job's state to the next.
 struct Stretch {
   int64_t begin_ns = 0;
   v1::Job job;  // As it was then.
@@ -102,7 +102,7 @@ std::string WhatText(const v1::Job& then, const v1::Job& job) {
   return StateText(then.state()) + (why.empty() ? "" : ": " + why.substr(0, why.find('\n')));
 }
 
-// What the job itself tells of states of which no event is left.
+// The job itself tells of states of which no event is left.
 std::vector<Stretch> FromJob(const v1::Job& job) {
   std::vector<Stretch> stretches;
   const auto add = [&](int64_t begin_ns, v1::JobState state) {

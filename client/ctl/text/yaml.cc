@@ -22,7 +22,7 @@ bool IsReserved(std::string word) {
   return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
 }
 
-// Whether it means itself without quotes. Numbers, dates and signs do not begin with a letter.
+// True when the text means itself without quotes. Numbers, dates and signs do not begin with a letter.
 bool IsPlain(const std::string& text) {
   const auto fits = [](char c) {
     return IsLetter(c) || (c >= '0' && c <= '9') || std::string_view("_./-+ ").find(c) != std::string_view::npos;

@@ -44,7 +44,7 @@ class Admin {
 
   // Devices, tenants and at most `running_max` of what runs: for administrators of all tenants.
   StatusOr<v1::GetOverviewResponse> GetOverview(uint32_t running_max, const CallOptions& call = {});
-  // Whether the server starts work. Kept over restarts.
+  // Lets the server start work, or nothing. It is kept over restarts.
   StatusOr<v1::SetIntakeResponse> SetIntake(bool closed, const std::string& reason, const CallOptions& call = {});
   // What tenants used on each day that the request names, by day and tenant: all pages.
   StatusOr<std::vector<v1::Account>> ListAccounts(const v1::ListAccountsRequest& request, const CallOptions& call = {});

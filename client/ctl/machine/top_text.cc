@@ -153,7 +153,7 @@ class Rates {
     }
     return static_cast<double>(device.busy_ns() - Earlier(earlier, device.busy_ns())) / 1e9 / seconds_;
   }
-  // Devices that a tenant kept busy; below 0 without an earlier answer: it may have used them before the server started.
+  // Devices that a tenant kept busy; below 0 without an earlier answer: it may have had them before the server started.
   double DeviceTime(const v1::TenantLoad& tenant) const {
     for (int i = 0; before_ != nullptr && i < before_->tenants_size(); ++i) {
       const v1::TenantLoad& then = before_->tenants(i);
